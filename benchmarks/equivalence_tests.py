@@ -16,8 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, query_draws, seed_weights
-from hardneg.evaluation.intervals import GroupIndex, mean_variance
+from hardneg.evaluation.intervals import GroupIndex, Resampling, bootstrap_p, mean_variance, query_draws, seed_weights
 from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test, tost
 from hardneg.evaluation.two_level import SeedTable, spread
 

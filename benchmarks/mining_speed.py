@@ -104,7 +104,7 @@ def pyserini(folder: Path, depth: int) -> Job:
     """`FaissSearcher.batch_search`, given vectors, with as many threads as there are cores."""
     import os
 
-    from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.indexes.kernels.lucene import start_java
 
     start_java()
     from pyserini.search.faiss import FaissSearcher

@@ -75,7 +75,7 @@ def _ours(folder: Path, queries: NDArray[np.float32], k: int) -> NDArray[np.int6
 
 
 def _pyserini(folder: Path, queries: NDArray[np.float32], k: int) -> Search:
-    from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.indexes.kernels.lucene import start_java
 
     start_java()
     from pyserini.search.faiss import FaissSearcher

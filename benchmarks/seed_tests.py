@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, query_draws, seed_weights
+from hardneg.evaluation.intervals import Resampling, bootstrap_p, query_draws, seed_weights
 from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test
 from hardneg.evaluation.two_level import spread
 

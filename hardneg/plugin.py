@@ -11,7 +11,7 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
-    from hardneg.analysis import overlap
+    from hardneg.analysis import runs as overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
     from hardneg.cli.commands import Command
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.tokens import Tokens, token_batches
-    from hardneg.evaluation import intervals, significance
+    from hardneg.evaluation import intervals, significance, two_level
     from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-    from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
         MEASURED,
@@ -67,17 +66,17 @@ if TYPE_CHECKING:
     from hardneg.functions.run_argument import run_file
     from hardneg.functions.session import Session, usual_store
     from hardneg.indexes import exact_ranks
+    from hardneg.indexes.backends import compressed as compression
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.kernels import checks as index_checks
+    from hardneg.indexes.kernels import lucene as lucene_search
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.faiss import compression
-    from hardneg.indexes.kernels.lucene import lucene_search
-    from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.indexes.kernels.lucene import start_java
     from hardneg.indexes.open_store import open_store
     from hardneg.integrations.pyserini import QuerySide, opening, openings
-    from hardneg.mining.lists_of_file import ListsOfFile
+    from hardneg.mining.listing import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
     from hardneg.recipes import artifacts_of, check_recipe, make_plan, read_lock, recipe_tree
@@ -117,9 +116,9 @@ if TYPE_CHECKING:
     )
     from hardneg.registry import configure, plugin_errors
     from hardneg.report import figure as figures
-    from hardneg.report import numbers
+    from hardneg.report import table as numbers
     from hardneg.report.content import estimates
-    from hardneg.report.curve import measurements
+    from hardneg.report.figure import measurements
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.network import PairScorer, best_device
     from hardneg.runtime import SEED, Progress, Silent, Task, derive_seed, generator, has_bf16_units, model_server
@@ -165,10 +164,10 @@ __all__ = [  # noqa: RUF022
     "opening_model", "openings", "option_again", "overlap", "own_queries", "own_share", "parse_model", "passes",
     "plugin_errors", "plugin_identity", "plugin_options", "progress_bars", "qrels_files", "queries",
     "rank_candidates", "read_lock", "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file",
-    "run_files", "say", "settle_by", "significance", "source_files", "source_of", "spec_from",
-    "spread_over_collections", "start_java", "store_outputs", "term_spans", "terms", "text_lines", "texts",
-    "token_batches", "top_k", "towers", "training_stage", "usual_store", "whole_prompts", "without_problems",
-    "wording", "world", "write_metrics",
+    "run_files", "say", "settle_by", "significance", "source_files", "source_of", "spec_from", "start_java",
+    "store_outputs", "term_spans", "terms", "text_lines", "texts", "token_batches", "top_k", "towers",
+    "training_stage", "two_level", "usual_store", "whole_prompts", "without_problems", "wording", "world",
+    "write_metrics",
 ]  # fmt: skip
 
 

@@ -35,7 +35,7 @@ CHOICES = {
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
-    "ablation, across-collections, candidates, denoising, drift, errors, false-negative-recall, "
+    "ablation, across-collections, candidates, costs, denoising, drift, errors, false-negative-recall, "
     "gradients, latency, matrix, operations, overlap-curve, projection, refreshes, scores, sizes, unjudged"
 )
 _PACKAGES = {
@@ -55,7 +55,6 @@ _PACKAGES = {
         "stages": "candidate-lists, judged-negatives",
     },
     "hardneg-judge": {"filters": "chat", "rerankers": "chat, chat-listwise", "stages": "judge", "writers": "chat"},
-    "hardneg-mteb": {"apps": "mteb"},
     "hardneg-multi-vector": {"encoders": "multi-vector", "indexes": "multi-vector, multi-vector-pq"},
     "hardneg-papers": {
         "analyses": _PAPERS,

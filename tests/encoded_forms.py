@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hardneg.records import EncodedRows
 from hardneg.registry import plugin_names
-from hardneg.testing import forms
+from hardneg.testing import indexes as forms
 
 FORMS = ["vectors"]
 if "sparse" in plugin_names("encoders"):

@@ -15,8 +15,7 @@ from originals.source import lines, take
 
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.mining.miners.ranks import Sampled, TopK, Window
-from hardneg.mining.miners.simans import SimAns
-from hardneg.mining.miners.thresholds import Denoised
+from hardneg.mining.miners.thresholds import Denoised, SimAns
 from hardneg.records import Candidates, RankedList
 
 QUERIES = 40

@@ -16,7 +16,7 @@ import typer
 from hardneg.cli.console import aligned, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.planned_work import free_bytes
-from hardneg.indexes.kernels.lucene.java import find_java, starts_alone
+from hardneg.indexes.kernels.lucene import find_java, starts_alone
 from hardneg.records import BM25, MissingDependency, ModelError
 from hardneg.runtime import bf16_on_cpu, cpu_name
 

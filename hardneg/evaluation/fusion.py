@@ -57,21 +57,19 @@ class Fusion:
 
     def over(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
         """Fuse each query's lists into one, cut at the depth; scores float32 [n], descending."""
-        for ranked in self._fused(by_query):
-            yield RankedList(ranked.doc_ids[: self.depth], ranked.scores[: self.depth])
-
-    def _fused(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
-        if self.method == "zip":
-            yield from (zipped(lists, self.depth) for lists in by_query)
-        elif self.method == "reciprocal-rank":
-            yield from (reciprocal_ranks(lists, self.weights, self.constant) for lists in by_query)
-        elif self.method == "weighted-sum":
-            yield from (weighted_sum(lists, self.weights, self.missing) for lists in by_query)
-        else:
-            queries = iter(by_query)
-            params = {"weights": list(self.weights)} if self.method in WITH_WEIGHTS else {}
-            while block := list(islice(queries, _AT_ONCE)):
-                yield from fused_by_ranx(block, self.method, self.norm or "min-max", params)
+        queries = iter(by_query)
+        params = {"weights": list(self.weights)} if self.method in WITH_WEIGHTS else {}
+        while block := list(islice(queries, _AT_ONCE)):
+            if self.method == "zip":
+                fused = [zipped(lists, self.depth) for lists in block]
+            elif self.method == "reciprocal-rank":
+                fused = [reciprocal_ranks(lists, self.weights, self.constant) for lists in block]
+            elif self.method == "weighted-sum":
+                fused = [weighted_sum(lists, self.weights, self.missing) for lists in block]
+            else:
+                fused = fused_by_ranx(block, self.method, self.norm or "min-max", params)
+            for ranked in fused:
+                yield RankedList(ranked.doc_ids[: self.depth], ranked.scores[: self.depth])
 
 
 def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
@@ -103,11 +101,9 @@ def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], cons
     """
     import numpy as np
 
-    ranked = [
-        RankedList(one.doc_ids, (1.0 / (constant + 1 + np.arange(len(one.doc_ids)))).astype(np.float64))
-        for one in lists
-    ]
-    return weighted_sum(ranked, weights, "zero")
+    ranks: list[Any] = [1.0 / (constant + 1 + np.arange(len(one.doc_ids))) for one in lists]
+    by_rank = [RankedList(one.doc_ids, each) for one, each in zip(lists, ranks, strict=True)]
+    return weighted_sum(by_rank, weights, "zero")
 
 
 def zipped(lists: Sequence[RankedList], length: int) -> RankedList:

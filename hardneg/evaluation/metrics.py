@@ -67,8 +67,7 @@ def parse_metrics(names: Sequence[str]) -> list[Metric]:
     if not names:
         raise UsageError("no metric given; try ndcg@10")
     parsed = [_parse(name) for name in names]
-    problems = [problem for problem in parsed if isinstance(problem, str)]
-    if problems:
+    if problems := [problem for problem in parsed if isinstance(problem, str)]:
         raise UsageError("; ".join(problems))
     return list(dict.fromkeys(metric for metric in parsed if isinstance(metric, Metric)))
 
@@ -241,17 +240,13 @@ def run_notes(
 
     query_ids: the judged ones. documents: how many there are to find; None where that is not known.
     """
-    shared = sum(query_id in query_ids for query_id in run)
-    unranked, unjudged = len(query_ids) - shared, len(run) - shared
+    shared, notes = sum(query_id in query_ids for query_id in run), list[str]()
     if not shared:
         return [f"{label}: no query of the run is judged; are these the right judgements?"]
-    notes = []
-    if unranked:
-        missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
-        notes.append(f"{label}: {counted(unranked, *missing)}")
-    if unjudged:
-        aside = "query has no judgement and is left out", "queries have no judgement and are left out"
-        notes.append(f"{label}: {counted(unjudged, *aside)}")
+    missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
+    aside = "query has no judgement and is left out", "queries have no judgement and are left out"
+    for count, words in ((len(query_ids) - shared, missing), (len(run) - shared, aside)):
+        notes += [f"{label}: {counted(count, *words)}"] if count else []
     longest = max(len(run[query_id].doc_ids) for query_id in run if query_id in query_ids)
     if deeper := cut_below(metrics, longest if documents is None or longest < documents else None):
         are = "is" if len(deeper) == 1 else "are"
@@ -275,17 +270,10 @@ def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterato
 
 
 def graded(names: Sequence[str]) -> set[str]:
-    """The metrics in which grades count, so that the relevance level does not."""
+    """Return the metrics in which grades count, so that the relevance level does not."""
     return {name for name in names if Metric(name.partition("@")[0]).graded}
 
 
 def cut_below(metrics: Sequence[str], longest: int | None) -> list[str]:
-    """The metrics that are cut deeper than the longest list, in order; none where its length is not known."""
-    if longest is None:
-        return []
-    return [name for name in metrics if cutoff(name) > longest]
-
-
-def cutoff(name: str) -> int:
-    """Where a metric is cut, `answer@k` among them; 0: it looks at the whole list."""
-    return int(name.partition("@")[2] or 0)
+    """Return the metrics, `answer@k` among them, that are cut deeper than the longest list; none where it is None."""
+    return [name for name in metrics if longest is not None and int(name.partition("@")[2] or 0) > longest]

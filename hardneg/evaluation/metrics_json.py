@@ -17,13 +17,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.evaluation import LEVEL, MARGIN
 from hardneg.evaluation.intervals import Interval
-from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, verdict
 from hardneg.evaluation.two_level import TwoLevel, system_intervals
 from hardneg.records import ArtifactError
 from hardneg.store import replace_text
+
+_ENDS = ("interval", "bootstrap_interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Measured:
 
 
 def to_json(measured: Measured) -> dict[str, Any]:
-    """The file's content; systems and metrics in the order given, queries sorted."""
+    """Return the file's content; systems and metrics in the order given, queries sorted."""
     per_query = {
         system: {metric: dict(sorted(values.items())) for metric, values in scores.items()}
         for system, scores in measured.results.items()
@@ -60,50 +62,51 @@ def to_json(measured: Measured) -> dict[str, Any]:
         for by_metric in [system_intervals(scores, measured.by_seed.get(system), measured.query_groups)]
     }
     over_seeds = {(each.system, each.baseline, each.metric) for each in measured.over_seeds}
-    seeds = [_test_json(each, measured.significance_level) for each in measured.over_seeds]
-    groups = measured.query_groups or {}
+    groups, level = measured.query_groups or {}, measured.significance_level
     scored = {query_id for scores in per_query.values() for values in scores.values() for query_id in values}
-    return {
+    content = {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
         "intervals": intervals,
         "comparisons": [
-            _test_json(each, measured.significance_level, (each.system, each.baseline, each.metric) not in over_seeds)
+            _test_json(each, level, (each.system, each.baseline, each.metric) not in over_seeds)
             for each in measured.comparisons
         ],
-        **({"marks": {sign: list(rows) for sign, rows in measured.marks.items()}} if measured.marks else {}),
-        **({"notes": list(measured.notes)} if measured.notes else {}),
-        "significance_level": measured.significance_level,
+        "marks": {sign: list(rows) for sign, rows in measured.marks.items()} or None,
+        "notes": list(measured.notes) or None,
+        "significance_level": level,
         "equivalence_margin": measured.equivalence_margin,
-        **({"query_groups": {each: groups[each] for each in sorted(scored & groups.keys())}} if groups else {}),
+        "query_groups": {each: groups[each] for each in sorted(scored & groups.keys())} if groups else None,
         "per_query": per_query,
-        **({"over_seeds": seeds, "per_seed": measured.by_seed} if measured.by_seed else {}),
+        "over_seeds": [_test_json(each, level) for each in measured.over_seeds] if measured.by_seed else None,
+        "per_seed": measured.by_seed or None,
     }
+    return {name: value for name, value in content.items() if value is not None}
 
 
 def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) -> dict[str, Any]:
-    """A test's fields and its verdict; what is known of groups alone is there where queries come in groups.
+    """Return a test's fields and its verdict; what is known of groups alone is there where queries come in groups.
 
     decides: whether there is a verdict; a test by query has none where one over queries and seeds decides.
     """
     fields = asdict(test) | ({"verdict": verdict(test, level)} if decides else {})
-    ends = {name: _ends(getattr(test, name)) for name in ("interval", "bootstrap_interval")}
+    ends = {name: _ends(getattr(test, name)) for name in _ENDS}
     of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")
     left_out = of_groups if test.groups is None else ()
     return {name: value for name, value in {**fields, **ends}.items() if name not in left_out}
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
-    """The scores and comparisons of what `to_json` gave."""
+    """Return the scores and comparisons of what `to_json` gave."""
     by_seed = {
         system: {int(seed): _scores(scores) for seed, scores in seeds.items()}
         for system, seeds in content.get("per_seed", {}).items()
     }
     return Measured(
         {system: _scores(scores) for system, scores in content["per_query"].items()},
-        [Comparison(**each) for each in _tests(content["comparisons"])],
+        [Comparison(**_fields(each)) for each in content["comparisons"]],
         content.get("marks", {}),
         by_seed,
-        tuple(TwoLevel(**each) for each in _tests(content.get("over_seeds", []))),
+        tuple(TwoLevel(**_fields(each)) for each in content.get("over_seeds", [])),
         float(content.get("significance_level", LEVEL)),
         tuple(map(str, content.get("notes", ()))),
         float(content.get("equivalence_margin", MARGIN)),
@@ -115,15 +118,10 @@ def _scores(content: Mapping[str, Mapping[str, float]]) -> Scores:
     return {metric: {query_id: float(x) for query_id, x in scores.items()} for metric, scores in content.items()}
 
 
-def _tests(content: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The fields of tests."""
-    tests = []
-    for each in content:
-        fields = {name: value for name, value in each.items() if name != "verdict"}
-        ends = {name: each[name] for name in ("interval", "bootstrap_interval") if name in each}
-        fields |= {name: Interval(*pair) if pair else None for name, pair in ends.items()}
-        tests.append(fields | ({"seeds": tuple(each["seeds"])} if "seeds" in each else {}))
-    return tests
+def _fields(test: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {name: value for name, value in test.items() if name != "verdict"}
+    fields |= {name: Interval(*test[name]) if test[name] else None for name in _ENDS if name in test}
+    return fields | ({"seeds": tuple(test["seeds"])} if "seeds" in test else {})
 
 
 def write_metrics(path: Path, measured: Measured) -> None:

@@ -12,15 +12,13 @@ equivalence of average bioavailability", Journal of Pharmacokinetics and Biophar
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation import intervals
-from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws
+from hardneg.evaluation import LEVEL, MARGIN, intervals
 from hardneg.evaluation.intervals import GroupIndex, Interval
-from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.records import UsageError
 from hardneg.runtime import FIXED, generator
 
@@ -43,6 +41,9 @@ class Design:
 
     margin: float = MARGIN
     groups: Mapping[str, str] | None = None
+
+
+_Test = TypeVar("_Test", bound=Any)
 
 
 class _Tested(Protocol):
@@ -166,6 +167,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
+def corrected(tests: Sequence[_Test], **columns: str) -> list[_Test]:
+    """Return the tests of one family with Holm's correction; columns: the field of p by that of the corrected p."""
+    families = {name: holm([getattr(test, p) for test in tests]) for name, p in columns.items()}
+    return [replace(test, **{name: p[at] for name, p in families.items()}) for at, test in enumerate(tests)]
+
+
 def compare(
     scores: Mapping[str, Mapping[str, float]],
     metric: str,
@@ -173,7 +180,7 @@ def compare(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Compares systems by one metric; `scores` holds each system's scores by query.
+    """Compare systems by one metric; `scores` holds each system's scores by query.
 
     Every other system is compared with each baseline; without baselines, each system with each one before it.
     Holm's correction is over the comparisons returned.
@@ -192,58 +199,25 @@ def compare(
         if values.keys() != scores[first].keys():
             counts = f"{len(values)} and {len(scores[first])}"
             raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
-    pairs = pairs_of(list(scores), list(dict.fromkeys(baselines)))
-    tests = [_compared(pair, scores, metric, options or Randomisation(), design or Design()) for pair in pairs]
-    t, randomisation = holm([each.t_p for each in tests]), holm([each.randomisation_p for each in tests])
-    equivalence = holm([each.equivalence_p for each in tests])
-    return [
-        replace(each, t_holm=t[i], randomisation_holm=randomisation[i], equivalence_holm=equivalence[i])
-        for i, each in enumerate(tests)
-    ]
-
-
-def _compared(
-    pair: tuple[str, str],
-    scores: Mapping[str, Mapping[str, float]],
-    metric: str,
-    options: Randomisation,
-    design: Design,
-) -> Comparison:
-    """A pair's tests, not yet corrected for number."""
-    system, baseline = scores[pair[0]], scores[pair[1]]
-    values = np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
-    groups = intervals.group_index(list(system), design.groups)
-    component, mean, units = (
-        intervals.mean_variance(values, groups),
-        float(values.mean()),
-        intervals.unit_count(values, groups),
-    )
-    t_p, randomisation_p = paired_t_test(values, groups), randomisation_test(values, options, groups)
-    equivalence_p = tost(mean, component.variance**0.5, component.freedom, units, design.margin)
-    comparison = Comparison(
-        *pair,
-        metric,
-        difference=mean,
-        interval=intervals.mean_interval(values, groups),
-        n=len(values),
-        t_p=t_p,
-        t_holm=t_p,
-        randomisation_p=randomisation_p,
-        randomisation_holm=randomisation_p,
-        error=component.variance**0.5,
-        equivalence_p=equivalence_p,
-        equivalence_holm=equivalence_p,
-    )
-    if groups is None:
-        return comparison
-    draws = query_draws({"": values[None]}, Resampling(seed=options.seed), groups)[""][:, 0]
-    freedom = component.freedom
-    return replace(
-        comparison,
-        groups=units,
-        bootstrap_interval=percentile_interval(draws, freedom) if freedom else None,
-        bootstrap_p=bootstrap_p(draws, freedom) if freedom else 1.0,
-    )
+    options, design, tests = options or Randomisation(), design or Design(), list[Comparison]()
+    for pair in pairs_of(list(scores), list(dict.fromkeys(baselines))):
+        system, baseline = scores[pair[0]], scores[pair[1]]
+        differences = np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
+        groups = intervals.group_index(list(system), design.groups)
+        component, units = intervals.mean_variance(differences, groups), intervals.unit_count(differences, groups)
+        mean, error, freedom = float(differences.mean()), component.variance**0.5, component.freedom
+        t_p, randomisation_p = paired_t_test(differences, groups), randomisation_test(differences, options, groups)
+        tested = (t_p, t_p, randomisation_p, randomisation_p, error, tost(mean, error, freedom, units, design.margin))
+        test = Comparison(*pair, metric, mean, intervals.mean_interval(differences, groups), len(differences), *tested)
+        if groups is not None:
+            draws = intervals.query_draws({"": differences[None]}, intervals.Resampling(seed=options.seed), groups)[""][
+                :, 0
+            ]
+            ends = intervals.percentile_interval(draws, freedom) if freedom else None
+            p = intervals.bootstrap_p(draws, freedom) if freedom else 1.0
+            test = replace(test, groups=units, bootstrap_interval=ends, bootstrap_p=p)
+        tests.append(test)
+    return corrected(tests, t_holm="t_p", randomisation_holm="randomisation_p", equivalence_holm="equivalence_p")
 
 
 def compare_all(
@@ -275,7 +249,7 @@ def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
 
 
 def _patterns(n: int, count: int, options: Randomisation) -> Iterator[NDArray[np.float64]]:
-    """0/1 rows of length n, in blocks: all, where these are `count`, else so many random ones."""
+    """Yield 0/1 rows of length n, in blocks: all, where these are `count`, else so many random ones."""
     random, rows = generator(options.seed, "randomisation test"), max(1, _BLOCK_VALUES // n)
     for start in range(0, count, rows):
         numbers = np.arange(start, min(start + rows, count), dtype=np.int64)

@@ -13,16 +13,15 @@ the two have a training in common. Then differences seed by seed are a single su
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation import intervals
-from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
-from hardneg.evaluation.intervals import Component, GroupIndex, Interval
-from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation import LEVEL, intervals
+from hardneg.evaluation.intervals import Component, GroupIndex, Interval, Resampling
 from hardneg.evaluation.metrics import Scores
-from hardneg.evaluation.significance import Design, holm, pairs_of, tost
+from hardneg.evaluation.significance import Design, corrected, pairs_of, tost
 
 SeedTable = NDArray[np.float64]
 """Scores [seeds, queries]."""
@@ -64,7 +63,7 @@ class Spread:
 
         Source: Satterthwaite (1946), "An approximate distribution of estimates of variance components", Biometrics 2.
         """
-        return _satterthwaite(self.variance, (self.query, *self.seeds, *self.rest))
+        return satterthwaite(self.variance, (self.query, *self.seeds, *self.rest))
 
     @property
     def p(self) -> float:
@@ -78,16 +77,15 @@ class Spread:
         Source: Welch (1947), "The generalization of Student's problem when several different population variances are
         involved", Biometrika 34.
         """
-        return _t_p(self.mean, self.seed_variance, _satterthwaite(self.seed_variance, self.seeds))
+        return _t_p(self.mean, self.seed_variance, satterthwaite(self.seed_variance, self.seeds))
 
     @property
     def interval(self) -> Interval | None:
         """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
         if not self.query.freedom:
             return None
-        half = (
-            float(intervals.distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
-        )
+        t = float(intervals.distributions().t.ppf(0.975, self.freedom)) if self.variance else 0.0
+        half = t * self.variance**0.5
         return Interval(self.mean - half, self.mean + half)
 
 
@@ -108,36 +106,6 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
     )
 
 
-def spread_over_collections(
-    collections: Sequence[Sequence[SeedTable]],
-    queries: Sequence[tuple[Sequence[str], Mapping[str, str] | None]] | None = None,
-) -> Spread:
-    """The same of the mean of several collections' means, each with its own queries and an equal weight.
-
-    Queries are draws within each collection. A seed is one draw for all of them, as one model is measured on each, so
-    the part of seeds comes from means over collections. Collections are no draws: nothing is said of others.
-
-    collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
-    tables have them, and their groups.
-    """
-    groups = [intervals.group_index(*each) for each in queries] if queries else [None] * len(collections)
-    parts = [spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
-    several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
-    by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
-    return Spread(
-        float(np.mean([part.mean for part in parts])),
-        _mean_of([part.query for part in parts]),
-        tuple(intervals.mean_variance(values) for values in by_seed),
-        tuple(_mean_of([part.rest[at] for part in parts]) for at in range(len(several))),
-    )
-
-
-def _mean_of(components: Sequence[Component]) -> Component:
-    """The variance of the mean of independent means."""
-    variance = sum(each.variance for each in components)
-    return Component(variance / len(components) ** 2, _satterthwaite(variance, components))
-
-
 def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     sums = np.array([intervals.group_sums(row, groups) for row in rest])
@@ -149,7 +117,8 @@ def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     return Component(squares / (seeds - 1) / seeds / table.shape[1] ** 2, (seeds - 1) * freedom)
 
 
-def _satterthwaite(variance: float, components: Sequence[Component]) -> float:
+def satterthwaite(variance: float, components: Sequence[Component]) -> float:
+    """Return the degrees of freedom of a variance that is a sum or difference of these components."""
     parts = sum(each.variance**2 / each.freedom for each in components if each.freedom)
     return variance**2 / parts if parts else float(sum(each.freedom for each in components))
 
@@ -160,6 +129,15 @@ def _t_p(mean: float, variance: float, freedom: float) -> float:
     return float(2 * intervals.distributions().t.sf(abs(mean) / variance**0.5, freedom))
 
 
+def interval_over_seeds(
+    metric: str, seeds: Mapping[int, Scores], groups: Mapping[str, str] | None = None
+) -> Interval | None:
+    """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
+    rows = [scores[metric] for scores in seeds.values()]
+    table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
+    return spread([table], intervals.group_index(list(rows[0]), groups)).interval
+
+
 def system_intervals(
     scores: Mapping[str, Mapping[str, float]], seeds: Mapping[int, Scores] | None, groups: Mapping[str, str] | None
 ) -> dict[str, Interval | None]:
@@ -168,15 +146,6 @@ def system_intervals(
         metric: interval_over_seeds(metric, seeds, groups) if seeds else intervals.interval_of(values, groups)
         for metric, values in scores.items()
     }
-
-
-def interval_over_seeds(
-    metric: str, seeds: Mapping[int, Scores], groups: Mapping[str, str] | None = None
-) -> Interval | None:
-    """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
-    rows = [scores[metric] for scores in seeds.values()]
-    table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
-    return spread([table], intervals.group_index(list(rows[0]), groups)).interval
 
 
 SEED_LEVEL = 0.05
@@ -254,48 +223,22 @@ def compare_over_seeds(
         against = [name for name in baselines if name in tables]
         pairs = pairs_of(list(tables), against) if against or not baselines else []
         pairs = [pair for pair in pairs if {*pair} & by_seed.keys()]
-        means = query_draws(tables, options, groups) if pairs else {}
+        means = intervals.query_draws(tables, options, groups) if pairs else {}
         units, tests = intervals.unit_count(np.empty(len(order)), groups), list[TwoLevel]()
         for pair in pairs:
             first, second = (tables[name] for name in pair)
             same = frozenset(pair) in together and [*by_seed.get(pair[0], ())] == [*by_seed.get(pair[1], ())]
             difference = spread([first - second] if same else [first, second], groups)
-            one = seed_weights(len(first), pair[0], options)
-            other = one if same else seed_weights(len(second), pair[1], options)
+            one = intervals.seed_weights(len(first), pair[0], options)
+            other = one if same else intervals.seed_weights(len(second), pair[1], options)
             draws = (one * means[pair[0]]).sum(axis=1) - (other * means[pair[1]]).sum(axis=1)
-            test = _compared((*pair, metric), difference, draws, units, design.margin)
-            counts = None if groups is None else units
-            tests.append(replace(test, seeds=(len(first), len(second)), shared=same, groups=counts))
-        t, bootstrap = holm([each.t_p for each in tests]), holm([each.bootstrap_p for each in tests])
-        equivalence = holm([each.equivalence_p for each in tests])
-        comparisons += [
-            replace(each, t_holm=t[i], bootstrap_holm=bootstrap[i], equivalence_holm=equivalence[i])
-            for i, each in enumerate(tests)
-        ]
+            errors = (difference.variance**0.5, difference.query.variance**0.5, difference.seed_variance**0.5)
+            freedom, several, t_p = difference.freedom, units > 1, difference.p
+            ends = intervals.percentile_interval(draws, freedom) if several else None
+            p = intervals.bootstrap_p(draws, freedom) if several else 1.0
+            tested: list[Any] = [difference.interval, t_p, t_p, ends, p, p, difference.seed_p]
+            test = TwoLevel(*pair, metric, difference.mean, *errors, freedom, *tested)
+            test = replace(test, seeds=(len(first), len(second)), shared=same, groups=None if groups is None else units)
+            tests.append(replace(test, equivalence_p=tost(test.difference, test.error, freedom, units, design.margin)))
+        comparisons += corrected(tests, t_holm="t_p", bootstrap_holm="bootstrap_p", equivalence_holm="equivalence_p")
     return comparisons
-
-
-def _compared(
-    names: tuple[str, str, str], difference: Spread, draws: NDArray[np.float64], units: int, margin: float
-) -> TwoLevel:
-    """A pair's tests by a metric, not yet corrected for number; units: how many queries, or groups, there are."""
-    error, several = difference.variance**0.5, units > 1
-    p = bootstrap_p(draws, difference.freedom) if several else 1.0
-    equivalence_p = tost(difference.mean, error, difference.freedom, units, margin)
-    return TwoLevel(
-        *names,
-        difference.mean,
-        error,
-        difference.query.variance**0.5,
-        difference.seed_variance**0.5,
-        difference.freedom,
-        difference.interval,
-        t_p=difference.p,
-        t_holm=difference.p,
-        bootstrap_interval=percentile_interval(draws, difference.freedom) if several else None,
-        bootstrap_p=p,
-        bootstrap_holm=p,
-        seed_p=difference.seed_p,
-        equivalence_p=equivalence_p,
-        equivalence_holm=equivalence_p,
-    )

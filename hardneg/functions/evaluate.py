@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from hardneg.evaluation.levels import LEVEL, MARGIN, known_level, known_margin
+from hardneg.evaluation import LEVEL, MARGIN, known_level, known_margin
 from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, spelled_out
 from hardneg.records import UsageError
 

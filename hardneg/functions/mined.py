@@ -168,8 +168,7 @@ def scores_of_model(
     import numpy as np
 
     from hardneg.formats.runs import stream_run
-    from hardneg.indexes.kernels.candidate_scoring import fill_from_model, scores_in_run
-    from hardneg.indexes.kernels.max_passage import pooled
+    from hardneg.indexes.kernels.candidate_scoring import fill_from_model, pooled, scores_in_run
     from hardneg.indexes.open_store import open_store
 
     scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / RUN))

@@ -18,12 +18,12 @@ Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
 Every pass must cut the corpus at the same rows, or equal vectors may differ in the last bit of their scores.
 """
 
-_QUERIES = 1024
-_BLOCK = 4096
+_QUERIES, _BLOCK = 1024, 4096
+_Rows = NDArray[np.int64]
 
 
 def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
-    """Passes over the `count` vectors that an index holds, in whole blocks."""
+    """Return passes over the `count` vectors that an index holds, in whole blocks."""
     if isinstance(searcher, FlatSearcher):
         return partial(vector_blocks, searcher.flat, _BLOCK)
     starts = range(0, count, _BLOCK)
@@ -33,7 +33,7 @@ def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
 def pair_scores(
     corpus: Pass, queries: NDArray[np.float32], query: NDArray[np.int64], row: NDArray[np.int64], device: str = "cpu"
 ) -> NDArray[np.float32]:
-    """Inner products of pairs of a query and a document, as the product of whole blocks has them: float32 [T].
+    """Return inner products of pairs of a query and a document, as the product of whole blocks has them: float32 [T].
 
     queries: float32 [Q, d]. query: int64 [T], places in `queries`, ascending. row: int64 [T], rows of the corpus.
     """
@@ -46,12 +46,9 @@ def pair_scores(
 
 
 def counts_above(
-    corpus: Pass,
-    queries: NDArray[np.float32],
-    pairs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]],
-    device: str = "cpu",
+    corpus: Pass, queries: NDArray[np.float32], pairs: tuple[_Rows, _Rows, NDArray[np.float32]], device: str = "cpu"
 ) -> NDArray[np.int64]:
-    """How many documents rank above each pair's document, int64 [T]: its rank less one; of equal scores by row.
+    """Return how many documents rank above each pair's document, int64 [T]: its rank less one; ties by row.
 
     queries: float32 [Q, d]. pairs: query int64 [T], ascending; row int64 [T]; score float32 [T], from `pair_scores`.
     """
@@ -80,12 +77,7 @@ def _above(scores: Tensor, column: NDArray[np.int64], score: NDArray[np.float32]
 
 
 def _products(
-    corpus: Pass,
-    queries: NDArray[np.float32],
-    query: NDArray[np.int64],
-    row: NDArray[np.int64],
-    device: str,
-    only_held: bool,
+    corpus: Pass, queries: NDArray[np.float32], query: _Rows, row: _Rows, device: str, only_held: bool
 ) -> Iterable[tuple[int, int, slice, Tensor]]:
     """Each block's first row and last one plus 1, the pairs of some queries, and float32 [those queries, block]."""
     if (np.diff(query) < 0).any():
@@ -104,14 +96,9 @@ def _products(
 
 
 def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The share of each query's fixed negatives that is among the documents ranked highest now.
+    """Return the share of each query's fixed negatives, int64 [Q, n], that is among those ranked highest, int64 [Q, K].
 
-    Args:
-        static_rows: int64 [Q, n], row numbers; -1 pads.
-        top_rows: int64 [Q, K], row numbers; -1 pads.
-
-    Returns:
-        float64 [Q], from 0 to 1; nan for a query without fixed negatives.
+    -1 pads both. Returns float64 [Q], from 0 to 1; nan for a query without fixed negatives.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 4a.
     """
@@ -127,17 +114,11 @@ def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDAr
 def best_rank(
     corpus: Pass, queries: NDArray[np.float32], static_rows: NDArray[np.int64], device: str = "cpu"
 ) -> NDArray[np.int64]:
-    """The rank in the whole corpus of the highest ranked of each query's fixed negatives.
+    """Return the rank in the whole corpus of the highest ranked of each query's fixed negatives: int64 [Q], from 1.
 
-    Args:
-        corpus: starts a pass over the vectors: `functools.partial(vector_blocks, vectors, 4096)`. It is read twice.
-        queries: float32 [Q, d].
-        static_rows: int64 [Q, n], row numbers; -1 pads.
-        device: where to compute.
+    Known positives count too, ties are by ascending row, and a query without fixed negatives has 0.
 
-    Returns:
-        int64 [Q], counted from 1, known positives counted too, ties by ascending row; 0 for a query without
-        fixed negatives.
+    corpus: is read twice. queries: float32 [Q, d]. static_rows: int64 [Q, n], row numbers; -1 pads.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 8.
     """

@@ -8,11 +8,10 @@ from typing import Any, cast
 import numpy as np
 
 from hardneg.formats.vectors import FLAT, TOKEN_OFFSETS, DocIds, FlatVectors
-from hardneg.indexes.backends.compressed import CompressedSearcher
+from hardneg.indexes.backends.compressed import CompressedSearcher, innermost, load_faiss
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
 from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records import SHARDS, WEIGHTS, ArtifactError
 from hardneg.registry import load_plugin
@@ -60,24 +59,26 @@ class DenseIndex:
             MissingDependency: the index is compressed, and faiss is missing.
             ArtifactError: a file is missing or damaged, or the index is of another type.
         """
-        if (folder / SHARDS).exists() or _begin(folder / "index") == FLAT:
-            vectors = FlatVectors.open(folder)
-            return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
-        opened = _compressed(folder)
-        doc_ids = DocIds(folder / "docid")
+        if (folder / SHARDS).exists():
+            return cls._flat(folder)
+        try:
+            with (folder / "index").open("rb") as file:
+                begin = file.read(len(FLAT))
+        except OSError as error:
+            wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
+            raise ArtifactError(f"{folder}: no dense index ({error.strerror}: index): {wanted}") from error
+        if begin == FLAT:
+            return cls._flat(folder)
+        opened, doc_ids = _compressed(folder), DocIds(folder / "docid")
         if len(doc_ids) != opened.index.ntotal:
             counts = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
             raise ArtifactError(f"{folder / 'docid'}: {counts}: build the index again")
         return cls(folder, opened, int(opened.index.d), doc_ids)
 
-
-def _begin(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(FLAT))
-    except OSError as error:
-        wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
-        raise ArtifactError(f"{path.parent}: no dense index ({error.strerror}: {path.name}): {wanted}") from error
+    @classmethod
+    def _flat(cls, folder: Path) -> "DenseIndex":
+        vectors = FlatVectors.open(folder)
+        return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
 
 
 def _compressed(folder: Path) -> CompressedSearcher:

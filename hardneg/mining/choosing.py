@@ -20,6 +20,11 @@ from hardneg.registry import load_plugin
 from hardneg.runtime import generator
 
 FILLED = "random negatives"
+LEFT_OUT = "dropped as "
+"""The prefix of the counts of dropped candidates; the reason follows."""
+SEEN_BY = "negatives relevant to queries of "
+"""The prefix of the count of negatives that are positives of another split; the filter `documents` leaves them out."""
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -129,7 +134,13 @@ class Filters:
             yield query
 
     def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
-        for item, against in paired(mined, lambda items: by.reasons(map(_drawn, items), texts=self.texts)):
+        def drawn(item: Negatives) -> Candidates:
+            """Return the drawn negatives of a query as a list with scores nan."""
+            doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
+            hits = {"drawn": RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))}
+            return Candidates(item.query_id, item.positives, hits, ())
+
+        for item, against in paired(mined, lambda items: by.reasons(map(drawn, items), texts=self.texts)):
             bad = np.array([doc_id in against for doc_id in item.negatives], bool) & np.isnan(item.scores)
             if bad.any():
                 kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
@@ -143,20 +154,6 @@ class Filters:
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
     """Return whether one of these filters requires answers."""
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
-
-
-def _drawn(item: Negatives) -> Candidates:
-    """Return the drawn negatives of a query as a list with scores nan."""
-    doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
-    drawn = RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))
-    return Candidates(item.query_id, item.positives, {"drawn": drawn}, ())
-
-
-LEFT_OUT = "dropped as "
-"""The prefix of the counts of dropped candidates; the reason follows."""
-
-SEEN_BY = "negatives relevant to queries of "
-"""The prefix of the count of negatives that are positives of another split; the filter `documents` leaves them out."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +174,9 @@ class Choosing:
     def negatives(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
         """Mine the negatives of each query; `facts` counts them, and the dropped candidates by reason."""
         dropped, elsewhere = Counter[str](), self.filters.texts.positives_elsewhere if self.filters.texts else {}
-        offered = self.filters.left(self._candidates(listed, facts), dropped)
-        if self.fill_to is None:
-            mined = self.miner.mine(offered, seed=self.seed)
-        else:
-            mined = filled(self.miner, offered, self.seed, self.fill_to)
+        offered, seed = self.filters.left(self._candidates(listed, facts), dropped), self.seed
+        fill = self.fill_to
+        mined = self.miner.mine(offered, seed=seed) if fill is None else filled(self.miner, offered, seed, fill)
         for item in self.filters.left_of_drawn(mined):
             facts["queries"] += 1
             facts["negatives"] += len(item.negatives)

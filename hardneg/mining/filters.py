@@ -19,6 +19,9 @@ from hardneg.protocols import FilterTexts
 from hardneg.records import SCORES, Candidates, DataError, Document, PluginError
 from hardneg.records.text import terms
 
+EXCLUDED, SAME_TEXT = "excluded", "same text"
+_QUERIES = 256
+
 
 @dataclass(frozen=True, eq=False)
 class MiningTexts:
@@ -78,9 +81,6 @@ class MiningTexts:
         return dict(zip(queries.query_ids, queries.texts, strict=True))
 
 
-EXCLUDED, SAME_TEXT = "excluded", "same text"
-
-
 @dataclass(frozen=True)
 class ExcludedFilter:
     """Drop the documents that do not count for a query, or are its text: before all other filters, where there are any.
@@ -101,9 +101,6 @@ class ExcludedFilter:
         """Return the reason for each excluded document."""
         for query in candidates:
             yield dict.fromkeys(self.excluded.get(query.query_id, ()), self.reason)
-
-
-_QUERIES = 256
 
 
 @dataclass(frozen=True)
@@ -187,11 +184,8 @@ class NearCopyFilter:
         for query in candidates:
             known = [self.runs(document.contents) for document in texts.documents(list(query.positives))]
             runs = {each.doc_id: self.runs(each.contents) for each in texts.documents(query.listed if known else [])}
-            near = (
-                doc_id
-                for doc_id, own in runs.items()
-                if any(len(own & other) >= self.resemblance * len(own | other) for other in known)
-            )
+            like = self.resemblance
+            near = (name for name, own in runs.items() if any(len(own & r) >= like * len(own | r) for r in known))
             yield dict.fromkeys(near, "near copy")
 
     def runs(self, text: str) -> frozenset[tuple[str, ...]]:
@@ -235,11 +229,9 @@ class ScoreFilter:
         rule, keep = RULES[self.rule](self.threshold), self.without_positive == "keep"
         for query in candidates:
             against: dict[str, str] = {}
-            for label, ranked in query.hits.items():
-                if label != SCORES:
-                    doc_ids = [ranked.doc_ids[i] for i in np.flatnonzero(~np.isnan(ranked.scores)).tolist()]
-                    scored = query.hits.get(SCORES, ranked)
-                    _, verdicts, noted = judged(query, doc_ids, scored, rule, self.compares)
-                    named = zip(doc_ids, verdicts, strict=True)
-                    against |= {doc_id: verdict for doc_id, verdict in named if verdict and not (noted and keep)}
+            for ranked in (ranked for label, ranked in query.hits.items() if label != SCORES):
+                doc_ids = [ranked.doc_ids[i] for i in np.flatnonzero(~np.isnan(ranked.scores)).tolist()]
+                _, verdicts, noted = judged(query, doc_ids, query.hits.get(SCORES, ranked), rule, self.compares)
+                if not (noted and keep):
+                    against |= {doc_id: verdict for doc_id, verdict in zip(doc_ids, verdicts, strict=True) if verdict}
             yield against

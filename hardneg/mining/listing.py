@@ -1,20 +1,29 @@
 """Ranked lists of queries to mine from: searched by a model, with more positives, or controls of an experiment."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.runs import QueryLists
+from hardneg.formats.form_names import OWN
+from hardneg.formats.forms import TextLookup, read_form
+from hardneg.formats.negatives import read_negatives, write_negatives
+from hardneg.formats.runs import EMPTY, QueryLists, lists_side_by_side
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.mining.miners.ranks import shuffled
 from hardneg.protocols import Searcher
-from hardneg.records import Encoded, Hits, RankedList
+from hardneg.records import NEGATIVES, DataError, Encoded, Hits, RankedList
 from hardneg.runtime import Seconds, derive_seed, generator
 
-_LISTS = 1024
+_LISTS, _BLOCK = 1024, 1024  # queries at a time
+LABEL = "file"
+"""The label of the lists of a file, beside those of runs."""
 
 Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
 """A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
@@ -77,9 +86,6 @@ def with_positives(
             yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
 
 
-_BLOCK = 1024  # queries
-
-
 def permuted(listed: Iterable[QueryLists], positives: Mapping[str, Sequence[str]], seed: int) -> Iterator[QueryLists]:
     """Each query with the lists of another one, without the documents that are relevant to that one.
 
@@ -92,12 +98,9 @@ def permuted(listed: Iterable[QueryLists], positives: Mapping[str, Sequence[str]
         donors = dict(zip(order, [*order[1:], order[0]], strict=True))
         for row, (query_id, _) in enumerate(block):
             donor, hits = block[donors[row]]
-            known = set(positives.get(donor, ()))
-            alone = donors[row] == row
-            yield (
-                query_id,
-                {label: ranked.without(ranked.doc_ids if alone else known) for label, ranked in hits.items()},
-            )
+            known, alone = set(positives.get(donor, ())), donors[row] == row
+            lists = {label: ranked.without(ranked.doc_ids if alone else known) for label, ranked in hits.items()}
+            yield query_id, lists
         number += 1
 
 
@@ -144,3 +147,46 @@ def planted(
             yield query_id, lists
         else:
             yield query_id, {label: ranked.without(hidden) for label, ranked in hits.items()}
+
+
+class ListsOfFile:
+    """The negatives of each query in a file of any form; texts are looked up in the collection.
+
+    A file of texts is held in memory, as ids. `counts`: what was not found, by reason, and `queries not in the file`.
+
+    Raises:
+        UsageError: the form is unknown, or the file's ending is not one of its own.
+        DataError: a row is not of the form, or no query of the file is of the split.
+    """
+
+    def __init__(self, path: Path, form: str, collection: StoredCollection, split: str) -> None:
+        self.path, self.corpus = path, collection.corpus
+        queries = collection.queries(split)
+        lookup = TextLookup(queries, collection.corpus)
+        if form == OWN:
+            self.negatives = read_negatives(path)
+        else:
+            with TemporaryDirectory() as folder:
+                write_negatives(Path(folder) / NEGATIVES, read_form(form, path, lookup))
+                self.negatives = read_negatives(Path(folder) / NEGATIVES, whole=True)
+        self.rows = {query_id: row for row, query_id in enumerate(self.negatives.query_ids)}
+        known = self.rows.keys() & set(queries.query_ids)
+        if not known:
+            raise DataError(f"{path}: no query is of split {split}: name its split, or its collection")
+        absent = {"queries not in the split": len(self.rows), "queries not in the file": len(queries)}
+        counts = {reason: count - len(known) for reason, count in absent.items()} | lookup.counts
+        self.counts = Counter({reason: count for reason, count in counts.items() if count})
+
+    def listed(self, query_ids: Sequence[str], runs: dict[str, Path]) -> Iterator[QueryLists]:
+        """Each query with its list in the file, whose scores may be nan, and after it those in runs.
+
+        Raises:
+            DataError: a document is not in the corpus, or what `lists_side_by_side` raises it for.
+        """
+        for query_id, lists in lists_side_by_side(runs, query_ids):
+            ranked = EMPTY
+            if (row := self.rows.get(query_id)) is not None:
+                item, what = self.negatives[row], f"{self.path}: negative of query {query_id}:"
+                self.corpus.known_rows(item.negatives, what, "name the file's own collection")
+                ranked = RankedList(item.negatives, np.asarray(item.scores, np.float32))
+            yield query_id, {LABEL: ranked, **lists}

@@ -1,33 +1,41 @@
 """The content of a report: systems, paired tests, training, settings, as sentences and tables; `page` lays it out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
+from hardneg.evaluation import LEVEL, MARGIN
 from hardneg.evaluation.intervals import Interval
-from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, verdict
 from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel, interval_over_seeds, system_intervals
 from hardneg.records import counted
-from hardneg.report.curve import History
-from hardneg.report.numbers import bounds, number, p_value, signed, within
-from hardneg.report.table import Cell, Section, Table
-
-BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
-
-SEED_ROWS = "Rows of several seeds: means over these, with intervals over queries and seeds."
+from hardneg.report.figure import History
+from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, signed, within
 
 Test = Comparison | TwoLevel
 
+BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
 BETTER, WORSE = "▲", "▼"
-
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 WITHIN = f"{UNDECIDED}, within the seeds' noise"
+
+_WORDS = {"metric": "metric", "system": "system", "baseline": "baseline", "outcome": "outcome"}
+_WORDS |= {"difference": "difference", "interval": "95 % interval"}
+_EQUIVALENCE = {"equivalence_p": "TOST p", "equivalence_holm": "Holm"}
+_QUERY_COLUMNS = _WORDS | {"t_p": "t-test p", "t_holm": "Holm"}
+_QUERY_COLUMNS |= {"randomisation_p": "randomised p", "randomisation_holm": "Holm", **_EQUIVALENCE}
+_SEED_COLUMNS = _WORDS | {"query_error": "error by queries", "seed_error": "error by seeds", "t_p": "t-test p"}
+_SEED_COLUMNS |= {"t_holm": "Holm", "bootstrap_p": "bootstrap p", "bootstrap_holm": "Holm", **_EQUIVALENCE}
+_TESTS_EXPLAINED = (
+    "Differences are system minus baseline over the same queries, with a 95 % t interval. "
+    "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) are of "
+    "equivalence. Each kind has Holm's correction over all comparisons by the same metric."
+)
 _OVER_SEEDS_EXPLAINED = (
     "Systems are compared as if both were trained anew, with other seeds, and measured on other queries. "
     "The t-test is quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are "
@@ -94,16 +102,10 @@ class ReportContent:
         }
         tables = [values for scores in measured.results.values() for values in scores.values()]
         groups = measured.query_groups and {each: measured.query_groups[each] for values in tables for each in values}
-        fields: dict[str, Any] = {
-            "by_seed": measured.by_seed,
-            "over_seeds": measured.over_seeds,
-            "marks": measured.marks,
-            "margin": measured.equivalence_margin,
-            "query_groups": groups,
-            "level": measured.significance_level,
-            "notes": measured.notes,
-        } | others
-        return cls(title, systems, max(map(len, tables), default=0), measured.comparisons, **fields)
+        same = {name: getattr(measured, name) for name in ("by_seed", "over_seeds", "marks", "notes", "comparisons")}
+        fields = {**same, "margin": measured.equivalence_margin, "level": measured.significance_level}
+        fields |= {"query_groups": groups, **others}
+        return cls(title, systems, max(map(len, tables), default=0), **fields)
 
     @property
     def tests(self) -> "list[Test]":
@@ -112,10 +114,9 @@ class ReportContent:
         return [known.get((each.system, each.baseline, each.metric), each) for each in self.comparisons]
 
     @property
-    def query_tests(self) -> "list[Comparison]":
+    def query_tests(self) -> list[Comparison]:
         """The tests by query of the pairs that have none over queries and seeds, which is the right one."""
-        over_seeds = {(each.system, each.baseline, each.metric) for each in self.over_seeds}
-        return [each for each in self.comparisons if (each.system, each.baseline, each.metric) not in over_seeds]
+        return [each for each in self.tests if isinstance(each, Comparison)]
 
     @property
     def groups(self) -> int:
@@ -159,8 +160,17 @@ def p_of(test: Test) -> float:
 
 
 def p_of_outcome(test: Test, level: float) -> float:
-    """The p value of what is said of a pair: that of TOST where it is equivalent."""
+    """Return the p value of what is said of a pair: that of TOST where it is equivalent."""
     return test.equivalence_holm if outcome(test, level) == EQUIVALENT else p_of(test)
+
+
+def outcome(test: Test, level: float) -> str:
+    """Return the outcome of a test in words."""
+    if test.significant(level):
+        return "better" if test.difference > 0 else "worse"
+    if verdict(test, level) == EQUIVALENT:
+        return EQUIVALENT
+    return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else UNDECIDED
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
@@ -173,21 +183,15 @@ def baseline_marks(report: ReportContent) -> dict[str, str]:
 
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
     """Return the signs of the baselines that this system is better or worse than by this metric, or its `marks`."""
+    tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
     if report.marks:
         # a test may have been made the other way round
-        tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
         above = {c.baseline for c in tests if c.system == system and c.difference > 0}
         beaten = above | {c.system for c in tests if c.baseline == system and c.difference < 0}
         return "".join(sign for sign, rows in report.marks.items() if beaten.issuperset(rows))
     letters = baseline_marks(report)
-    own = (c for c in report.tests if c.system == system and c.metric == metric and c.significant(report.level))
+    own = [c for c in tests if c.system == system]
     return "".join(f"{BETTER if c.difference > 0 else WORSE}{letters[c.baseline]}" for c in own)
-
-
-def best(report: ReportContent, metric: str) -> float | None:
-    """Return the highest mean by a metric; None for a single system."""
-    scores = [values[metric].mean for values in report.systems.values() if metric in values]
-    return max(scores) if len(scores) > 1 else None
 
 
 def legend(report: ReportContent) -> list[str]:
@@ -200,33 +204,20 @@ def legend(report: ReportContent) -> list[str]:
         f"{sign} better than {'each of ' if len(rows) > 1 else ''}{', '.join(rows)}: {proof}."
         for sign, rows in report.marks.items()
     ]
-    if report.comparisons and not report.marks and not signs:
-        lines.append(f"No difference has {proof}.")
-    if len(report.systems) > 1:
-        lines.append("Bold: the highest mean.")
-    if any(e.interval for values in report.systems.values() for e in values.values()):
-        lines.append(BRACKETS)
-    if report.groups:
-        lines.append(f"Queries come in {report.groups} groups: intervals and tests are those of groups.")
-    return [*lines, *([SEED_ROWS] if report.by_seed else []), *report.notes]
-
-
-_WORDS = {"metric": "metric", "system": "system", "baseline": "baseline", "outcome": "outcome"}
-_WORDS |= {"difference": "difference", "interval": "95 % interval"}
-_EQUIVALENCE = {"equivalence_p": "TOST p", "equivalence_holm": "Holm"}
-_QUERY_COLUMNS = _WORDS | {"t_p": "t-test p", "t_holm": "Holm"}
-_QUERY_COLUMNS |= {"randomisation_p": "randomised p", "randomisation_holm": "Holm", **_EQUIVALENCE}
-_SEED_COLUMNS = _WORDS | {"query_error": "error by queries", "seed_error": "error by seeds", "t_p": "t-test p"}
-_SEED_COLUMNS |= {"t_holm": "Holm", "bootstrap_p": "bootstrap p", "bootstrap_holm": "Holm", **_EQUIVALENCE}
-_TESTS_EXPLAINED = (
-    "Differences are system minus baseline over the same queries, with a 95 % t interval. "
-    "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) are of "
-    "equivalence. Each kind has Holm's correction over all comparisons by the same metric."
-)
+    intervals = any(e.interval for values in report.systems.values() for e in values.values())
+    for holds, line in (
+        (report.comparisons and not report.marks and not signs, f"No difference has {proof}."),
+        (len(report.systems) > 1, "Bold: the highest mean."),
+        (intervals, BRACKETS),
+        (report.groups, f"Queries come in {report.groups} groups: intervals and tests are those of groups."),
+        (report.by_seed, "Rows of several seeds: means over these, with intervals over queries and seeds."),
+    ):
+        lines += [line] if holds else []
+    return [*lines, *report.notes]
 
 
 def outcomes_explained(report: ReportContent) -> str:
-    """What the words for outcomes mean that are no difference."""
+    """Return what the words for outcomes mean that are no difference."""
     return (
         f"Equivalent: TOST rules out a difference of {report.margin:g} or more, up or down, p < {report.level:g} after "
         "Holm's correction. Where no query differs, its p is the chance to meet none that does. Undecided: neither a "
@@ -234,26 +225,29 @@ def outcomes_explained(report: ReportContent) -> str:
     )
 
 
+def systems_section(report: ReportContent) -> Section:
+    """Return the table of means by system; the highest are bold, significant differences have signs."""
+    rows = []
+    for name, values in report.systems.items():
+        cells = [Cell("–")] * len(report.metrics)
+        for column, metric in enumerate(report.metrics):
+            scores = [each[metric].mean for each in report.systems.values() if metric in each]
+            if score := values.get(metric):
+                strong, note = len(scores) > 1 and score.mean == max(scores), bounds(score.interval, empty="")
+                cells[column] = Cell(number(score.mean), strong, marks_of(report, name, metric), note)
+        rows.append([Cell(name), *cells])
+    table = Table(["system", *report.metrics], rows)
+    return Section(
+        "Effectiveness", [table], lead=f"Means over {counted(report.queries, 'query')}.", lines=legend(report)
+    )
+
+
 def tests_section(report: ReportContent) -> Section:
     """Return the section of the tests by query, of pairs that have none over queries and seeds."""
     columns = _QUERY_COLUMNS | ({"bootstrap_interval": "bootstrap of groups"} if report.groups else {})
-    table = _tests(report.query_tests, report.level, columns)
+    rows = [_cells(test, report.level, columns) for test in report.query_tests]
+    table = Table([*columns.values()], rows, words=4)
     return Section("Paired tests", [table], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
-
-
-def systems_section(report: ReportContent) -> Section:
-    """Return the table of means by system; the highest are bold, significant differences have signs."""
-    tops = {metric: best(report, metric) for metric in report.metrics}
-    rows = []
-    for name, values in report.systems.items():
-        cells = [Cell("–")] * len(tops)
-        for column, (metric, top) in enumerate(tops.items()):
-            if score := values.get(metric):
-                note = bounds(score.interval, empty="")
-                cells[column] = Cell(number(score.mean), score.mean == top, marks_of(report, name, metric), note)
-        rows.append([Cell(name), *cells])
-    queries = f"Means over {counted(report.queries, 'query')}."
-    return Section("Effectiveness", [Table(["system", *tops], rows)], lead=queries, lines=legend(report))
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
@@ -277,74 +271,45 @@ def tests_by_metric(report: ReportContent) -> list[Table]:
     return tables
 
 
-def _tests(tests: Sequence[Test], level: float, columns: Mapping[str, str]) -> Table:
-    return Table([*columns.values()], [_cells(test, level, columns) for test in tests], words=4)
+def _cells(test: Test, level: float, names: Sequence[str] | Mapping[str, str]) -> list[Cell]:
+    """Return the cells of a test by the names of its fields; bold where it shows a difference."""
+    cells = []
+    for name in names:
+        value: Any = outcome(test, level) if name == "outcome" else getattr(test, name)
+        if name == "difference":
+            text = signed(value)
+        elif name.endswith("interval"):
+            text = bounds(within(value, -1.0), "+.3f")
+        elif name.endswith("_error"):
+            text = number(value)
+        else:
+            text = p_value(value) if isinstance(value, float) else str(value)
+        cells.append(Cell(text, test.significant(level)))
+    return cells
 
 
-def _cells(test: Test, level: float, names: Iterable[str]) -> list[Cell]:
-    """The cells of a test by the names of its fields; bold where it shows a difference."""
-    return [Cell(_cell_text(test, level, name), test.significant(level)) for name in names]
-
-
-def _cell_text(test: Test, level: float, name: str) -> str:
-    if name == "outcome":
-        return outcome(test, level)
-    value = getattr(test, name)
-    if name == "difference":
-        return signed(value)
-    if name.endswith("interval"):
-        return bounds(within(value, -1.0), "+.3f")
-    return number(value) if name.endswith("_error") else p_value(value) if isinstance(value, float) else str(value)
-
-
-def seed_section(
-    by_seed: Mapping[str, Mapping[int, Scores]],
-    tests: Sequence[TwoLevel],
-    level: float,
-    groups: Mapping[str, str] | None = None,
-) -> Section:
-    """Return a table of means and deviations over seeds, and one of the tests with their outcomes.
-
-    level: below this corrected p a difference or an equivalence is significant. groups: that of each query.
-    """
-    columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
-    tables = [Table(columns, list(_systems(by_seed, groups)), words=2)]
-    if tests:
-        tables.append(_tests(tests, level, _SEED_COLUMNS))
-    return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=_lines(tests, level))
-
-
-def outcome(test: TwoLevel | Comparison, level: float) -> str:
-    """Return the outcome of a test in words."""
-    if test.significant(level):
-        return "better" if test.difference > 0 else "worse"
-    if verdict(test, level) == EQUIVALENT:
-        return EQUIVALENT
-    return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else UNDECIDED
-
-
-def _systems(by_seed: Mapping[str, Mapping[int, Scores]], groups: Mapping[str, str] | None) -> Iterator[list[str]]:
-    metrics = dict.fromkeys(name for seeds in by_seed.values() for scores in seeds.values() for name in scores)
+def seed_section(report: ReportContent) -> Section:
+    """Return a table of means and deviations over seeds, and one of the tests with their outcomes."""
+    rows, level, tests = [], report.level, report.over_seeds
+    metrics = dict.fromkeys(name for seeds in report.by_seed.values() for scores in seeds.values() for name in scores)
     for metric in metrics:
-        for system, seeds in by_seed.items():
-            scores_by_seed = np.array([means(scores)[metric] for scores in seeds.values()])
-            figures = [scores_by_seed.mean(), scores_by_seed.std(ddof=1), scores_by_seed.min(), scores_by_seed.max()]
-            interval = bounds(within(interval_over_seeds(metric, seeds, groups), 0.0))
-            yield [metric, system, str(len(scores_by_seed)), *(number(float(value)) for value in figures), interval]
-
-
-def _lines(tests: Sequence[TwoLevel], level: float) -> list[str]:
-    """What the outcomes shown mean, and what the tests cannot see."""
-    said = {outcome(each, level) for each in tests}
+        for system, seeds in report.by_seed.items():
+            values = np.array([means(scores)[metric] for scores in seeds.values()])
+            figures = [values.mean(), values.std(ddof=1), values.min(), values.max()]
+            interval = bounds(within(interval_over_seeds(metric, seeds, report.query_groups), 0.0))
+            rows.append([metric, system, str(len(values)), *(number(float(value)) for value in figures), interval])
+    columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
+    tables, said = [Table(columns, rows, words=2)], {outcome(each, level) for each in tests}
+    if tests:
+        tested = [_cells(test, level, _SEED_COLUMNS) for test in tests]
+        tables.append(Table([*_SEED_COLUMNS.values()], tested, words=4))
     meanings = {
         WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
         UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
     }
-    lines = [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
+    lines = [outcomes_explained(report)] if tests else []
+    lines += [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
     counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
-    once = [name for name, count in counts.items() if count == 1]
-    if once:
-        lines.append(
-            f"One run alone: {', '.join(once)}. What a seed does there, if it was trained, is not in the tests."
-        )
-    return lines
+    if once := ", ".join(name for name, count in counts.items() if count == 1):
+        lines.append(f"One run alone: {once}. What a seed does there, if it was trained, is not in the tests.")
+    return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=lines)

@@ -1,4 +1,4 @@
-"""Figures by matplotlib: a canvas without a screen, colours, axes, equal files for equal numbers."""
+"""Figures by matplotlib: a canvas without a screen, axes, training curves; equal files for equal numbers."""
 
 import re
 import warnings
@@ -7,14 +7,19 @@ from contextlib import contextmanager
 from html import escape
 from io import StringIO
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from hardneg.evaluation.metrics import is_metric
 from hardneg.records import MissingDependency, UsageError
-from hardneg.report.table import Graphic, Table, cell
+from hardneg.report.table import Graphic, Table, cell, number
 from hardneg.store import replacing
 
 Points = list[tuple[float, float]]
 """(step, value), in the order of the steps."""
+
+History = Sequence[Mapping[str, Any]]
+"""The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
 
 COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
 """Line colours that differ on white and on near-black; after the last comes the first again."""
@@ -25,7 +30,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters, marks of writing direction and code points without a character, which no page may have."""
 
-_IN_A_ROW = 3
+_IN_A_ROW, _DRAWN = 3, 120  # panels; points of a curve
 _INK = "#010203"  # written as the colour of the page
 _PAGE_STYLE = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK)
 _NUMBER = re.compile(r"[-−]?\d[\d,]*\.?\d*(e[-+]?\d+)?")
@@ -71,7 +76,7 @@ def _canvas(
         columns = -(-panels // rows)
         drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(drawn)
-        yield drawn, [drawn.add_subplot(rows, columns, number) for number in range(1, panels + 1)]
+        yield drawn, [drawn.add_subplot(rows, columns, at) for at in range(1, panels + 1)]
 
 
 def graphic(
@@ -89,7 +94,8 @@ def graphic(
         drawn.savefig(written, format="svg", transparent=True, metadata=_DATES[".svg"])
     text = re.sub(r"<(metadata|style)\b.*?</\1>", "", CONTROLS.sub("\ufffd", written.getvalue()), flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{name}-", text[text.index("<svg") :]).replace(_INK, "currentColor")
-    head = f'<title id="{name}-title">{_clean(title)}</title><desc id="{name}-desc">{_clean(description)}</desc>'
+    title, description = escape(_clean(title)), escape(_clean(description))
+    head = f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{description}</desc>'
     labels = f'role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc"'
     (box,) = re.findall(r'viewBox="[^"]*"', text)
     opened = f'<svg class="drawn" {labels} width="100%" {box} xmlns="http://www.w3.org/2000/svg" '
@@ -98,12 +104,12 @@ def graphic(
 
 
 def _clean(text: str) -> str:
-    return escape(CONTROLS.sub("\ufffd", " ".join(text.split())))
+    return CONTROLS.sub("\ufffd", " ".join(text.split()))
 
 
 def fitted(text: str, most: int = 30) -> str:
     """Return a name on one line, its middle left out if it is long: both ends tell names apart."""
-    text, kept = CONTROLS.sub("\ufffd", " ".join(text.split())), most - 1
+    text, kept = _clean(text), most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
 
@@ -144,19 +150,11 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
     matplotlib keeps from the legend what begins with an underscore.
     """
-    for number, (label, points) in enumerate(series.items()):
+    for place, (label, points) in enumerate(series.items()):
         if points:
-            x, y = zip(*points, strict=True)
-            look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
-            axes.plot(
-                x,
-                y,
-                label=f" {fitted(label, 40)}" if label.startswith("_") else fitted(label, 40),
-                markersize=4,
-                linewidth=1.6,
-                markevery=-(-len(x) // 20),
-                **look,
-            )
+            look: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
+            look |= {"markersize": 4, "linewidth": 1.6, "markevery": -(-len(points) // 20)}
+            axes.plot(*zip(*points, strict=True), label=" " * label.startswith("_") + fitted(label, 40), **look)
     if any(series.values()):
         axes.legend(frameon=False, fontsize=8)
 
@@ -202,3 +200,57 @@ def _doubling(axes: Any, positions: Sequence[float]) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
         axes.minorticks_off()
+
+
+def measurements(history: History) -> dict[str, Points]:
+    """Return the loss, then each dev metric, by step; rows without a step and other values are left out."""
+    curves: dict[str, Points] = {"loss": []}
+    for row in history:
+        flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
+        for key, value in flat.items():
+            name = re.sub(r"^dev[_/. ]", "", str(key))
+            if (name == "loss" or is_metric(name)) and _is_number(value) and _is_number(row.get("step")):
+                curves.setdefault(name, []).append((float(row["step"]), float(value)))
+    return {name: points for name, points in curves.items() if points}
+
+
+def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
+    """Return the mean history of several seeds: at each step the mean over those that have it."""
+    if len(histories) == 1:
+        return [dict(row) for row in histories[0]]
+    values: dict[float, dict[str, list[float]]] = {}
+    for history in histories:
+        for name, points in measurements(history).items():
+            for step, value in points:
+                values.setdefault(step, {}).setdefault(name, []).append(value)
+    return [{"step": step, **{name: fmean(each) for name, each in values[step].items()}} for step in sorted(values)]
+
+
+def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
+    """Return a figure for each measurement, with a line for each model."""
+    parts = {label: measurements(history) for label, history in histories.items()}
+    names = list(dict.fromkeys(name for measured in parts.values() for name in measured))
+    graphics = []
+    shown = [name for name in names if name == "loss"] + [name for name in names if name != "loss"][:1]
+    for row, name in enumerate(shown):
+        title = "Training loss" if name == "loss" else f"{name} on the dev set"
+        curves = {label: _thinned(measured[name]) for label, measured in parts.items() if name in measured}
+        ends = (f"{label}: {number(points[0][1])} to {number(points[-1][1])}" for label, points in curves.items())
+
+        def draw(axes: Any, curves: Mapping[str, Points] = curves) -> None:
+            lines(axes, curves)
+            plain_axes(axes, "", "step", "")
+
+        graphics.append(graphic(f"learning-{row}", title, f"{'; '.join(ends)}.", f"{title} by step.", draw))
+    return graphics
+
+
+def _thinned(points: Points) -> Points:
+    """Return at most `_DRAWN` points, each the mean of as many neighbours."""
+    size = -(-len(points) // _DRAWN)
+    groups = [points[start : start + size] for start in range(0, len(points), size or 1)]
+    return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value

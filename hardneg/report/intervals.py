@@ -1,19 +1,18 @@
 """The main comparison as figures: each system's mean with its interval, and its difference from the baseline."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hardneg.evaluation.intervals import Interval, interval_of
 from hardneg.evaluation.metrics import averaged, means
-from hardneg.report.content import ReportContent, Test, outcome, p_of
+from hardneg.report.content import ReportContent, outcome, p_of
 from hardneg.report.figure import COLOURS, fitted, graphic, plain_axes
-from hardneg.report.numbers import bounds, equation, number, p_value, signed, within
-from hardneg.report.table import Cell, Graphic, Section, Table
+from hardneg.report.table import Graphic, Section, equation, number, signed, within
 
 _DESCRIBED = 12
 _COLOURS = {"plain": COLOURS[0], "better": COLOURS[0], "worse": COLOURS[1], "same": "#808890", "base": "#808890"}
-_SEEDS = "Thick: over queries; thin: over queries and seeds; short lines: the mean of each seed."
+_SEEDS = " Thick: over queries; thin: over queries and seeds"
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Spot:
     """One system's row in a figure.
 
     value: None if unknown. narrow: its 95 % interval over queries; wide: over queries and seeds, None with one seed.
-    look: of the dot, one of `_COLOURS`. single: the value of each seed. shown, more: stand beside it.
+    look: of the dot, one of `_COLOURS`. single: the value of each seed. shown: stands beside it.
     """
 
     name: str
@@ -35,72 +34,37 @@ class Spot:
 
 
 def comparison_section(report: ReportContent) -> Section | None:
-    """Return means and differences by the first metric; None with fewer than two systems."""
+    """Return means and differences by the first metric as figures; None with fewer than two systems."""
     if not report.metrics or sum(report.metrics[0] in values for values in report.systems.values()) < 2:
         return None
-    metric, tests, baseline = report.metrics[0], report.main_tests, report.baseline
-    graphics = [means_graphic(report, metric)]
-    if tests:
-        differences = list(_differences(report, tests, baseline))
+    metric, baseline = report.metrics[0], report.baseline
+    spots = list(_means(report, metric))
+    caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
+    caption += f"{_SEEDS}; short lines: the mean of each seed." if report.by_seed else ""
+    mark = next((spot.value for spot in spots if spot.name == baseline), None)
+    graphics = [_drawn("means", f"Mean {metric} by system", spots, mark, caption)]
+    if report.main_tests:
         caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
         caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: no difference shown."
-        caption += " Thick: over queries; thin: over queries and seeds." if report.over_seeds else ""
+        caption += f"{_SEEDS}." if report.over_seeds else ""
         title = f"Difference in {metric} from {baseline}"
-        graphics.append(_drawn(("differences", title), differences, 0.0, caption))
-    return Section("Main comparison", [_table(report)], graphics=graphics, folded=True, lines=report.notes)
-
-
-def means_graphic(report: ReportContent, metric: str) -> Graphic:
-    """Return each system's mean with its interval."""
-    spots, baseline = list(_means(report, metric)), report.baseline
-    caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
-    mark = next((spot.value for spot in spots if spot.name == baseline), None)
-    caption = f"{caption} {_SEEDS}" if report.by_seed else caption
-    return _drawn(("means", f"Mean {metric} by system"), spots, mark, caption)
-
-
-def _table(report: ReportContent) -> Table:
-    """The figures as a table, a row for each system."""
-    metric, tests = report.metrics[0], report.main_tests
-    baseline = report.baseline
-    rows = []
-    for name, values in report.systems.items():
-        if metric in values:
-            mean = Cell(number(values[metric].mean), note=bounds(values[metric].interval))
-            rows.append([Cell(name), mean, *(_tested(report, name) if tests else [])])
-    against = [f"difference from {baseline}", "corrected p", "TOST p", "outcome"] if tests else []
-    return Table(["system", metric, *against], rows)
-
-
-def _tested(report: ReportContent, name: str) -> list[Cell]:
-    if (test := report.main_tests.get(name)) is None:
-        return [Cell("–"), Cell("–"), Cell("–"), Cell("baseline" if name == report.baseline else "–")]
-    difference = Cell(signed(test.difference), note=bounds(within(test.interval, -1.0), "+.3f"))
-    p_values = [Cell(p_value(p)) for p in (p_of(test), test.equivalence_holm)]
-    return [difference, *p_values, Cell(outcome(test, report.level))]
+        graphics.append(_drawn("differences", title, list(_differences(report, metric)), 0.0, caption))
+    return Section("Main comparison", graphics=graphics, lines=report.notes)
 
 
 def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
-    baselines = {each.baseline for each in report.main_tests.values()}
     for name, values in report.systems.items():
-        if metric not in values:
-            continue
-        mean, seeds = values[metric], list(report.by_seed.get(name, {}).values())
-        narrow = within(interval_of(averaged(seeds)[metric], report.query_groups), 0.0) if seeds else mean.interval
-        yield Spot(
-            name,
-            mean.mean,
-            narrow,
-            mean.interval if seeds else None,
-            "base" if name in baselines else "plain",
-            [means(scores)[metric] for scores in seeds],
-            number(mean.mean),
-        )
+        if metric in values:
+            mean, seeds = values[metric], list(report.by_seed.get(name, {}).values())
+            narrow = within(interval_of(averaged(seeds)[metric], report.query_groups), 0.0) if seeds else mean.interval
+            wide, look = mean.interval if seeds else None, "base" if name == report.baseline else "plain"
+            single = [means(scores)[metric] for scores in seeds]
+            yield Spot(name, mean.mean, narrow, wide, look, single, number(mean.mean))
 
 
-def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str) -> Iterator[Spot]:
-    """The systems in the report's order, the baseline at 0."""
-    metric = report.metrics[0]
+def _differences(report: ReportContent, metric: str) -> Iterator[Spot]:
+    """Yield the systems in the report's order, the baseline at 0."""
+    baseline, tests = report.baseline, report.main_tests
     by_query = {c.system: c for c in report.comparisons if (c.baseline, c.metric) == (baseline, metric)}
     for name, values in report.systems.items():
         if name == baseline:
@@ -116,8 +80,8 @@ def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str
             yield Spot(name, None)
 
 
-def _drawn(title: tuple[str, str], spots: Sequence[Spot], mark: float | None, caption: str) -> Graphic:
-    """A row for each system on one axis; title: the figure's name and title. mark: the value of the dashed line."""
+def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None, caption: str) -> Graphic:
+    """Draw a row for each system on one axis; mark: the value of the dashed line."""
 
     def draw(axes: Any) -> None:
         for row, spot in enumerate(spots):
@@ -136,10 +100,10 @@ def _drawn(title: tuple[str, str], spots: Sequence[Spot], mark: float | None, ca
         axes.set_ylim(len(spots) - 0.5, -0.5)
         plain_axes(axes, "", "", "")
 
-    texts = [f"{spot.name} {spot.shown}{_ends(spot.wide or spot.narrow)}" for spot in spots[:_DESCRIBED]]
+    texts = []
+    for spot in spots[:_DESCRIBED]:
+        ends = spot.wide or spot.narrow
+        interval = f" ({ends.low:.3f} to {ends.high:.3f})".replace("-", "−") if ends else ""
+        texts.append(f"{spot.name} {spot.shown}{interval}")
     rest = f"; {len(spots) - _DESCRIBED} more in the tables" if len(spots) > _DESCRIBED else ""
-    return graphic(*title, f"{'; '.join(texts)}{rest}.", caption, draw, 0.8 + 0.35 * len(spots))
-
-
-def _ends(interval: Interval | None) -> str:
-    return f" ({interval.low:.3f} to {interval.high:.3f})".replace("-", "−") if interval else ""
+    return graphic(name, title, f"{'; '.join(texts)}{rest}.", caption, draw, 0.8 + 0.35 * len(spots))

@@ -16,8 +16,7 @@ from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import read_run
 from hardneg.records import counted
 from hardneg.report.figure import COLOURS, graphic, plain_axes
-from hardneg.report.numbers import number, signed
-from hardneg.report.table import Cell, Detail, Graphic, Section, Table
+from hardneg.report.table import Cell, Detail, Graphic, Section, Table, number, signed
 from hardneg.store import replacing
 
 QUERIES = "Queries"
@@ -140,13 +139,46 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
     details = _details(systems, shown, passages)
     table = Table(["query", *(["difference"] if ordered.pair else []), *heads], rows, details=details)
     count = counted(len(ordered.query_ids), "query", "queries")
+    order, most = f"the lowest {ordered.metric} first", "first"
     if ordered.pair:
         order, most = f"{ordered.metric}, {ordered.pair[0]} minus {ordered.pair[1]}, the largest first", "largest"
-    else:
-        order, most = f"the lowest {ordered.metric} first", "first"
     which = f"the {len(shown)} {most} of {count}" if len(shown) < len(ordered.query_ids) else count
     lead = f"Order: {order}. Shown: {which}. All of them are in queries.tsv."
-    return Section(QUERIES, [table], _explained(systems, ordered), lead=lead)
+    explained = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
+    explained += f"Ranks are shown down to {RANKED}; – is unranked or, as relevance, unjudged."
+    if others := len(ordered.results) - len(systems):
+        explained += f" {counted(others, 'system')} more in queries.tsv."
+    return Section(QUERIES, [table], explained, lead=lead)
+
+
+def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
+    """Return the passages of each query: the first hits of each system, rank by rank, then other relevant documents.
+
+    All texts are read at once.
+    """
+    lists, chosen = {system: passages.ranked(system, query_ids) for system in systems}, dict[str, list[str]]()
+    for query_id in query_ids:
+        found, grades = [each.get(query_id, ()) for each in lists.values()], passages.qrels.get(query_id, {})
+        best = [doc_ids[rank] for rank in range(_TOP) for doc_ids in found if rank < len(doc_ids)]
+        relevant = sorted((doc_id for doc_id in grades if grades[doc_id] > 0), key=lambda doc_id: -grades[doc_id])
+        more = islice((doc_id for doc_id in relevant if doc_id not in best), _TOP)
+        chosen[query_id] = list(dict.fromkeys([*best, *more]))
+    texts = passages.texts(list(dict.fromkeys(doc_id for doc_ids in chosen.values() for doc_id in doc_ids)))
+    columns: list[str | Cell] = [Cell("passage", note="relevance; rank by system"), *(["text"] if texts else [])]
+    details = []
+    for query_id, doc_ids in chosen.items():
+        grades, rows = passages.qrels.get(query_id, {}), list[list[str | Cell]]()
+        ranks = {
+            system: {doc_id: rank for rank, doc_id in enumerate(found.get(query_id, ()), 1)}
+            for system, found in lists.items()
+        }
+        for doc_id in doc_ids:
+            ranked = ", ".join(f"{system} {known.get(doc_id, '–')}" for system, known in ranks.items())
+            note = f"relevance {grades.get(doc_id, '–')}; {ranked}"
+            rows.append([Cell(doc_id, note=note), *([texts.get(doc_id, "")] if texts else [])])
+        title = shortened(passages.queries.get(query_id, "")) or "passages"
+        details.append(Detail(title, Table(columns, rows, words=2 if texts else 1)))
+    return details
 
 
 def write_query_table(
@@ -171,50 +203,6 @@ def _tab_separated(row: Sequence[str]) -> bytes:
     """A line whose texts no spreadsheet takes for formulas."""
     texts = map(_one_line, row)
     return ("\t".join(f"'{text}" if _FORMULA.match(text) else text for text in texts) + "\n").encode()
-
-
-def _explained(systems: Sequence[str], ordered: ByQuery) -> str:
-    others = len(ordered.results) - len(systems)
-    explained = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
-    explained += f"Ranks are shown down to {RANKED}; – is unranked or, as relevance, unjudged."
-    return explained + (f" {counted(others, 'system')} more in queries.tsv." if others else "")
-
-
-def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
-    """The passages of each query; all texts are read at once."""
-    lists = {system: passages.ranked(system, query_ids) for system in systems}
-    chosen = {
-        query_id: _chosen([lists[system].get(query_id, ()) for system in systems], passages.qrels.get(query_id, {}))
-        for query_id in query_ids
-    }
-    texts = passages.texts(list(dict.fromkeys(doc_id for doc_ids in chosen.values() for doc_id in doc_ids)))
-    details = []
-    for query_id, doc_ids in chosen.items():
-        ranks = [dict(zip(lists[system].get(query_id, ()), range(1, RANKED + 1), strict=False)) for system in systems]
-        grades = passages.qrels.get(query_id, {})
-        rows: list[list[str | Cell]] = [
-            [_standing(doc_id, grades, systems, ranks), *([texts.get(doc_id, "")] if texts else [])]
-            for doc_id in doc_ids
-        ]
-        columns: list[str | Cell] = [Cell("passage", note="relevance; rank by system"), *(["text"] if texts else [])]
-        title = shortened(passages.queries.get(query_id, "")) or "passages"
-        details.append(Detail(title, Table(columns, rows, words=2 if texts else 1)))
-    return details
-
-
-def _standing(
-    doc_id: str, grades: Mapping[str, int], systems: Sequence[str], ranks: Sequence[Mapping[str, int]]
-) -> Cell:
-    """A passage's id, and below it its relevance and its rank in each system."""
-    ranked = (f"{system} {known.get(doc_id, '–')}" for system, known in zip(systems, ranks, strict=True))
-    return Cell(doc_id, note=f"relevance {grades.get(doc_id, '–')}; {', '.join(ranked)}")
-
-
-def _chosen(lists: Sequence[Sequence[str]], grades: Mapping[str, int]) -> list[str]:
-    """The first hits of each list, rank by rank, then the most relevant of the other documents."""
-    best = [doc_ids[rank] for rank in range(_TOP) for doc_ids in lists if rank < len(doc_ids)]
-    relevant = sorted((doc_id for doc_id in grades if grades[doc_id] > 0), key=lambda doc_id: -grades[doc_id])
-    return list(dict.fromkeys([*best, *islice((doc_id for doc_id in relevant if doc_id not in best), _TOP)]))
 
 
 def shortened(text: str, most: int = _TEXT) -> str:
@@ -249,13 +237,9 @@ def gains_section(measured: Measured, system: str = "") -> Section | None:
         rows.append([Cell(text) for text in (name, *counts, *means_of_sides, signed(fmean(values)))])
         differences = values if name == first else differences
     columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
-    return Section(
-        "Gains and losses by query",
-        [Table(columns, rows)],
-        lead=f"By {ordered.metric}, against {baseline}.",
-        graphics=[_curve(first, differences, ordered.metric, baseline)],
-        see=QUERIES,
-    )
+    lead = f"By {ordered.metric}, against {baseline}. One by one: {QUERIES}."
+    curve = _curve(first, differences, ordered.metric, baseline)
+    return Section("Gains and losses by query", [Table(columns, rows)], lead=lead, graphics=[curve])
 
 
 def _curve(system: str, differences: Sequence[float], metric: str, baseline: str) -> Graphic:

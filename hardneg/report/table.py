@@ -1,7 +1,11 @@
-"""Tables and sections of a report, laid out elsewhere for pages, Markdown and the terminal."""
+"""Tables and sections of a report, laid out elsewhere for pages, Markdown and the terminal; numbers as texts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hardneg.evaluation.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,8 @@ class Detail:
 class Section:
     """A heading with tables, their explanation, and a figure as the text of an SVG file (empty: none).
 
-    graphics: figures drawn into the page, which come first. folded: the tables open by a click. see: the title of a
-    section with more. lead: a sentence before the tables; lines: a list after the explanation.
+    graphics: figures drawn into the page, which come first. lead: a sentence before the tables; lines: a list after the
+    explanation.
     """
 
     title: str
@@ -63,10 +67,49 @@ class Section:
     lead: str = ""
     lines: Sequence[str] = ()
     graphics: Sequence[Graphic] = ()
-    folded: bool = False
-    see: str = ""
 
 
 def cell(content: str | Cell) -> Cell:
     """Return a text as a cell, and a cell as it is."""
     return Cell(content) if isinstance(content, str) else content
+
+
+def number(value: float) -> str:
+    """Return four digits after the point, as papers print them."""
+    return f"{value:.4f}"
+
+
+def signed(value: float) -> str:
+    """Return four digits with a sign."""
+    return f"{value:+.4f}".replace("-", "−")
+
+
+def p_value(value: float) -> str:
+    """Return three digits, or `< 0.001`."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def equation(name: str, value: float) -> str:
+    """Return `p = 0.012` or `p < 0.001`."""
+    shown = p_value(value)
+    return f"{name} {shown}" if shown.startswith("<") else f"{name} = {shown}"
+
+
+def bounds(interval: "Interval | None", show: str = ".3f", empty: str = "–") -> str:
+    """Return the two ends in brackets; `empty` without an interval."""
+    return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else empty
+
+
+def difference(value: float, interval: "Interval | None") -> str:
+    """Return a difference of means, with its 95 % interval if there is one."""
+    bounded = within(interval, -1.0)
+    ends = f", 95 % interval {bounded.low:+.3f} to {bounded.high:+.3f}".replace("-", "−") if bounded else ""
+    return f"{signed(value)}{ends}"
+
+
+def within(interval: "Interval | None", low: float, high: float = 1.0) -> "Interval | None":
+    """Return the part of an interval from `low` to `high`, the least and the most that a mean can be.
+
+    An interval by Student's t may reach beyond; no mean lies there, so the rest covers as much.
+    """
+    return interval and replace(interval, low=max(interval.low, low), high=min(interval.high, high))

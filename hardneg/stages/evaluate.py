@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg import fields
-from hardneg.evaluation import metrics
-from hardneg.evaluation.bootstrap import Resampling
-from hardneg.evaluation.levels import LEVEL, MARGIN
+from hardneg.evaluation import LEVEL, MARGIN, metrics
+from hardneg.evaluation.intervals import Resampling
 from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
 from hardneg.evaluation.significance import Design, Randomisation, compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
@@ -98,7 +97,7 @@ class Evaluate(StageSpec):
             longest = recipe.list_length(target)
             if deeper := metrics.cut_below(self.metrics_of.get(label, self.metrics), longest):
                 reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
-                depth = max(map(metrics.cutoff, deeper))
+                depth = max(int(name.partition("@")[2]) for name in deeper)
                 advice = f"raise its depth to {depth}, or name the row's metrics in metrics_of"
                 yield f"runs.{path}: {reason} {joined(deeper)}; {advice}"
         if self.by_group is True and self.query_groups is not None:

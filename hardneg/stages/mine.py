@@ -20,7 +20,7 @@ from hardneg.formats.runs import QueryLists, lists_side_by_side
 from hardneg.mining import listing
 from hardneg.mining.choosing import Choosing, Filters, needs_answers
 from hardneg.mining.filters import MiningTexts
-from hardneg.mining.lists_of_file import ListsOfFile
+from hardneg.mining.listing import ListsOfFile
 from hardneg.protocols import NegativeMiner, RunJoiner
 from hardneg.records import DROPPED, NEGATIVES, RUN, SCORES, DataError, UsageError
 from hardneg.runtime import SEED, Task

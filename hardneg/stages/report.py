@@ -13,9 +13,8 @@ from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.records import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START, counted, layout, suggestion
 from hardneg.report.content import ReportContent
-from hardneg.report.cost_section import SystemCosts, costs_section
-from hardneg.report.curve import mean_history
-from hardneg.report.page import write_report
+from hardneg.report.figure import mean_history
+from hardneg.report.page import SystemCosts, costs_section, write_report
 from hardneg.report.query_section import Passages
 from hardneg.report.table import Section, Table
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext

@@ -3,7 +3,7 @@
 pytest is imported by none of this until a test runs. Each failure says which rule of the contract is broken.
 """
 
-from hardneg.testing.datasets import DatasetTests
+from hardneg.testing.datasets import DatasetTests, WriterTests
 from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.mining import FilterTests, MinerTests
@@ -11,21 +11,9 @@ from hardneg.testing.plugin_contract import PluginTests, rule
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import AnalysisTests, StageTests
 from hardneg.testing.training import LossTests
-from hardneg.testing.writers import WriterTests
 
 __all__ = [
-    "AnalysisTests",
-    "DatasetTests",
-    "EncoderTests",
-    "FilterTests",
-    "IndexTests",
-    "LossTests",
-    "MinerTests",
-    "PluginTests",
-    "RerankerTests",
-    "StageTests",
-    "TrainableEncoderTests",
-    "TrainableRerankerTests",
-    "WriterTests",
-    "rule",
-]
+    "AnalysisTests", "DatasetTests", "EncoderTests", "FilterTests", "IndexTests", "LossTests", "MinerTests",
+    "PluginTests", "RerankerTests", "StageTests", "TrainableEncoderTests", "TrainableRerankerTests",
+    "WriterTests", "rule",
+]  # fmt: skip

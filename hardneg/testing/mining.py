@@ -1,7 +1,8 @@
 """The contracts of miners (`hardneg.protocols.NegativeMiner`) and of filters (`NegativeFilter`) as tests."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -167,7 +168,15 @@ class FilterTests(PluginTests):
         """The texts that a filter may read."""
         stored = folder / "collection"
         if not stored.exists():
-            write_collection(_Tried(), stored, Silent())
+            tried: Any = SimpleNamespace(
+                documents=lambda: map(Document, _DOCUMENTS, _DOCUMENTS.values()),
+                splits=lambda: ("train",),
+                queries=lambda split: map(Query, _QUERIES, _QUERIES.values()),
+                answers=lambda split: (Answers(query_id, (text,)) for query_id, text in _QUERIES.items()),
+                qrels=lambda split: (Judgement(query_id, f"d{row}", 1) for row, query_id in enumerate(_QUERIES)),
+                notes=lambda: (),
+            )
+            write_collection(tried, stored, Silent())
         return MiningTexts(StoredCollection.open(stored), "train")
 
     def _reasons(self, folder: Path, candidates: Iterable[Candidates]) -> list[Mapping[str, str]]:
@@ -203,23 +212,3 @@ class FilterTests(PluginTests):
         drawn = Candidates("q1", ["d1"], {"drawn": RankedList(["d5", "d11", "d21", "d31"], nan)}, ())
         reasons = self._reasons(tmp_path, [drawn])
         rule(len(reasons) == 1, "documents without a score are no error")
-
-
-class _Tried:
-    def documents(self) -> Iterator[Document]:
-        return (Document(doc_id, text) for doc_id, text in _DOCUMENTS.items())
-
-    def splits(self) -> Sequence[str]:
-        return ("train",)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        return (Query(query_id, text) for query_id, text in _QUERIES.items())
-
-    def answers(self, split: str) -> Iterator[Answers]:
-        return (Answers(query_id, (text,)) for query_id, text in _QUERIES.items())
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        return (Judgement(query_id, f"d{row}", 1) for row, query_id in enumerate(_QUERIES))
-
-    def notes(self) -> Sequence[str]:
-        return ()

@@ -90,8 +90,7 @@ class TrainableRerankerTests(RerankerTests):
             torch.manual_seed(seed)
             before = torch.get_rng_state()
             outputs.append(self._outputs(plugin.load(None)))
-            kept = bool(torch.equal(before, torch.get_rng_state()))
-            rule(kept, "loading leaves torch's random state as it was")
+            rule(bool(torch.equal(before, torch.get_rng_state())), "loading leaves torch's random state as it was")
         rule(bool(np.array_equal(outputs[0], outputs[1])), "`load(None)` gives the same weights at each call", outputs)
 
     def test_a_network_of_one_or_two_outputs(self, tmp_path: Path) -> None:

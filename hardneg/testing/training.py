@@ -94,8 +94,7 @@ class LossTests(PluginTests):
     def test_bfloat16_scores(self, tmp_path: Path) -> None:
         scores = self.batch().scores.bfloat16()
         half, _ = self._learn(tmp_path, replace(self.batch(), scores=scores))
-        wide = half.dtype.itemsize >= 4
-        rule(wide, "bfloat16 scores are computed with in 32 bits", f"a value of {half.dtype}")
+        rule(half.dtype.itemsize >= 4, "bfloat16 scores are computed with in 32 bits", f"a value of {half.dtype}")
         whole, _ = self._learn(tmp_path, replace(self.batch(), scores=scores.float()))
         near = abs(float(half) - float(whole)) <= 1e-3 * abs(float(whole)) + 1e-6
         rule(near, "bfloat16 scores are computed with in 32 bits", f"{float(half)} instead of {float(whole)}")

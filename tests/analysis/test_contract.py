@@ -7,7 +7,6 @@ from tests.analysis.small_files import OfSmallFiles
 
 RUNS = {"runs": {"a": "a.trec", "b": "b.trec"}}
 MAPPINGS: dict[str, dict[str, Any]] = {
-    "costs": {"methods": {"m": ["trained", "indexed"]}},
     "overlap": {**RUNS, "negatives": {"n": "negatives.arrow"}, "met": {"n": "a.trec"}},
     "query-wins": {"run": "a.trec", "against": "b.trec"},
     "recall-at-depth": {**RUNS, "depths": [1, 3]},

@@ -10,7 +10,7 @@ from command_line import call
 from processes import loaded
 
 from hardneg.cli import doctor
-from hardneg.indexes.kernels.lucene import java
+from hardneg.indexes.kernels import lucene as java
 
 
 def findings(store: Path, code: int = 0) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ from command_line import call
 
 from hardneg.formats.vectors import FlatWriter
 from hardneg.records import HardnegError, PluginError, UsageError
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 faiss = pytest.importorskip("faiss")
 

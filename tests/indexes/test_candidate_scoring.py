@@ -1,12 +1,19 @@
 """Some documents a query, ranked by their vectors."""
 
+from functools import partial
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
-from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.indexes.exact_ranks import best_rank, overlap
+from hardneg.indexes.kernels import candidate_scoring as max_passage
+from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, angular_scores, first_of_each, rank_candidates
+from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records import Hits, UsageError
 
 
@@ -89,3 +96,117 @@ def test_angles():
 def test_the_order_is_that_of_the_cosines(cosines: list[float]):
     ordered = np.sort(np.array(cosines, np.float32))
     assert (np.diff(angular_scores(ordered)) >= 0).all()
+
+
+class Exact:
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        self.vectors = vectors
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Hits:
+        return search_exact(self.vectors, queries, k, ExactOptions(device="cpu"))
+
+
+def brute_force(vectors: NDArray[np.float32], first: NDArray[np.int64], queries: NDArray[np.float32], k: int) -> Hits:
+    best = np.maximum.reduceat(queries @ vectors.T, first[:-1], axis=1)
+    rows = np.argsort(-best, axis=1, kind="stable")[:, :k]
+    scores = np.take_along_axis(best, rows, 1)
+    pad = ((0, 0), (0, k - rows.shape[1]))
+    return Hits(np.pad(rows, pad, constant_values=-1), np.pad(scores, pad, constant_values=-np.inf))
+
+
+def test_the_best_segment_counts() -> None:
+    """Scores 1 5 | 4 | 5 2 6: the third document by its last, the first by its second, then the one of 4."""
+    vectors = np.array([[1], [5], [4], [5], [2], [6]], np.float32)
+    searcher = PooledSearcher(Exact(vectors), np.array([0, 2, 3, 6]))
+    hits = searcher.search(np.ones((1, 1), np.float32), 2)
+    assert hits.rows.tolist() == [[2, 0]] and hits.scores.tolist() == [[6, 5]]
+    hits = searcher.search(np.ones((1, 1), np.float32), 5)
+    assert hits.rows.tolist() == [[2, 0, 1, -1, -1]] and hits.scores[0, 2:].tolist() == [4, -np.inf, -np.inf]
+
+
+def test_equal_documents_stay_in_the_order_of_the_corpus() -> None:
+    """All three documents reach 3, the first of them by its last vector."""
+    vectors = np.array([[0], [0], [3], [3], [3], [1]], np.float32)
+    hits = PooledSearcher(Exact(vectors), np.array([0, 3, 4, 6])).search(np.ones((1, 1), np.float32), 2)
+    assert hits.rows.tolist() == [[0, 1]]
+
+
+def test_first_of_each_keeps_the_order_and_drops_pads() -> None:
+    hits = Hits(np.array([[7, 3, 7, 3, 5, -1], [2, 2, 2, -1, -1, -1]]), np.arange(12, 0, -1, np.float32).reshape(2, 6))
+    found = first_of_each(hits, 2)
+    assert found.rows.tolist() == [[7, 3], [2, -1]]
+    assert found.scores.tolist() == [[12, 11], [6, -np.inf]]
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_it_is_brute_force(data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=12))
+    k, seed = data.draw(st.integers(1, 14)), data.draw(st.integers(0, 9999))
+    draw = np.random.default_rng(seed)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    vectors = draw.integers(-2, 3, (int(first[-1]), 2)).astype(np.float32)
+    queries = draw.integers(-2, 3, (data.draw(st.integers(1, 5)), 2)).astype(np.float32)
+    with patch.object(max_passage, "_EACH", data.draw(st.sampled_from([1, 2, 8]))):
+        found = PooledSearcher(Exact(vectors), first).search(queries, k)
+    expected = brute_force(vectors, first, queries, k)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_queries_are_searched_in_parts_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    vectors, queries = draw.normal(size=(40, 8)).astype(np.float32), draw.normal(size=(23, 8)).astype(np.float32)
+    first = np.arange(0, 44, 4)
+    monkeypatch.setattr(max_passage, "_HITS", 100)
+    monkeypatch.setattr(max_passage, "_POOLED", 30)
+    found = PooledSearcher(Exact(vectors), first).search(queries, 3)
+    np.testing.assert_array_equal(found.rows, brute_force(vectors, first, queries, 3).rows)
+
+
+def test_no_documents_and_no_queries() -> None:
+    none = PooledSearcher(Exact(np.empty((0, 2), np.float32)), np.zeros(1, np.int64))
+    assert none.search(np.ones((2, 2), np.float32), 3).rows.tolist() == [[-1] * 3] * 2
+    one = PooledSearcher(Exact(np.ones((2, 2), np.float32)), np.array([0, 2]))
+    assert one.search(np.empty((0, 2), np.float32), 3).rows.shape == (0, 3)
+    with pytest.raises(UsageError, match="k is 0"):
+        one.search(np.ones((1, 2), np.float32), 0)
+
+
+def test_the_overlap_is_the_share_of_the_fixed_negatives_among_the_top():
+    static = np.array([[1, 2, 3, 4], [1, 2, -1, -1], [0, 5, 6, 7], [0, 5, 6, 7]])
+    top = np.array([[4, 9, 1], [2, 1, 8], [1, 2, -1], [7, 0, 6]])
+    assert overlap(static, top).tolist() == [0.5, 1.0, 0.0, 0.75]
+
+
+def test_padding_never_overlaps_and_a_query_without_negatives_has_no_share():
+    found = overlap(np.array([[-1, -1], [3, -1]]), np.array([[-1, -1], [-1, -1]]))
+    assert np.isnan(found[0])
+    assert found[1] == 0
+
+
+def test_the_best_rank_counts_all_that_is_above_the_best_fixed_negative():
+    corpus = np.array([[5], [1], [4], [3], [2]], np.float32)
+    queries = np.array([[1], [-1], [1]], np.float32)
+    static = np.array([[1, 3], [0, 2], [-1, -1]])
+    # rising: 5 4 3 2 1, so value 3 is third; falling: 1 2 3 4 5, so value 4 is fourth
+    assert best_rank(partial(vector_blocks, corpus, 2), queries, static).tolist() == [3, 4, 0]
+
+
+def test_of_equal_scores_the_lower_row_is_above():
+    corpus = np.ones((6, 1), np.float32)
+    found = best_rank(partial(vector_blocks, corpus, 2), np.ones((2, 1), np.float32), np.array([[5, 3], [0, 1]]))
+    assert found.tolist() == [4, 1]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 9))
+def test_the_best_rank_is_that_of_a_sorted_list(seed, block):
+    draw = np.random.default_rng(seed)
+    corpus = draw.integers(-2, 3, (12, 3)).astype(np.float32)
+    queries = draw.integers(-2, 3, (4, 3)).astype(np.float32)
+    static = np.stack([draw.choice(12, 3, replace=False) for _ in queries])
+    orders = np.argsort(-(queries @ corpus.T), axis=1, kind="stable")
+    expected = [
+        1 + min(order.tolist().index(row) for row in rows) for order, rows in zip(orders, static.tolist(), strict=True)
+    ]
+    assert best_rank(partial(vector_blocks, corpus, block), queries, static).tolist() == expected

@@ -13,7 +13,7 @@ from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import Blocks, copied_ahead, device_blocks
 from hardneg.records import ArtifactError
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 CPU = torch.device("cpu")
 ROWS = np.arange(28, dtype=np.float32).reshape(7, 4)

@@ -16,7 +16,7 @@ from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records import ArtifactError, Hits, UsageError
 from hardneg.runtime import Silent
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 
 def _naive(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> Hits:

@@ -13,7 +13,7 @@ from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact, spans
 from hardneg.records import ArtifactError, Hits
 from hardneg.runtime import World
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 TWO = ("cpu", "cpu")
 

@@ -8,11 +8,11 @@ import pytest
 from hardneg.formats.segments import segment_ids
 from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
-from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.backends.product import Binary, OpqPq, Pq
-from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.runtime import Silent
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +22,8 @@ def test_faiss_searcher_finds_the_same(opened, tmp_path):
     vectors = draw.standard_normal((200, 16)).astype(np.float32)
     write_encoded(tmp_path / "flat", vectors)
     queries = draw.standard_normal((5, 16)).astype(np.float32)
-    plugins: list[Any] = [Binary(), Pq(8, 4), OpqPq(8, 4), Sq8(), Fp16(), IvfPq(8, 4, 8, 4), IvfFlat(8, 4), Hnsw(m=8)]
-    for plugin in plugins:
+    plugins: list[Any] = [Flat(), Binary(), Pq(8, 4), OpqPq(8, 4), Sq8(), Fp16(), IvfPq(8, 4, 8, 4), IvfFlat(8, 4)]
+    for plugin in [*plugins, Hnsw(m=8)]:
         path = tmp_path / type(plugin).__name__
         plugin.build(tmp_path / "flat", path, Silent())
         theirs, ours = opened(str(path), None), plugin.open(path).search(queries, 10)

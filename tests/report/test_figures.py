@@ -1,6 +1,9 @@
 """The figures that stand first in a report; costs, settings and steps behind them."""
 
+import base64
+import hashlib
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -11,12 +14,11 @@ from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import TwoLevel
 from hardneg.recipes import find_recipe, load_recipe
 from hardneg.report.content import MeanScore, ReportContent
-from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.figure import fitted
 from hardneg.report.intervals import comparison_section
-from hardneg.report.page import html, markdown, sections, write_report
-from hardneg.report.query_section import Passages, gains_section
-from hardneg.report.table import Section
+from hardneg.report.page import SystemCosts, costs_section, html, markdown, sections, write_report
+from hardneg.report.query_section import ByQuery, Passages, gains_section, query_section, shortened, write_query_table
+from hardneg.report.table import Cell, Section
 
 RESULTS = {
     "start": {"mrr": {"q1": 0.5, "q2": 0.0, "q3": 1.0, "q4": 0.2}},
@@ -38,7 +40,7 @@ def drawn(section: Section | None) -> list[ElementTree.Element]:
 
 def test_gains_and_losses_stand_in_a_table_where_rounding_is_no_gain_and_lead_to_the_queries():
     section = gains_section(Measured(RESULTS, TESTS))
-    assert section is not None and section.see == "Queries"
+    assert section is not None and section.lead.endswith("One by one: Queries.")
     rows = [[cell.text for cell in row] for row in section.tables[0].rows]
     assert rows == [
         ["best", "2", "1", "1", "+0.7500", "−0.2500", "+0.3125"],
@@ -58,20 +60,13 @@ def test_many_queries_are_drawn_as_means_of_neighbours():
     assert len(section.graphics[0].svg) < 60_000
 
 
-def test_the_main_comparison_shows_means_differences_and_the_same_as_a_table():
+def test_the_main_comparison_shows_means_and_differences():
     systems = {"start": MeanScore(0.425, Interval(0.1, 0.7)), "best": MeanScore(0.7375), "other": MeanScore(0.55)}
     report = ReportContent("", {name: {"mrr": found} for name, found in systems.items()}, 4, TESTS)
     section = comparison_section(report)
     means, differences = drawn(section)
     assert {"start", "best", "other", "0.4250", "0.7375"} <= {text.text for text in means.iter(TEXT)}
     assert {"baseline", "+0.1000 p = 0.001", "+0.1000 p = 0.400"} <= {text.text for text in differences.iter(TEXT)}
-    assert section is not None and section.folded
-    rows = [[getattr(cell, "text", cell) for cell in row] for row in section.tables[0].rows]
-    assert rows == [
-        ["start", "0.4250", "–", "–", "–", "baseline"],
-        ["best", "0.7375", "+0.1000", "0.001", "1.000", "better"],
-        ["other", "0.5500", "+0.1000", "0.400", "1.000", "undecided"],
-    ]
     assert comparison_section(ReportContent("", {"start": {"mrr": MeanScore(0.5)}}, 4)) is None
 
 
@@ -90,21 +85,21 @@ def test_with_seeds_there_are_both_intervals_and_each_seeds_mean():
 
 
 COSTS = {
-    "start": SystemCosts(None, 60.0, 3e6, 5.0, 120.0, ("cpu",)),
-    "best": SystemCosts(300.0, 60.0, 3e6, 5.0, 600.0, ("cpu", "a GPU")),
+    "start": SystemCosts(None, 1.88, 3e6, 5.0, 90.0, ("cpu",)),
+    "best": SystemCosts(9000.0, 540.0, 3e6, 5.0, 600.0, ("cpu", "a GPU")),
     "unknown": SystemCosts(),
 }
 
 
-def test_costs_stand_in_a_table():
+def test_costs_stand_in_a_table_in_the_largest_unit_of_which_the_shortest_has_one():
     section = costs_section(COSTS, {"start": 0.4, "best": 0.5, "unknown": 0.3}, "mrr")
     assert section is not None
     heads = [(cell.text, cell.note) for cell in section.tables[0].columns]
-    named = [("training", "minutes"), ("encoding, indexing", "minutes"), ("size of the index", "MB")]
+    named = [("training", "hours"), ("encoding, indexing", "seconds"), ("size of the index", "MB")]
     assert heads[2:] == [*named, ("search", "ms a query"), ("all steps", "minutes")]
     assert section.tables[0].rows == [
-        ["start", "0.4000", "–", "1", "3", "5", "2"],
-        ["best", "0.5000", "5", "1", "3", "5", "10"],
+        ["start", "0.4000", "–", "1.88", "3", "5", "1.5"],
+        ["best", "0.5000", "2.5", "540", "3", "5", "10"],
         ["unknown", "0.3000", "–", "–", "–", "–", "–"],
     ]
     assert section.explained.endswith("Measured on: cpu, a GPU.")
@@ -126,9 +121,8 @@ def test_what_is_looked_at_first_stands_first(tmp_path):
     order = ["Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Cost beside quality"]
     order += ["Queries", "How it was made"]
     assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order
-    assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order
+    assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order[1:]
     assert "by mrr on 4 queries (p after Holm" in page and ": better: best (+0.1000, p = 0.001)." in page
-    assert 'One by one: <a href="#queries">Queries</a>.' in page and 'id="queries"' in page
     assert "see more of what was found: hardneg browse ." in page and "hardneg browse ." in text
 
 
@@ -160,20 +154,6 @@ def test_long_names_keep_both_ends(name, most, short):
     assert fitted(name, most) == short and len(short) <= most
 
 
-def test_sections_that_say_nothing_are_left_out():
-    assert sections(ReportContent("", {}, 0)) == []
-
-
-def test_a_time_is_told_in_the_largest_unit_of_which_the_shortest_has_one() -> None:
-    costs = {"a": SystemCosts(9000, 1.88, None, None, 90), "b": SystemCosts(7200, 540, None, None, 60)}
-    section = costs_section(costs, {"a": 0.5, "b": 0.25}, "mrr")
-    assert section is not None
-    [table] = section.tables
-    heads = [(head.text, head.note) for head in table.columns[2:]]  # type: ignore[union-attr]
-    assert heads == [("training", "hours"), ("encoding, indexing", "seconds"), ("all steps", "minutes")]
-    assert table.rows == [["a", "0.5000", "2.5", "1.88", "1.5"], ["b", "0.2500", "2", "540", "1"]]
-
-
 def test_settings_stand_in_order_those_of_all_systems_first() -> None:
     settings = {"STAR: seed": 1, "STAR: batch_size": 16, "passages": 5, "evaluated on": "3 queries"}
     page = ReportContent("t", {"a": {"mrr": MeanScore(0.5)}}, 3, settings=settings)
@@ -186,3 +166,140 @@ def test_what_a_step_is_for() -> None:
     assert "the hard negatives" not in batches["inbatch-neg"].why() and "in the batch" in batches["inbatch-neg"].why()
     found = load_recipe(find_recipe("cort-electra-passage"), "demo").stages["first-stages"]
     assert found.why() == "measure what lies behind the metrics: recall-at-depth"
+
+
+SCORED = {
+    "start": {"mrr": {"q1": 0.5, "q2": 0.0, "q3": 1.0}, "map": {"q1": 0.5, "q2": 0.0, "q3": 1.0}},
+    "best": {"mrr": {"q1": 1.0, "q2": 1.0, "q3": 0.75}},
+    "other": {"mrr": {"q1": 1.0, "q2": 0.5, "q3": 0.5}},
+}
+QRELS = {"q1": {"d1": 1, "d2": 0, "d9": 2, "d8": 1, "d7": 1, "d6": 1}, "q2": {"d3": 1}}
+
+
+def against(baseline: str) -> Comparison:
+    return Comparison("best", baseline, "mrr", 0.1, None, 3, 1.0, 1.0, 1.0, 1.0)
+
+
+def run_files(folder: Path) -> dict[str, Path]:
+    lists = {"start": {"q1": "d1 d2 d3 d4", "q2": "d3"}, "best": {"q1": "d4 d1 d5 d2"}}
+    for system, queries in lists.items():
+        listed = [(query, rank, doc) for query, docs in queries.items() for rank, doc in enumerate(docs.split())]
+        lines = [f"{query} Q0 {doc} 0 {9 - rank} x\n" for query, rank, doc in listed]
+        (folder / f"{system}.trec").write_text("".join(lines))
+    return {system: folder / f"{system}.trec" for system in lists}
+
+
+def test_the_difference_is_against_the_first_baseline_or_between_the_two_best():
+    found = ByQuery.of(Measured(SCORED, [against("start"), against("other")]))
+    assert found.pair == ("best", "start") and found.query_ids == ["q2", "q1", "q3"]
+    assert [found.difference(query_id) for query_id in found.query_ids] == [1.0, 0.5, -0.25]
+    found = ByQuery.of(Measured(SCORED))
+    assert found.pair == ("best", "other") and found.query_ids == ["q2", "q3", "q1"]
+
+
+def test_the_baseline_may_be_the_best():
+    assert ByQuery.of(Measured(SCORED, [against("best")])).pair == ("other", "best")
+
+
+def test_one_system_has_its_lowest_scores_first(tmp_path):
+    measured = Measured({"start": SCORED["start"]})
+    assert ByQuery.of(measured).query_ids == ["q2", "q1", "q3"]
+    section = query_section(measured, Passages({}))
+    assert section.tables[0].rows[0] == ["q2", "0.0000", "0.0000"]
+    write_query_table(tmp_path / "queries.tsv", measured)
+    lines = (tmp_path / "queries.tsv").read_text().splitlines()
+    assert lines[:2] == ["query_id\tmrr start\tmap start", "q2\t0.000000\t0.000000"]
+
+
+def test_a_query_opens_to_the_best_of_each_system_and_to_relevant_passages(tmp_path):
+    section = query_section(Measured(SCORED, [against("start")]), Passages(run_files(tmp_path), QRELS))
+    [table] = section.tables
+    assert [row[0] for row in table.rows] == ["q2", "q1", "q3"]
+    assert [row[1] for row in table.rows] == ["+1.0000", "+0.5000", "−0.2500"]
+    empty, opened = table.details[2], table.details[1]
+    assert empty.table.rows == [] and opened.title == "passages"
+    assert opened.table.columns == [Cell("passage", note="relevance; rank by system")]
+    ranks = {"d1": "1: 1, 2, –", "d4": "–: 4, 1, –", "d2": "0: 2, 4, –", "d3": "–: 3, –, –", "d5": "–: –, 3, –"}
+    ranks |= {"d9": "2: –, –, –", "d8": "1: –, –, –", "d7": "1: –, –, –"}
+    notes = re.compile("(.*): (.*), (.*), (.*)")
+    expected = [(name, notes.sub(r"relevance \1; start \2, best \3, other \4", each)) for name, each in ranks.items()]
+    assert [(cell.text, cell.note) for [cell] in opened.table.rows] == expected
+
+
+def test_the_500_largest_differences_are_shown_and_looked_up_and_all_are_in_the_table(tmp_path, monkeypatch):
+    scores = {f"q{i}": i / 600 for i in range(600)}
+    measured = Measured({"low": {"mrr": dict.fromkeys(scores, 0.0)}, "high": {"mrr": scores}})
+    (tmp_path / "high.trec").write_text("".join(f"q{i} Q0 d{i} 1 1.0 x\n" for i in range(600)))
+    asked: list[str] = []
+    monkeypatch.setattr(Passages, "texts", lambda self, doc_ids: asked.extend(doc_ids) or {})
+    passages = Passages({"high": tmp_path / "high.trec"})
+    section = query_section(measured, passages)
+    assert len(section.tables[0].rows) == len(section.tables[0].details) == 500
+    assert asked == [f"d{i}" for i in range(599, 99, -1)]
+    assert "the 500 largest of 600 queries" in section.lead
+    text = markdown(ReportContent.of("All", measured, by_query=section))
+    assert "| q580 |" in text and "| q579 |" not in text and "Of 500 rows the first 20" in text
+    write_query_table(tmp_path / "queries.tsv", measured)
+    assert len((tmp_path / "queries.tsv").read_text().splitlines()) == 601
+
+
+def test_many_systems_are_cut_to_what_a_page_can_show():
+    many = {f"s{i}": {name: {"q": i / 10} for name in ("mrr", "map", "ndcg@10")} for i in range(9)}
+    section = query_section(Measured(many), Passages({}))
+    [table] = section.tables
+    heads = [(cell.text, cell.note) for cell in table.columns[2:]]
+    assert [name for name, note in heads if note == "mrr"] == ["s0", "s1", "s2", "s3", "s7", "s8"]
+    assert len(heads) == 12 and "3 systems more in queries.tsv" in section.explained
+
+
+WILD = "<script>alert('x')</script> &\u0000\t\n$x$ | *b* " + '"quoted"'
+
+
+def test_only_the_pages_own_script_runs_and_all_that_is_given_is_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(Passages, "queries", {WILD: WILD, "plain": WILD})
+    monkeypatch.setattr(Passages, "ranked", lambda self, system, query_ids: {WILD: [WILD], "plain": ["d1"]})
+    monkeypatch.setattr(Passages, "texts", lambda self, doc_ids: dict.fromkeys(doc_ids, shortened(WILD)))
+    measured = Measured({WILD: {"mrr": {WILD: 1.0, "plain": 0.5}}, "b": {"mrr": {WILD: 0.0, "plain": 0.0}}})
+    passages = Passages({}, {WILD: {WILD: 1}})
+    paths = write_report(tmp_path, ReportContent.of("Odd", measured), measured, passages)
+    assert [path.name for path in paths] == ["report.md", "report.html", "queries.tsv"]
+    text, page, table = (path.read_text() for path in paths)
+    assert page.count("<script") == 1 and "<script" not in text.replace("\\<", "")
+    [script] = re.findall("<script>(.*)</script>", page, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src 'none'" in page and f"script-src 'sha256-{digest}'" in page
+    assert not re.search(r"(src|href)=(?![\"']?(data:|#))", page)
+    ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
+    assert [line.count("\t") for line in table.splitlines()] == [4, 4, 4]
+    assert "<script" not in html(ReportContent("Nothing to sort", {}, 0))
+
+
+def test_equal_results_give_equal_pages(tmp_path):
+    passages = Passages(run_files(tmp_path), QRELS)
+    for name in ("one", "two"):
+        write_report(tmp_path / name, ReportContent.of("Same", Measured(SCORED)), Measured(SCORED), passages)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("one two", "one two"),
+        ("one\ttwo\nthree", "one two three"),
+        ("one two three", "one two three"),
+        ("one two three four", "one two…"),
+        ("unbrokenletters", "unbrokenlett…"),
+    ],
+)
+def test_texts_are_cut_after_a_word(text: str, short: str) -> None:
+    assert shortened(text, 13) == short
+
+
+def test_no_text_of_the_table_is_a_formula(tmp_path):
+    measured = Measured({"=a": {"mrr@10": {"-q": 0.5, "@q": 0.25}}})
+    texts = {"-q": '=HYPERLINK("http://x")', "@q": "-3 degrees"}
+    write_query_table(tmp_path / "queries.tsv", measured, texts)
+    head, *rows = (tmp_path / "queries.tsv").read_text().splitlines()
+    assert head == "query_id\tmrr@10 =a\ttext"
+    assert sorted(rows) == ["'-q\t0.500000\t'=HYPERLINK(\"http://x\")", "'@q\t0.250000\t'-3 degrees"]

@@ -9,8 +9,7 @@ from chromium import chromium
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import compare_all
 from hardneg.report.content import ReportContent
-from hardneg.report.cost_section import SystemCosts, costs_section
-from hardneg.report.page import HEAD, write_report
+from hardneg.report.page import HEAD, SystemCosts, costs_section, write_report
 from hardneg.report.query_section import Passages
 
 pytestmark = pytest.mark.slow
@@ -79,7 +78,7 @@ def test_on_paper_all_that_opens_is_open_and_the_first_queries_are_there(driver:
     page = shown(driver, 1180, "dark")
     closed = "return [...document.querySelectorAll('details table')].filter((one) => !one.checkVisibility()).length"
     leads = "return [...document.querySelectorAll('h2 + p')].map((one) => getComputedStyle(one).breakAfter)"
-    assert page.execute_script(closed) == HEAD + 11
+    assert page.execute_script(closed) == HEAD + 10
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
     assert page.execute_script(closed) == 10
     assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -38,7 +38,6 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
     [
         ({"overlap": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
         ({"recall-at-depth": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
-        ({"costs": {"methods": {"a": ["star", "scores"]}}}, "makes metrics, but model or index or run or negatives"),
         ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
         ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
         ({"query-wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
@@ -65,7 +64,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
         ([{"name": "overlap", "runs": {}}], "must map each analysis by its name to its options"),
         ({"name": "overlap", "runs": {}}, "must map each analysis by its name to its options"),
         ({"overlaps": {"runs": {}}}, "no analyses plugin is called 'overlaps'; did you mean 'overlap'"),
-        ({"costs": {"method": {"a": "star"}}}, "costs.method: no such option; did you mean 'methods'"),
+        ({"overlap": {"rums": {"a": "star"}}}, "overlap.rums: no such option; did you mean 'runs'"),
         ({}, "must have at least 1"),
     ],
 )

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.indexes.kernels.checks import check_depth, in_order, no_hits
-from hardneg.indexes.kernels.lucene.java import start_java
-from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
+from hardneg.indexes.kernels import checks
+from hardneg.indexes.kernels.lucene import HELD, fill, open_lucene, ranked, start_java, threads
 from hardneg.protocols import RowLookup
 from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageError, counted
 from hardneg.records.text import ENGLISH, language_of
@@ -61,20 +60,23 @@ class Bm25:
             MissingDependency: without Pyserini or Java.
             ArtifactError: where Lucene refused a document or holds another number in the end.
         """
-        indexed, blank, pairs = 0, 0, iter(source)
+        indexed, blank, held, pairs = 0, 0, 0, iter(source)
         first = list(islice(pairs, _SEEN))
-        language, pairs = self._language(first, progress), chain(first, pairs)
+        guess, pairs = language_of(text[:_SEEN] for _, text in first), chain(first, pairs)
+        language = guess if self.language == AUTO else self.language
+        if self.language == AUTO:
+            progress.note(f"bm25: language {guess}, by the letters and words of the first texts")
+        elif self.language == ENGLISH != guess:
+            progress.note(f"bm25: the texts look like language {guess}, and are indexed as {ENGLISH}: set `language`")
         writer = _writer(path, language, append=False)
         try:
-            held = 0
             with progress.task("index", None, "passages") as task:
                 while batch := list(islice(pairs, _BATCH)):
                     records = [json.dumps({"id": key, "contents": text}) for key, text in batch if text.strip(_BLANKS)]
                     added = writer.addRawDocuments(records) if records else 0
                     if added != len(records):
-                        raise ArtifactError(
-                            f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?"
-                        )
+                        message = f"{path}: Lucene took {added} of {len(records)} documents of a batch"
+                        raise ArtifactError(f"{message}: is the disk full?")
                     indexed, blank = indexed + len(records), blank + len(batch) - len(records)
                     held += sum(map(len, records))
                     if held > _SESSION:
@@ -86,24 +88,12 @@ class Bm25:
         if self.language == AUTO:
             (path / _LANGUAGE).write_text(language, "utf-8")
         if blank:
-            progress.note(
-                f"bm25: {counted(blank, 'document without text is', 'documents without text are')} not in the index"
-            )
+            left_out = counted(blank, "document without text is", "documents without text are")
+            progress.note(f"bm25: {left_out} not in the index")
         total = open_lucene(path, "SimpleSearcher").get_total_num_docs()
         if total != indexed:
-            raise ArtifactError(
-                f"{path}: Lucene holds {total} of {indexed} documents: is the disk full? Build it again"
-            )
+            raise ArtifactError(f"{path}: Lucene holds {total} of {indexed} documents: is the disk full? Build again")
         return indexed
-
-    def _language(self, first: Sequence[tuple[str, str]], progress: Progress) -> str:
-        """The language to build for; told where it is guessed, or another than the texts seem to have."""
-        guess = language_of(text[:_SEEN] for _, text in first)
-        if self.language == AUTO:
-            progress.note(f"bm25: language {guess}, by the letters and words of the first texts")
-        elif self.language == ENGLISH != guess:
-            progress.note(f"bm25: the texts look like language {guess}, and are indexed as {ENGLISH}: set `language`")
-        return guess if self.language == AUTO else self.language
 
     def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
         """The Lucene index in folder `path`; rows: int64 row numbers of document ids, -1 for unknown ones.
@@ -138,17 +128,22 @@ class Bm25Searcher:
         """
         if isinstance(queries, np.ndarray | EncodedRows):
             raise UsageError("a BM25 index searches with texts, not vectors")
-        check_depth(k)
-        hits = no_hits(len(queries), k)
+        from jnius import autoclass
+
+        checks.check_depth(k)
+        hits = checks.no_hits(len(queries), k)
         size = max(threads(), HELD // k)
         for start in range(0, len(queries), size):
             texts = queries[start : start + size]
-            lists = ranked(self.lucene, _in_java(texts), len(texts), k)
+            in_java = autoclass("java.util.ArrayList")()
+            for text in texts:
+                in_java.add(text.replace("\0", " "))
+            lists = ranked(self.lucene, in_java, len(texts), k)
             rows = self.rows([hit["docid"] for hits in lists for hit in hits])
             if (rows < 0).any():
                 raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
             fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
-        return in_order(hits.rows, hits.scores)
+        return checks.in_order(hits.rows, hits.scores)
 
 
 def _writer(path: Path, language: str, append: bool) -> Any:
@@ -162,12 +157,3 @@ def _writer(path: Path, language: str, append: bool) -> Any:
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
     arguments += ["-language", language, "-threads", str(threads())] + ["-append"] * append
     return autoclass("io.anserini.index.SimpleIndexer")(arguments)
-
-
-def _in_java(texts: Sequence[str]) -> Any:
-    from jnius import autoclass
-
-    queries = autoclass("java.util.ArrayList")()
-    for text in texts:
-        queries.add(text.replace("\0", " "))
-    return queries

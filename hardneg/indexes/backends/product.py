@@ -4,32 +4,27 @@ Sources: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighb
 T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.backends.compressed import CompressedSearcher, FaissBackend, ProductBackend
+from hardneg.indexes.backends import compressed
+from hardneg.indexes.backends.compressed import BITS, SAMPLE, SUBVECTORS, innermost, load_faiss
 from hardneg.indexes.kernels.checks import check_rows, in_order
-from hardneg.indexes.kernels.exact.exact import to_device
+from hardneg.indexes.kernels.exact.exact import ExactOptions, to_device
 from hardneg.indexes.kernels.exact.top_k import BestRows
-from hardneg.indexes.kernels.faiss import compression
-from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, innermost, load_faiss
 from hardneg.protocols import RowLookup
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import SEED, Progress
 from hardneg.runtime.devices import float32_products
 
-if TYPE_CHECKING:
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-
-_SCORES = 1 << 26  # at a time, each of a query and a vector
+_SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; vectors whose codes are read
 
 
 @dataclass
@@ -43,24 +38,8 @@ class CodeLookup:
     centroids: Tensor
     rotation: Tensor | None
 
-    @classmethod
-    def of(
-        cls,
-        blocks: Iterable[tuple[int, NDArray[np.uint8]]],
-        count: int,
-        centroids: NDArray[np.float32],
-        rotation: NDArray[np.float32] | None,
-        device: torch.device,
-    ) -> "CodeLookup":
-        """On a device, `count` vectors; blocks: the number of a first row, and codes uint8 [n, M] from there on."""
-        codes = torch.empty((len(centroids), count), dtype=torch.uint8, device=device)
-        for start, block in blocks:
-            codes[:, start : start + len(block)] = torch.from_numpy(block).to(device).T
-        turned = None if rotation is None else to_device(rotation, device)
-        return cls(codes, to_device(centroids, device), turned)
-
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The best `depth` vectors of each query: scores float32 and rows int64 [Q, depth], -1 where there is none."""
+        """Return the best `depth` vectors of each query: scores float32, rows int64 [Q, depth], -1 for none."""
         best = BestRows(1, depth)
         with torch.inference_mode(), float32_products(self.codes.device):
             wanted = to_device(queries, self.codes.device)
@@ -77,11 +56,8 @@ class CodeLookup:
         return hits.scores, hits.rows
 
 
-_ROWS = 65_536
-
-
 @dataclass(frozen=True)
-class Pq(ProductBackend):
+class Pq(compressed.ListedBackend):
     """Product quantisation: `subvectors` * `bits` / 8 bytes a vector.
 
     Args:
@@ -101,7 +77,7 @@ class Pq(ProductBackend):
 
     def _empty(self, dimension: int) -> Any:
         faiss = load_faiss()
-        compression.check_parts(self.name, dimension, self.subvectors)
+        compressed.check_parts(self.name, dimension, self.subvectors)
         return faiss.IndexPQ(dimension, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
@@ -140,24 +116,24 @@ class OpqPq(Pq):
         index.referenced_objects.append(learner)  # the rotation only points to it while it is trained
         return index
 
-    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Those of `pq`, and the rotation."""
-        return super().disk_bytes(documents, vectors, dimension) + 4 * dimension * dimension
+    def _bytes(self, dimension: int) -> tuple[float, int]:
+        code, tables = super()._bytes(dimension)
+        return code, tables + 4 * dimension * dimension
 
 
 @dataclass(frozen=True)
-class PqSearcher(CompressedSearcher):
+class PqSearcher(compressed.CompressedSearcher):
     """An opened index of product-quantised vectors (`hardneg.protocols.ProductSearcher`)."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The index in folder `path`.
+        """Open the index in folder `path`.
 
         Raises:
             MissingDependency: without faiss.
             ArtifactError: a file is missing, damaged, or of another kind.
         """
-        opened = CompressedSearcher.open(path)
+        opened = compressed.CompressedSearcher.open(path)
         if not isinstance(innermost(opened.index), load_faiss().IndexPQ):
             raise ArtifactError(
                 f"{path / 'index'}: not a product-quantised index: build one, or open it as its own kind"
@@ -204,7 +180,7 @@ class PqSearcher(CompressedSearcher):
         index = trained_product(centroids, self.rotation())
         packed = self._packed()
         blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
-        compression.write_folder(index, blocks, self.index.ntotal, self.path, out)
+        compressed.write_folder(index, blocks, self.index.ntotal, self.path, out)
 
     def install(self, centroids: NDArray[np.float32]) -> None:
         """Search with other centroids from now on, float32 [M, 2^bits, d / M]; the file stays as it is."""
@@ -213,14 +189,20 @@ class PqSearcher(CompressedSearcher):
         if self.copy is not None:
             self.copy.centroids = to_device(centroids, self.copy.codes.device)
 
-    def using(self, options: "ExactOptions", progress: Progress | None) -> "PqSearcher":
-        """The same, its codes on the GPU that `options` names, if it has room for them, and searched there by torch."""
-        count, device = self.index.ntotal, options.where
-        if device.type != "cuda" or innermost(self.index).pq.M * count > options.for_few().resident:
-            return replace(self, copy=None)
-        starts = range(0, count, _ROWS)
-        blocks = ((start, self.codes(np.arange(start, min(start + _ROWS, count)))) for start in starts)
-        return replace(self, copy=CodeLookup.of(blocks, count, self.centroids(), self.rotation(), device))
+    def using(self, options: ExactOptions, progress: Progress | None) -> "PqSearcher":
+        """Return it with its codes on the GPU that `options` names, if that has room, searched there by torch."""
+        fits = innermost(self.index).pq.M * self.index.ntotal <= options.for_few().resident
+        return replace(self, copy=self.lookup(options.where) if options.where.type == "cuda" and fits else None)
+
+    def lookup(self, device: torch.device) -> CodeLookup:
+        """Return a search in place of this one, on a device."""
+        count, rotation = self.index.ntotal, self.rotation()
+        codes = torch.empty((innermost(self.index).pq.M, count), dtype=torch.uint8, device=device)
+        for start in range(0, count, _ROWS):
+            rows = np.arange(start, min(start + _ROWS, count))
+            codes[:, start : start + len(rows)] = torch.from_numpy(self.codes(rows)).to(device).T
+        turned = None if rotation is None else to_device(rotation, device)
+        return CodeLookup(codes, to_device(self.centroids(), device), turned)
 
     def _packed(self) -> NDArray[np.uint8]:
         """Return all stored codes, uint8 [N, bytes a vector]; a view."""
@@ -247,11 +229,11 @@ def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32
 
 RESCORED, LEAST_RESCORED = 4, 1_000
 """Documents that are rescored for each hit, the nearest by Hamming distance, and how many at least."""
-_BYTES = 4 << 20  # of unpacked bits, float32, at a time: what stays in caches
+_UNPACKED = 4 << 20  # bytes of bits as float32, at a time: what stays in caches
 
 
 @dataclass(frozen=True)
-class Binary(FaissBackend):
+class Binary(compressed.FaissBackend):
     """The sign of each number: d / 8 bytes a vector, a thirty-second of the flat index.
 
     The score of a query q with a document x is q · sign(x) / sqrt(d). The file is faiss's product quantisation in d
@@ -271,9 +253,8 @@ class Binary(FaissBackend):
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return BinarySearcher.open(path)
 
-    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """The codes."""
-        return vectors * dimension // 8
+    def _bytes(self, dimension: int) -> tuple[float, int]:
+        return dimension // 8, 0
 
 
 @dataclass(frozen=True)
@@ -299,7 +280,7 @@ class BinarySearcher(PqSearcher):
             return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
         query_bits = np.packbits(queries > 0, axis=1, bitorder="little")
         rows: NDArray[np.int64] = self._bits.search(query_bits, depth)[1]
-        scores, step = np.empty(rows.shape, np.float32), max(1, _BYTES // (4 * depth * self.index.d))
+        scores, step = np.empty(rows.shape, np.float32), max(1, _UNPACKED // (4 * depth * self.index.d))
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
             signs = np.unpackbits(self._packed()[rows[part]], axis=-1, bitorder="little").astype(np.float32)

@@ -1,6 +1,9 @@
-"""Candidates of each query ranked by their vectors in an index; scores of positives; cosines as angular scores."""
+"""Documents scored by their vectors: candidates of a query, positives of a mining, documents of several vectors."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,12 +11,15 @@ from numpy.typing import NDArray
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.queries import Queries
-from hardneg.indexes.kernels.checks import check_encoded, check_queries, in_order
-from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.formats.segments import document_rows
+from hardneg.indexes.kernels.checks import check_depth, check_encoded, check_queries, in_order, no_hits
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records import Encoded, EncodedRows, Hits, Negatives, RankedList, UsageError
 
-_OTHERS = "queries and documents are encoded in different forms: use one model for both"
+_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which take more memory
+_QUERIES = 4096
+_EACH = 8  # vectors of a document, at most, among the best in most lists
+_HITS, _POOLED = 1 << 26, 1 << 20  # of vectors: held at a time, ranked at a time
 
 
 def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
@@ -22,13 +28,7 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     Raises:
         UsageError: they are of different forms or sizes, or not finite.
     """
-    if isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray):
-        check_queries(queries, documents.shape[1], 1)
-        products: NDArray[np.float32] = queries @ documents.T
-        return products
-    if isinstance(queries, EncodedRows) and type(queries) is type(documents):
-        return queries.score_matrix(documents)
-    raise UsageError(_OTHERS)
+    return _scored(queries, documents, "score_matrix", lambda one, other: one @ other.T)
 
 
 def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
@@ -37,16 +37,19 @@ def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     Raises:
         UsageError: they are of different forms or sizes, or not finite.
     """
+    return _scored(queries, documents, "score_pairs", lambda one, other: np.einsum("nd,nd->n", other, one))
+
+
+def _scored(
+    queries: Encoded, documents: Encoded, method: str, products: Callable[..., NDArray[np.float32]]
+) -> NDArray[np.float32]:
     if isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray):
         check_queries(queries, documents.shape[1], 1)
-        products: NDArray[np.float32] = np.einsum("nd,nd->n", documents, queries)
-        return products
+        return products(queries, documents)
     if isinstance(queries, EncodedRows) and type(queries) is type(documents):
-        return queries.score_pairs(documents)
-    raise UsageError(_OTHERS)
-
-
-_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which take more memory
+        scores: NDArray[np.float32] = getattr(queries, method)(documents)
+        return scores
+    raise UsageError("queries and documents are encoded in different forms: use one model for both")
 
 
 def rank_candidates(
@@ -69,10 +72,9 @@ def rank_candidates(
         UsageError: for an index of texts, texts, queries of another form or dimension or not finite, or rows that are
             not in the index.
     """
-    stored = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
+    stored, first = (searcher.searcher, searcher.first) if isinstance(searcher, PooledSearcher) else (searcher, None)
     if not isinstance(stored, StoredSearcher | DenseSearcher):
         raise UsageError("candidates are scored by their vectors, and this index has none: name a dense index")
-    first = searcher.first if isinstance(searcher, PooledSearcher) else None
     wanted = check_encoded("candidates are scored", queries)
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
@@ -83,26 +85,16 @@ def rank_candidates(
     for start in range(0, len(queries), step):
         owner, column = np.nonzero(rows[start : start + step] >= 0)
         part, chosen = wanted[start + owner], rows[start + owner, column]
-        scores[start + owner, column] = _scores(stored, part, chosen, first, at_once)
+        if first is None or not len(chosen):
+            scores[start + owner, column] = _pairs(stored, part, chosen, at_once)
+        else:  # the best of a document's vectors
+            vectors, document = ranges(first[chosen], first[chosen + 1])
+            begins = np.searchsorted(document, np.arange(len(chosen)))
+            each = _pairs(stored, part[document], vectors, at_once)
+            scores[start + owner, column] = np.maximum.reduceat(each, begins)
     rows[np.isneginf(scores)] = -1
     hits = in_order(rows, scores)
     return Hits(hits.rows[:, :k], hits.scores[:, :k])
-
-
-def _scores(
-    stored: StoredSearcher | DenseSearcher,
-    queries: Encoded,
-    rows: NDArray[np.int64],
-    first: NDArray[np.int64] | None,
-    at_once: int,
-) -> NDArray[np.float32]:
-    """Return each query's score with the row beside it, float32 [n]; with `first`, with the document's best vector."""
-    if first is None or not len(rows):
-        return _pairs(stored, queries, rows, at_once)
-    vectors, owner = ranges(first[rows], first[rows + 1])
-    begins = np.searchsorted(owner, np.arange(len(rows)))
-    best: NDArray[np.float32] = np.maximum.reduceat(_pairs(stored, queries[owner], vectors, at_once), begins)
-    return best
 
 
 def _pairs(
@@ -121,7 +113,7 @@ def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int6
 
 
 def angular_scores(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1: in the order of the cosines.
+    """Return 1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1: in the order of the cosines.
 
     Source: Cer et al., Universal Sentence Encoder (2018), section 5, over pi as in Wrzalik and Krechel, HSRM-LAVIS at
     TREC 2020 Deep Learning Track (2020), Eq. 1.
@@ -131,13 +123,11 @@ def angular_scores(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
     return scores
 
 
-_QUERIES = 4096
-
 PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """float32 [positives] for each query of `negatives`: its positives' scores in the run, nan where it lacks them."""
+    """Return for each query its positives' scores in the run, float32 [positives], nan where it lacks them."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
@@ -157,22 +147,94 @@ def fill_from_model(
 ) -> None:
     """Replace nan in `scores` by the model's own scores, as a search computes them.
 
-    encode: encodes queries. searcher: of the model's index, by document. A document that shares no term
-    with its query has no score.
+    encode: encodes queries. searcher: of the model's index, by document. A document that shares no term with its query
+    has no score.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
     query_ids = list(positives)
     for start in range(0, len(query_ids), _QUERIES):
         block = query_ids[start : start + _QUERIES]
-        rows = [collection.corpus.rows(positives[query_id]) for query_id in block]
-        candidates = np.full((len(block), max(map(len, rows))), -1, np.int64)
-        for line, own in zip(candidates, rows, strict=True):
-            line[: len(own)] = own
-        hits = rank_candidates(
-            searcher, encode([texts[query_id] for query_id in block]), candidates, len(candidates[0])
-        )
-        for query_id, own, hit_rows, values in zip(block, rows, hits.rows, hits.scores, strict=True):
-            known = dict(zip(hit_rows.tolist(), values.tolist(), strict=True))
-            missing = np.isnan(scores[query_id])
+        candidates = collection.corpus.list_rows([positives[query_id] for query_id in block])
+        hits = rank_candidates(searcher, encode([texts[query] for query in block]), candidates, candidates.shape[1])
+        for query_id, own, rows, values in zip(block, candidates, hits.rows, hits.scores, strict=True):
+            known = dict(zip(rows[rows >= 0].tolist(), values.tolist(), strict=False))
+            missing = np.flatnonzero(np.isnan(scores[query_id]))
             scores[query_id][missing] = [known.get(row, np.nan) for row in own[missing].tolist()]
+
+
+def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
+    """Return a searcher of documents for an index folder's vectors; doc_ids: those of the corpus.
+
+    Where each document has one vector it is `searcher` itself, else no `DenseSearcher`: a document has no vector.
+
+    Raises:
+        ArtifactError: the index is one of another corpus.
+    """
+    first = document_rows(folder, doc_ids)
+    return searcher if first is None else PooledSearcher(searcher, first)
+
+
+@dataclass(frozen=True)
+class PooledSearcher:
+    """Searches the vectors with `searcher` and ranks documents: a hit's row is its document's number.
+
+    first: int64 [D + 1], the row of each document's first vector, and the number of vectors.
+    """
+
+    searcher: Searcher
+    first: NDArray[np.int64]
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """Return the k documents of the largest maximum over their vectors; ties by ascending row, at rank k too.
+
+        Exactly so where `searcher` is exact: a document has at most m vectors, so the best k * m hold k documents.
+        Where m is large, fewer are searched first, and more for the queries whose lists have less than k documents.
+
+        Raises:
+            UsageError: for texts, k below 1, or what `searcher` refuses.
+        """
+        check_depth(k)
+        wanted = check_encoded("an index of segments is searched", queries)
+        most = max(1, min(k * self._most, int(self.first[-1])))
+        depth = min(most, k * _EACH) if k < len(self.first) - 1 else most
+        hits = self._search(wanted, k, depth)
+        while depth < most and len(short := np.flatnonzero(hits.rows[:, -1] < 0)):
+            depth = min(2 * depth, most)
+            more = self._search(wanted[short], k, depth)
+            hits.rows[short], hits.scores[short] = more.rows, more.scores
+        return hits
+
+    @cached_property
+    def _most(self) -> int:
+        return int(np.diff(self.first).max(initial=1))
+
+    def _search(self, queries: Encoded, k: int, depth: int) -> Hits:
+        """Return the documents of the best `depth` vectors, the first k of them."""
+        out = no_hits(len(queries), k)
+        searched, ranked = max(1, _HITS // depth), max(1, _POOLED // depth)
+        for start in range(0, len(queries), searched):
+            hits = self.searcher.search(queries[start : start + searched], depth)
+            for offset in range(0, len(hits.rows), ranked):
+                some = slice(offset, offset + ranked)
+                documents = np.searchsorted(self.first, hits.rows[some], "right") - 1
+                best = first_of_each(Hits(documents, hits.scores[some]), k)
+                part = slice(start + offset, start + offset + len(documents))
+                out.rows[part], out.scores[part] = best.rows, best.scores
+        return out
+
+
+def first_of_each(hits: Hits, k: int) -> Hits:
+    """Return the first k different rows of each list, padded to k where there are fewer; -1 is no row."""
+    order = np.argsort(hits.rows, axis=1, stable=True)
+    ordered = np.take_along_axis(hits.rows, order, 1)
+    new = np.ones_like(ordered, bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    keep = np.zeros_like(new)
+    np.put_along_axis(keep, order, new & (ordered >= 0), 1)
+    rank = np.cumsum(keep, 1) - 1
+    line, column = np.nonzero(keep & (rank < k))
+    first = no_hits(len(hits.rows), k)
+    first.rows[line, rank[line, column]] = hits.rows[line, column]
+    first.scores[line, rank[line, column]] = hits.scores[line, column]
+    return first

@@ -1,4 +1,4 @@
-"""Shared by all indexes: checks of queries and of the vectors read, block by block; stored rows; lists of hits."""
+"""Shared by all indexes: checks of queries and rows, vectors read block by block, lists of hits."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors import FlatVectors
 from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageError
 
+_Made = TypeVar("_Made")
+
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
-    """The queries, which must be one vector each; `index_type` names the index in messages.
-
-    Raises:
-        UsageError: they are texts, or encoded in another form.
-    """
+    """Return the queries, one vector each. Raises UsageError that names the `index_type` for texts and other forms."""
     if isinstance(queries, EncodedRows):
         raise UsageError(f"a {index_type} index searches with one vector a query: use the model that encoded it")
     if not isinstance(queries, np.ndarray):
@@ -27,22 +25,14 @@ def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[
 
 
 def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
-    """The queries, which must be encoded; `what` begins the message.
-
-    Raises:
-        UsageError: they are texts.
-    """
+    """Return the queries, which must be encoded. Raises UsageError, which begins with `what`, for texts."""
     if not isinstance(queries, np.ndarray | EncodedRows):
         raise UsageError(f"{what} by encoded queries, not texts: encode the queries first")
     return queries
 
 
 def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
-    """Checks queries float32 [Q, dimension] and how many hits are wanted.
-
-    Raises:
-        UsageError: for another dimension, k below 1, or queries that are not finite.
-    """
+    """Check queries float32 [Q, dimension] and k. Raises UsageError for others, k below 1, or one not finite."""
     if queries.ndim != 2 or queries.shape[1] != dimension:
         raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
     check_depth(k)
@@ -52,21 +42,13 @@ def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
 
 
 def check_depth(k: int) -> None:
-    """Checks how many hits are wanted.
-
-    Raises:
-        UsageError: k is below 1.
-    """
+    """Check how many hits are wanted. Raises UsageError where k is below 1."""
     if k < 1:
         raise UsageError(f"k is {k}: ask for at least one document")
 
 
 def check_rows(rows: NDArray[np.int64], count: int) -> None:
-    """Checks row numbers int64 [n] of an index of `count` vectors.
-
-    Raises:
-        UsageError: a row is below 0, as pads are, or there are not so many.
-    """
+    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for one outside, as pads are."""
     if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
         raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: take out the pads (-1) first")
 
@@ -77,17 +59,9 @@ class DecodedRows:
     store: Any
 
     def encoded(self, rows: NDArray[np.int64]) -> Any:
-        """Return rows int64 [n] of the index, decoded.
-
-        Raises:
-            UsageError: a row is not in the index.
-            ArtifactError: the folder is damaged.
-        """
+        """Return rows int64 [n] of the index, decoded. Raises UsageError for others, ArtifactError for damage."""
         check_rows(rows, len(self.store))
         return self.store.gather(rows)
-
-
-_Made = TypeVar("_Made")
 
 
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
@@ -121,11 +95,7 @@ def one_ahead(jobs: Iterable[Callable[[], _Made]]) -> Iterator[_Made]:
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
-    """Checks float32 [n, d], the vectors of `rows`.
-
-    Raises:
-        ArtifactError: for a vector that is not finite, naming its row.
-    """
+    """Check float32 [n, d], the vectors of `rows`. Raises ArtifactError that names the row of one not finite."""
     if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
         row = rows[int(np.flatnonzero(~finite)[0])]
         raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")

@@ -23,8 +23,7 @@ Documents without a score (nan) are not kept, nor any by a rule that compares, w
 def check_counts(**counts: int) -> None:
     """Refuse options below 1. Raises PluginError."""
     if min(counts.values()) < 1:
-        values = " and ".join(f"{name} {count}" for name, count in counts.items())
-        values = values if len(counts) > 1 else str(*counts.values())
+        values = " and ".join(f"{name} {count}" if len(counts) > 1 else str(count) for name, count in counts.items())
         raise PluginError(f"{' and '.join(counts)} must be 1 or above, not {values}")
 
 
@@ -41,19 +40,14 @@ def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) 
 
     It accepts each document once: the second time, or if already `taken`, it is `repeated`.
     """
-    positives = frozenset(query.positives)
-    copies = query.duplicates if exclude_copies else frozenset()
-    seen = set(taken)
+    reasons = dict.fromkeys(taken, "repeated")
+    reasons |= dict.fromkeys(query.duplicates if exclude_copies else (), "duplicate")
+    reasons |= dict.fromkeys(query.positives, "positive")
 
     def reason(doc_id: str) -> str | None:
-        if doc_id in positives:
-            return "positive"
-        if doc_id in copies:
-            return "duplicate"
-        if doc_id in seen:
-            return "repeated"
-        seen.add(doc_id)
-        return None
+        why = reasons.get(doc_id)
+        reasons.setdefault(doc_id, "repeated")
+        return why
 
     return reason
 
@@ -98,9 +92,3 @@ def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]
     """Return the documents' scores in a list: float32 [n], nan for those that it lacks."""
     known = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
     return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
-
-
-def lowest(scores: NDArray[np.float32]) -> np.float32:
-    """Return the lowest score, nan where all are nan."""
-    known = scores[~np.isnan(scores)]
-    return np.float32(known.min()) if len(known) else np.float32(np.nan)

@@ -16,7 +16,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
 from hardneg.formats.vectors_import import VectorFile, open_vectors
-from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.records import MODEL_FOLDER, QUERIES, DataError, ModelError, UsageError
 from hardneg.runtime import Progress, from_first, world
 from hardneg.stages.shared.context import ArtifactInput, StageContext

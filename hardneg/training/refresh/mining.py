@@ -29,8 +29,8 @@ from hardneg.formats import qrels, runs
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives, write_negatives
 from hardneg.formats.segments import Segments
+from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
-from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
 from hardneg.mining import listing
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares

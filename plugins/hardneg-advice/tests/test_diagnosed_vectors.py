@@ -7,7 +7,7 @@ import pytest
 from handmade import handmade, made
 from hardneg_advice.diagnose import collapse, effective_dimensions, mean_cosine, trained_indexes
 
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 AXES = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
 

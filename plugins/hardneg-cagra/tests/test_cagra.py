@@ -20,7 +20,7 @@ from hardneg.indexes.open_store import DenseIndex
 from hardneg.records import ArtifactError, MissingDependency, UsageError
 from hardneg.runtime import Silent
 from hardneg.testing import IndexTests
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 faiss = pytest.importorskip("faiss")
 

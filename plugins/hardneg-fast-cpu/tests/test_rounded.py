@@ -25,7 +25,7 @@ from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.open_store import open_store
 from hardneg.records import Hits
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 pytestmark = pytest.mark.usefixtures("small_searches")
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from chat_server import Served, shared_words
-from hardneg_judge.judge import JUDGEMENTS, Judge
-from hardneg_judge.judging import Judged
+from hardneg_judge.judge import JUDGEMENTS, Judge, Judged
 from tiny_bert import tiny_bert
 
 from hardneg.formats.collection import StoredCollection

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hardneg_judge.prompts import FORMS, built_in, filled, listed, shown_examples, template
+from hardneg_judge.prompts import FORMS, built_in, filled, listed, queries_in, shown_examples, template, verdicts
 
 
 def test_texts_are_put_in_as_they_are():
@@ -50,3 +50,77 @@ def test_examples_as_a_message_has_them() -> None:
 def test_a_broken_example_is_named(line: str) -> None:
     with pytest.raises(ValueError, match="examples: line 2 is no JSON object with a `passage` and its `queries`: "):
         shown_examples('{"passage": "a", "queries": "q"}\n' + line)
+
+
+def cases(by_score: dict[float | None, list[str]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("answer", "score"), [(one, score) for score in by_score for one in by_score[score]])
+
+
+THOUGHT = ("<think>no... yes? no</think>\nyes", "<think>yes, yes")
+
+DENIED = ("not yes", "It is not a yes", "I cannot say yes", "It doesn't say yes", "neither: yes")
+
+
+@cases(
+    {
+        1.0: ["yes", "The answer is: YES", "yes, yes", "Yes, no doubt", "**Yes**, and there is no doubt", *THOUGHT],
+        0.0: ["No."],
+        None: ["It could be yes or no", "yes no", "Yes, or no?", "no/yes", "yesterday's news", "", "2", *DENIED],
+    }
+)
+def test_yes_or_no(answer: str, score: float | None) -> None:
+    assert verdicts(answer, 1, "yes-no", numbered=False) == [score]
+
+
+@cases(
+    {
+        0.0: ["0"],
+        1.0: ["1 or 2"],
+        2.0: ["##final score: 2", "2/3", "2 out of 3", "grade-2"],
+        3.0: ["Grade: 3"],
+        None: ["score 2 or 3", "4", "-1", "Grade: -1", "12", "0.5", "yes", "not 3"],
+    }
+)
+def test_grades(answer: str, score: float | None) -> None:
+    assert verdicts(answer, 1, "grades", numbered=False) == [score]
+
+
+def test_several_passages_by_their_numbers() -> None:
+    assert verdicts("[2] yes\nPassage 1: no\n3. maybe", 4, "yes-no", numbered=True) == [0.0, 1.0, None, None]
+    assert verdicts("1: yes\n1: no\n2: yes\n2: yes\n9: no", 2, "yes-no", numbered=True) == [None, 1.0]
+    assert verdicts("1: 3\n2: 0", 2, "grades", numbered=True) == [3.0, 0.0]
+    assert verdicts("yes", 2, "yes-no", numbered=True) == [None, None]
+
+
+@cases(
+    {0.0: ["[1] 0"], 1.0: ["1"], 2.0: ["2"], 3.0: ["1: 3", "Grade: 3", "1 - 3"], None: ["1: 7", "1: 3\n1: 0", "1: -1"]}
+)
+def test_one_passage_with_a_number(answer: str, score: float | None) -> None:
+    assert verdicts(answer, 1, "grades", numbered=True) == [score]
+
+
+@pytest.mark.parametrize(
+    ("answer", "count", "queries"),
+    [
+        ("1. who built it\n2. old bridge", 2, ["who built it", "old bridge"]),
+        ('Here they are:\n\n**1.** Who built it?\n- 2) "old bridge"', 2, ["Who built it?", "old bridge"]),
+        ("Query 1: who built it", 1, ["who built it"]),
+        ("[1] who built it", 1, ["who built it"]),
+        ("who built it?", 1, ["who built it?"]),
+        ("3.5 inch floppy disks", 1, ["3.5 inch floppy disks"]),
+        ("<think>\n1. no\n</think>\n\n1. yes", 1, ["yes"]),
+        ("2. old bridge\n1. who", 2, ["who", "old bridge"]),
+        ("1. who\n3. beyond what was asked for", 2, ["who"]),
+        ("1. who\n2.", 2, ["who"]),
+        ("1. who\n1. who else\n2. old bridge", 2, ["old bridge"]),
+        ("1. who\n2. who", 2, ["who"]),
+        ("who\nold bridge", 2, []),
+        ("I am sorry.\nI cannot.", 1, []),
+        ("2. another number", 1, []),
+        ("", 1, []),
+        ("1. " + "who " * 600 + "\n2. old bridge", 2, ["old bridge"]),
+        ('""', 1, []),
+    ],
+)
+def test_queries_of_an_answer(answer: str, count: int, queries: list[str]) -> None:
+    assert queries_in(answer, count) == queries

@@ -12,7 +12,7 @@ import forked
 import pytest
 import yaml
 from chat_server import Served
-from hardneg_judge.journal import AnswerJournal, request_key
+from hardneg_judge.server import AnswerJournal, request_key
 from test_writer import numbered
 
 from hardneg.formats.collection import StoredCollection

@@ -28,7 +28,7 @@ def lengths(monkeypatch: pytest.MonkeyPatch) -> Reranker:
         assert (kind, setting.name) == ("rerankers", "lengths")
         return _Lengths()
 
-    monkeypatch.setattr(transformers, "configure", configured)
+    monkeypatch.setattr(transformers.hp, "configure", configured, raising=False)
     return Reranker("lengths")
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import forked
 import pytest
 from hardneg_reader.read import exact_match, f1
 from recipes.questions import questions
-from recipes.recipes import plan_in, small_collection, small_tree, write_recipe
+from recipes.recipes import plan_in, recipe_in, small_collection, small_tree, write_recipe
 
+from hardneg.encoders.open.contract import BASE
 from hardneg.formats.runs import stream_run
-from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
+from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan, names, publish
 from hardneg.records import RecipeError
 from hardneg.store import Artifact, Store
 
@@ -163,3 +165,48 @@ def test_what_counts_is_in_the_keys(recipe: Path, tmp_path: Path) -> None:
         keys("stages.reader.reader.lenght=40")
     with pytest.raises(RecipeError, match="answer_length is 0"):
         keys("stages.reader.reader.answer_length=0")
+
+
+READER = {"stage": "train-reader", "reader": "somebody/bert-base", "run": "start-train"}
+
+
+def tree_with(tmp_path: Path, model: Path, **stages: Any) -> dict[str, Any]:
+    tree = small_tree(small_collection(tmp_path / "data"), model)
+    return {**tree, "stages": {**tree["stages"], "reader": READER, **stages}}
+
+
+def test_a_plan_knows_the_network_of_a_reader(tmp_path: Path, tiny_model: Path) -> None:
+    tree = tree_with(tmp_path, tiny_model, read={"stage": "read", "reader": "reader", "run": "start-test"})
+    plan = make_plan(recipe_in(tmp_path, tree), [])
+    rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
+    assert rows["reader"].disk == 4 * BASE.weights and rows["reader"].unit == "steps"
+    laid_out = {"readers/reader/", "checkpoints/reader/", "answers/read.jsonl", "answers/read-metrics.json"}
+    assert laid_out <= set(names(plan))
+
+
+SEARCH = {"stage": "search", "index": "start-index", "split": "test", "depth": 5}
+
+
+def test_runs_with_positives_that_were_not_found_are_not_read(tmp_path: Path, tiny_model: Path) -> None:
+    added, again = {**SEARCH, "positives": True}, {**SEARCH, "candidates": "added"}
+    asked = {"read": {"stage": "read", "reader": "reader", "run": "again"}}
+    tree = tree_with(tmp_path, tiny_model, added=added, again=again, **asked)
+    with pytest.raises(RecipeError) as caught:
+        recipe_in(tmp_path, tree)
+    told = "'again' comes from 'added', which lists positives that were not found; name one without `positives`"
+    assert f"stages.read.run: {told}" in str(caught.value)
+
+
+def test_a_run_of_another_split_does_not_judge(tmp_path: Path, tiny_model: Path) -> None:
+    tree = tree_with(tmp_path, tiny_model, judged={**READER, "validation_run": "start-test"})
+    with pytest.raises(RecipeError, match=r"stages\.judged.validation_run: 'start-test' is of split test"):
+        recipe_in(tmp_path, tree)
+
+
+def test_planning_loads_no_network_library() -> None:
+    program = (
+        "import sys, json, hardneg_reader.train_reader, hardneg_reader.read;"
+        "print(json.dumps([each for each in ('torch', 'transformers', 'faiss', 'pyserini') if each in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

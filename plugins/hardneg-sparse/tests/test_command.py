@@ -14,7 +14,7 @@ from trainer_toy import write_toy
 
 import hardneg as hn
 from hardneg.records import UsageError
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 from hardneg.trainer import RefreshedNegatives
 
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_lists import rows_of, write
 
-from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
+from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, rank_candidates, score_matrix, score_pairs
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.max_passage import PooledSearcher
 from hardneg.indexes.open_store import open_store
 from hardneg.records import Hits, UsageError
 from hardneg.runtime import Silent

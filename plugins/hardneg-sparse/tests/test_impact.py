@@ -12,7 +12,7 @@ from noted import Notes
 from numpy.typing import NDArray
 from sparse_lists import rows_of, write
 
-from hardneg.indexes.kernels.lucene import lucene_search as lucene
+from hardneg.indexes.kernels import lucene
 from hardneg.indexes.open_store import open_store
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import Silent

@@ -6,46 +6,130 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.plugin import (
-    ArtifactInput,
-    BlockResult,
-    DataError,
-    Facts,
-    ModelSpec,
-    Name,
-    Negatives,
-    PluginSetting,
-    RecipeView,
-    Reference,
-    Reranker,
-    Row,
-    Sizes,
-    StageBlocks,
-    StageContext,
-    StageSpec,
-    StoredCollection,
-    Task,
-    Trait,
-    atomic_write,
-    layout,
-    marked_references,
-    negatives_files,
-    open_collection,
-    open_queries,
-    own_queries,
-    qrels_files,
-    source_of,
-)
-from hardneg_judge.chat import ChatFilter
-from hardneg_judge.judging import PAIRS, Judged, Level, Opened, Outcome, judged
+import hardneg.plugin as hp
+from hardneg_judge.chat import RELEVANT, UNREADABLE, Chat, ChatFilter
 
-if TYPE_CHECKING:
-    from hardneg.plugin import Section
+Outcome = Literal["drop-negative", "drop-query", "positive"]
+Scores = NDArray[np.float32]
+Rows = Sequence[NDArray[np.bool_]]
+PAIRS = 4096
+
+
+class Level(BaseModel):
+    """Who judges, and from which score on a passage is relevant.
+
+    reranker: the stage that trained it, or plugin: one to take as it is, such as `chat`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reranker: Annotated[hp.Name | None, hp.Reference(("reranker",))] = None
+    plugin: hp.Setting | None = None
+    relevant_from: float = Field(default=0.5, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Level":
+        if (self.reranker is None) == (self.plugin is None):
+            raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
+        return self
+
+
+class Opened:
+    """A level at work; `rerank` gives a score for each passage of each request, nan where it could not tell.
+
+    at_once: pairs of a block, enough for full batches, and few enough that progress is told. counts: what was asked of
+    a server; nothing of a network on this machine.
+    """
+
+    def __init__(
+        self, name: str, level: Level, plugin: hp.Reranker, folder: Path | None, device: str | None, stack: ExitStack
+    ) -> None:
+        """A reranker of a stage (`folder`: its network's), or a plugin as it is; the stack closes it."""
+        self.name, self.relevant_from = name, level.relevant_from
+        scorer: Any = plugin
+        if isinstance(plugin, hp.TrainableReranker):
+            scorer = hp.PairScorer.opened(plugin, folder, device)
+        elif isinstance(plugin, Chat):
+            scorer = stack.enter_context(plugin.asking(judging=True))
+        self.rerank = scorer.rerank
+        self.at_once = int(getattr(scorer, "at_once", PAIRS))
+        self.counts: Mapping[str, int] = getattr(scorer, "counts", Counter[str]())
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A query's first n negatives as they were mined, each with what the judges said.
+
+    flag, decide: float32 [n], the scores of the first and the second judge, nan where it was not asked, or gave none.
+    relevant, unread: bool [n], what was found relevant, and of what the second judge gave no score.
+    """
+
+    mined: hp.Negatives
+    flag: Scores
+    decide: Scores
+    relevant: NDArray[np.bool_]
+    unread: NDArray[np.bool_]
+
+    def left(self, outcome: Outcome) -> hp.Negatives | None:
+        """What is left of the query; None where it goes with its relevant negatives."""
+        if outcome == "drop-query" and self.relevant.any():
+            return None
+        item, dropped = self.mined, self.relevant | self.unread
+        out, stay = (np.flatnonzero(mask).astype(np.int32) for mask in (dropped, ~dropped))
+        relevant = [item.negatives[i] for i in np.flatnonzero(self.relevant).tolist()]
+        positives = [*item.positives, *relevant] if outcome == "positive" else item.positives
+        reasons = [RELEVANT if self.relevant[i] else UNREADABLE for i in out]
+        decisive = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
+        drops = hp.Drops(len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1)
+        scores = np.asarray(item.scores, np.float32)[stay]
+        kept = [item.negatives[i] for i in stay.tolist()]
+        return hp.Negatives(item.query_id, positives, kept, scores, dict(Counter(reasons)), drops)
+
+
+def judged(
+    block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
+) -> list[Judged]:
+    """What the judges say of some queries' negatives; the second is asked of those alone that the first flags."""
+    rows = [np.ones(len(item.negatives), bool) for item in block]
+    flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
+    if flag is not None:
+        flags = _scores(flag, block, rows, texts, corpus)
+        rows = [~(scores < flag.relevant_from) for scores in flags]  # also what the first could not tell
+    decided = _scores(decide, block, rows, texts, corpus)
+    return [
+        Judged(item, first, second, second >= decide.relevant_from, wanted & np.isnan(second))
+        for item, first, second, wanted in zip(block, flags, decided, rows, strict=True)
+    ]
+
+
+def _scores(
+    level: Opened, block: Sequence[hp.Negatives], rows: Rows, texts: Mapping[str, str], corpus: hp.Corpus
+) -> list[Scores]:
+    """For each query a score of each negative that is asked of, nan of the others: float32 [n]."""
+    pairs = list(zip(block, rows, strict=True))
+
+    def requests() -> Iterator[tuple[str, Sequence[str]]]:
+        for item, wanted in pairs:
+            doc_ids = [item.negatives[i] for i in np.flatnonzero(wanted).tolist()]
+            found = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
+            yield texts[item.query_id], corpus.contents(found)
+
+    answers, scored = level.rerank(requests()), []
+    for item, wanted in pairs:
+        scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
+        if len(said) != wanted.sum():
+            counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
+            raise hp.PluginError(f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order")
+        scores[wanted] = said
+        scored.append(scores)
+    return scored
+
 
 JUDGEMENTS = "judgements.tsv.gz"
 _COLUMNS = ("query_id", "doc_id", "flag", "decide", "relevant")
@@ -57,7 +141,7 @@ _EXPLAINED = (
 )
 
 
-class Judge(StageSpec):
+class Judge(hp.StageSpec):
     """Has mined negatives judged, and takes those away that are relevant: they are false negatives.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
@@ -75,8 +159,10 @@ class Judge(StageSpec):
     needs_dataset = True
     every_process = True
     stage: Literal["judge"]
-    negatives: Annotated[Name, Reference(("negatives",), passes=(Trait.PSEUDO_POSITIVES, Trait.OWN_QUERIES))]
-    split: Name = "train"
+    negatives: Annotated[
+        hp.Name, hp.Reference(("negatives",), passes=(hp.Trait.PSEUDO_POSITIVES, hp.Trait.OWN_QUERIES))
+    ]
+    split: hp.Name = "train"
     depth: int = Field(default=ChatFilter.depth, gt=0)
     flag: Level | None = None
     decide: Level
@@ -88,13 +174,13 @@ class Judge(StageSpec):
         both = {"flag": self.flag, "decide": self.decide}
         return {name: level for name, level in both.items() if level is not None}
 
-    def references(self) -> Iterator[tuple[str, str, Reference]]:
+    def references(self) -> Iterator[tuple[str, str, hp.Reference]]:
         """The negatives, and the rerankers of both judges."""
         yield from super().references()
         for name, level in self.levels.items():
-            yield from ((f"{name}.{path}", target, need) for path, target, need in marked_references(level))
+            yield from ((f"{name}.{path}", target, need) for path, target, need in hp.marked_references(level))
 
-    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+    def plugins(self) -> Iterator[tuple[str, str, hp.PluginSetting]]:
         """Those of both judges."""
         for name, level in self.levels.items():
             if level.plugin is not None:
@@ -105,7 +191,7 @@ class Judge(StageSpec):
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
+    def problems(self, recipe: hp.RecipeView) -> Iterator[str]:
         """Negatives of another split; scores that no passage can have, or that every one has."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
@@ -113,94 +199,95 @@ class Judge(StageSpec):
                 message = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
                 yield f"{name}.relevant_from: {message}; name a score that tells passages apart"
         mined = getattr(recipe.stages.get(self.negatives), "split", self.split)
-        if mined != self.split and Trait.OWN_QUERIES not in recipe.traits(self.negatives):
+        if mined != self.split and hp.Trait.OWN_QUERIES not in recipe.traits(self.negatives):
             yield f"split: {self.negatives!r} is of split {mined}, not {self.split}; say split: {mined}"
 
-    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+    def traits(self, recipe: hp.RecipeView) -> Mapping[str, str]:
         """Also positives that no person judged, where that is what becomes of relevant negatives."""
-        own: dict[str, str] = {Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
+        own: dict[str, str] = {hp.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
+    def network(self, recipe: hp.RecipeView) -> hp.ModelSpec | None:
         """That of the first judge that is a plugin with one."""
-        sources = (source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
+        sources = (hp.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
         return next(filter(None, sources), None)
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: hp.Sizes) -> hp.Row:
         """All pairs for the first judge."""
         pairs = sizes.queries(self.split) * self.depth
-        return Row(int(pairs), "pairs", int(pairs) * 60)
+        return hp.Row(int(pairs), "pairs", int(pairs) * 60)
 
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: hp.RecipeView) -> Mapping[str, str]:
         """What was said of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
+    def sections(self, sources: Mapping[str, hp.ArtifactInput]) -> "list[hp.Section]":
         """What the judges found, a row an artifact."""
-        from hardneg.plugin import Section, Table
-
         facts = {label: source.facts for label, source in sources.items()}
         names = [*_SHOWN, *(_HIDDEN if any(_HIDDEN[0] in each for each in facts.values()) else ())]
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
-        return [Section("Judged negatives", [Table(("judged", *names), rows)], _EXPLAINED)]
+        return [hp.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
-    def blocks(self, context: "StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
+    def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
         """Blocks of queries."""
-        collection, source = open_collection(context.inputs["dataset"]), context.inputs["negatives"]
-        queries = own_queries(source) or open_queries(context, collection, self.split)
+        collection, source = hp.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
+        queries = hp.own_queries(source) or hp.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
-        mined, step = negatives_files.read_negatives(source.folder / layout.NEGATIVES), max(1, PAIRS // self.depth)
+        mined, step = (
+            hp.negatives_files.read_negatives(source.folder / hp.layout.NEGATIVES),
+            max(1, PAIRS // self.depth),
+        )
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             message = f"query {strange!r} of {source.name} is not in split {self.split}"
-            raise DataError(f"{context.name}: {message}: name the split that was mined")
+            raise hp.DataError(f"{context.name}: {message}: name the split that was mined")
         sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
         opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
-        return JudgedBlocks(context, sizes, "judging", **opened, hidden=qrels_files.positives(collection.withheld()))
+        return JudgedBlocks(context, sizes, "judging", **opened, hidden=hp.qrels_files.positives(collection.withheld()))
 
 
 @dataclass(frozen=True)
-class JudgedBlocks(StageBlocks):
+class JudgedBlocks(hp.StageBlocks):
     """A judging at work: what it reads; step: queries of a block."""
 
-    collection: StoredCollection = field(kw_only=True)
-    mined: Sequence[Negatives] = field(kw_only=True)
+    collection: hp.StoredCollection = field(kw_only=True)
+    mined: Sequence[hp.Negatives] = field(kw_only=True)
     texts: Mapping[str, str] = field(kw_only=True)
     hidden: Mapping[str, Sequence[str]] = field(kw_only=True)
     step: int = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.BlockResult]]:
         """What is left of each block, what was dropped, what was said of each pair, and what servers were asked."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
-            path, dropped = Path(folder) / layout.NEGATIVES, Path(folder) / layout.DROPPED
+            path, dropped = Path(folder) / hp.layout.NEGATIVES, Path(folder) / hp.layout.DROPPED
             for number in numbers:
                 before, lines, facts = _counts(levels), list[str](), Counter[str]()
                 mined = self.mined[number * self.step : (number + 1) * self.step]
                 left = self._left(mined, levels, facts, lines, task)
-                negatives_files.write_negatives(path, negatives_files.recorded(left, dropped))
+                hp.negatives_files.write_negatives(path, hp.negatives_files.recorded(left, dropped))
                 parts = {each.name: each.read_bytes() for each in (path, dropped) if each.exists()}
                 dropped.unlink(missing_ok=True)
                 asked = {name: count - before.get(name, 0) for name, count in _counts(levels).items()}
-                yield number, BlockResult({**parts, JUDGEMENTS: "".join(lines).encode()}, {**facts, **asked})
+                yield number, hp.BlockResult({**parts, JUDGEMENTS: "".join(lines).encode()}, {**facts, **asked})
 
-    def finish(self) -> Facts:
+    def finish(self) -> hp.Facts:
         """Writes what is left and dropped, and what was said of each pair. Raises DataError where no query is left."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:
             problem = f"of {len(self.mined)} queries none is left: every one has a relevant negative"
-            raise DataError(f"{self.context.name}: {problem}")
-        joined = negatives_files.join_negatives(
-            self.store.texts(layout.NEGATIVES, count), self.store.texts(layout.DROPPED, count)
+            raise hp.DataError(f"{self.context.name}: {problem}")
+        joined = hp.negatives_files.join_negatives(
+            self.store.texts(hp.layout.NEGATIVES, count), self.store.texts(hp.layout.DROPPED, count)
         )
-        negatives_files.write_negatives(
-            folder / layout.NEGATIVES, negatives_files.recorded(joined, folder / layout.DROPPED)
+        hp.negatives_files.write_negatives(
+            folder / hp.layout.NEGATIVES, hp.negatives_files.recorded(joined, folder / hp.layout.DROPPED)
         )
-        with atomic_write.replacing(folder / JUDGEMENTS) as file:
+        with hp.atomic_write.replacing(folder / JUDGEMENTS) as file:
             file.write("\t".join(_COLUMNS).encode() + b"\n")
             file.writelines(self.store.texts(JUDGEMENTS, count))
-        if (queries := self.context.inputs["negatives"].folder / layout.QUERIES).exists():
-            atomic_write.link_file(queries, folder / layout.QUERIES)
+        if (queries := self.context.inputs["negatives"].folder / hp.layout.QUERIES).exists():
+            hp.atomic_write.link_file(queries, folder / hp.layout.QUERIES)
         return facts
 
     def _opened(self, stack: ExitStack) -> dict[str, Opened]:
@@ -210,20 +297,22 @@ class JudgedBlocks(StageBlocks):
         for name, level in context.spec.levels.items():
             source = context.inputs.get(f"{name}.reranker")
             plugin = (
-                context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
+                context.plugin(f"{name}.plugin", hp.Reranker)
+                if source is None
+                else source.plugin("reranker", hp.Reranker)
             )
-            folder = None if source is None else source.folder / layout.MODEL_FOLDER
+            folder = None if source is None else source.folder / hp.layout.MODEL_FOLDER
             opened[name] = Opened(f"{context.name}.{name}", level, plugin, folder, context.device, stack)
         return opened
 
     def _left(
         self,
-        mined: Sequence[Negatives],
+        mined: Sequence[hp.Negatives],
         levels: Mapping[str, Opened],
         facts: Counter[str],
         lines: list[str],
-        task: Task,
-    ) -> Iterator[Negatives]:
+        task: hp.Task,
+    ) -> Iterator[hp.Negatives]:
         """What is left of each query; counts, and a line for each pair."""
         depth, corpus = self.context.spec.depth, self.collection.corpus
         step = max(1, min(level.at_once for level in levels.values()) // depth)

@@ -1,18 +1,104 @@
 """A chat server: what every plugin that asks one has for options, and a session of questions and answers."""
 
+import hashlib
 import json
 import logging
+import os
 import re
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from threading import Event, Lock
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from hardneg.plugin import cache_folder, digest, model_server
-from hardneg_judge.journal import Answer, AnswerJournal, request_key
+from hardneg.plugin import ArtifactError, cache_folder, digest, model_server
+
+
+class Answer(NamedTuple):
+    """What a model has said, and the tokens that it read and wrote, as the server counts them; -1 where it did not."""
+
+    text: str
+    read: int = -1
+    written: int = -1
+
+
+def request_key(content: str) -> str:
+    """What a request is known by: 128 bits of its content, in hexadecimal digits."""
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+class AnswerJournal:
+    """Answers by request; memory holds their places alone.
+
+    Several threads and processes may use one file. What a process that is killed has kept is whole; a line that it was
+    writing is passed over.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens the file, making it where there is none. Raises ArtifactError where it cannot be had."""
+        self._lock, self._offsets, offset = Lock(), dict[int, int](), 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._reader = path.open("rb")
+        except OSError as error:
+            message = f"{path}: answers cannot be kept ({error.strerror}): make room, or free the path"
+            raise ArtifactError(message) from error
+        for line in self._reader:
+            if (record := _record(line)) is not None:
+                self._offsets[_short(record[0])] = offset
+            offset += len(line)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def find(self, key: str) -> Answer | None:
+        """The answer to a request, if it is known."""
+        with self._lock:
+            if (offset := self._offsets.get(_short(key))) is None:
+                return None
+            self._reader.seek(offset)
+            record = _record(self._reader.readline())
+        return Answer(*record[1:]) if record is not None and record[0] == key else None
+
+    def keep(self, key: str, answer: Answer) -> None:
+        """Adds an answer. Raises ArtifactError where the disk does not take it."""
+        record = json.dumps([key, *answer], ensure_ascii=True)
+        line = f"\n{record}\t{_checksum(record.encode())}".encode()
+        with self._lock:
+            try:
+                os.write(self._file, line)
+                end = os.lseek(self._file, 0, os.SEEK_CUR)
+            except OSError as error:
+                raise ArtifactError(f"answers cannot be kept ({error.strerror}): make room on the disk") from error
+            self._offsets[_short(key)] = end - len(line) + 1
+
+    def close(self) -> None:
+        """Ends the use of the file."""
+        os.close(self._file)
+        self._reader.close()
+
+
+def _short(key: str) -> int:
+    return int(key[:16], 16)
+
+
+def _record(line: bytes) -> tuple[str, str, int, int] | None:
+    """A line's key, answer and tokens; None where it is not whole."""
+    record, _, checksum = line.rstrip(b"\n").rpartition(b"\t")
+    if not record or checksum.decode("ascii", "replace") != _checksum(record):
+        return None
+    key, text, read, written = json.loads(record)
+    return key, text, read, written
+
+
+def _checksum(record: bytes) -> str:
+    return f"{zlib.crc32(record):08x}"
+
 
 REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
     "requests", "answers kept from before", "tokens read", "tokens written", "unreadable", "answers without usage"

@@ -6,10 +6,8 @@ from functools import partial
 from typing import ClassVar
 
 from hardneg.plugin import Document, Written, generator
-from hardneg_judge.answers import queries_in
-from hardneg_judge.journal import Answer
-from hardneg_judge.prompts import QUERIES, examples_text, listed, put_in, shown_examples, template
-from hardneg_judge.server import ChatServer, ChatSession, Reply
+from hardneg_judge.prompts import QUERIES, examples_text, listed, put_in, queries_in, shown_examples, template
+from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
 MISSING = "queries that answers lack"
 

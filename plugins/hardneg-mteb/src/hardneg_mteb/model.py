@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import (
-    DataError,
-    ModelError,
-    PluginSetting,
-    Progress,
-    Session,
-    UsageError,
-    make_plan,
-    rank_candidates,
-)
+import hardneg.plugin as hp
 from hardneg_mteb.system import TaskSystem, TaskTexts, task_texts
 
 _AT_ONCE = 16_384
@@ -30,7 +21,7 @@ def mteb_model(
     settings: Sequence[str] | Mapping[str, Any] = (),
     store: str | Path | None = None,
     device: str | None = None,
-    progress: bool | Progress = False,
+    progress: bool | hp.Progress = False,
 ) -> "TaskSearcher":
     """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
 
@@ -51,27 +42,17 @@ def mteb_model(
         UsageError: the index is no name and no options, or goes with no vectors.
     """
     if not isinstance(model, str | Path) or not str(model):
-        raise ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
+        raise hp.ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
     options = {} if index is None else {"name": index} if isinstance(index, str) else index
     name = options.get("name") if isinstance(options, Mapping) else None
     if index is not None and (not isinstance(name, str) or not name):
-        raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
-    chosen = PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
-    session = Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
-    searcher = task_searcher(str(model), chosen, session)
-    if searcher.system.model is None and chosen is not None:
-        raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
-    return searcher
-
-
-def task_searcher(model: str, index: PluginSetting | None, session: Session) -> "TaskSearcher":
-    """The searcher of a model, or of an index of texts (without `index`), with the settings of a session.
-
-    Raises:
-        ModelError, RecipeError: as `mteb_model`.
-    """
-    system = TaskSystem.named(model, index, tuple(session.settings))
+        raise hp.UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
+    chosen = hp.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
+    session = hp.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
+    system = TaskSystem.named(str(model), chosen, tuple(session.settings))
     system.meta  # noqa: B018 - raises where the model is missing
+    if system.model is None and chosen is not None:
+        raise hp.UsageError(f"mteb_model: {model} is an index itself: leave index out")
     return TaskSearcher(system, session)
 
 
@@ -80,7 +61,7 @@ class TaskSearcher:
     """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
 
     system: TaskSystem
-    session: Session
+    session: hp.Session
     _plan: Any = None
     _outcome: Any = None
     _doc_ids: Sequence[str] = ()  # mteb's, by row
@@ -101,7 +82,7 @@ class TaskSearcher:
             HardnegError: it cannot be encoded; a next call resumes.
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
-        self._plan = make_plan(self.system.recipe(task_metadata, texts))
+        self._plan = hp.make_plan(self.system.recipe(task_metadata, texts))
         self._outcome, self._doc_ids = self.session.make(self._plan), list(corpus["id"])
 
     def search(
@@ -124,9 +105,9 @@ class TaskSearcher:
             UsageError: no corpus was indexed, or an index of texts is to rank listed documents.
         """
         if self._outcome is None:
-            raise UsageError("search: no corpus is indexed: call index first")
+            raise hp.UsageError("search: no corpus is indexed: call index first")
         if top_ranked is not None and self.system.model is None:
-            raise UsageError("search: an index of texts ranks no listed documents: name a model")
+            raise hp.UsageError("search: an index of texts ranks no listed documents: name a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         searcher = self.session.open_index(self._plan.steps[self.system.last], self._outcome)
@@ -137,7 +118,7 @@ class TaskSearcher:
             if top_ranked is None:
                 hits = searcher.search(wanted, min(top_k, len(self._doc_ids)))
             else:
-                hits = rank_candidates(searcher, wanted, listed_rows(some, top_ranked, row_of), top_k)
+                hits = hp.rank_candidates(searcher, wanted, listed_rows(some, top_ranked, row_of), top_k)
             for query_id, rows, scores in zip(some, hits.rows, hits.scores, strict=True):
                 best = rows[:top_k][rows[:top_k] >= 0].tolist()
                 scored[query_id] = dict(zip((self._doc_ids[row] for row in best), scores.tolist(), strict=False))
@@ -154,7 +135,7 @@ def listed_rows(
     """
     lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
     if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
-        raise DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
+        raise hp.DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
     candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
     for row, listed in enumerate(lists):
         candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]

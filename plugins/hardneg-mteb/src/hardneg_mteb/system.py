@@ -13,33 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from hardneg.plugin import (
-    Document,
-    FolderFamily,
-    Judgement,
-    ModelError,
-    ModelSpec,
-    PluginSetting,
-    Query,
-    Side,
-    checked_tree,
-    digest,
-    plugin_identity,
-    resolve_model,
-)
+import hardneg.plugin as hp
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
 VECTORS, INDEX = "vectors", "index"
 DATASET, _BEIR = "dataset", "beir"
-_SIDES: tuple[Side, ...] = ("query", "document")
+_SIDES: tuple[hp.Side, ...] = ("query", "document")
 _NONE = "none"
 _AT_ONCE = 4096
 _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 
 
-def task_texts(rows: Any, task_metadata: Any, side: Side) -> Sequence[str]:
+def task_texts(rows: Any, task_metadata: Any, side: hp.Side) -> Sequence[str]:
     """The text of each row: of a document its title and its text, of a query its text and its instruction.
 
     Args:
@@ -85,22 +72,22 @@ class TaskTexts:
         """How many documents there are."""
         return len(self.source)
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[hp.Document]:
         """Each text, with its row as id."""
         for start in range(0, len(self.source), _AT_ONCE):
             yield from (
-                Document(str(row), text) for row, text in enumerate(self.source[start : start + _AT_ONCE], start)
+                hp.Document(str(row), text) for row, text in enumerate(self.source[start : start + _AT_ONCE], start)
             )
 
     def splits(self) -> Sequence[str]:
         """None."""
         return ()
 
-    def queries(self, split: str) -> Iterator[Query]:
+    def queries(self, split: str) -> Iterator[hp.Query]:
         """None."""
         return iter(())
 
-    def qrels(self, split: str) -> Iterator[Judgement]:
+    def qrels(self, split: str) -> Iterator[hp.Judgement]:
         """None."""
         return iter(())
 
@@ -118,15 +105,15 @@ class TaskSystem:
     """
 
     model: str | None
-    index: PluginSetting | None = None
+    index: hp.PluginSetting | None = None
     settings: tuple[str, ...] = ()
 
     @classmethod
-    def named(cls, name: str, index: PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
+    def named(cls, name: str, index: hp.PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
         """The system of a model, or of an index of texts, such as bm25, which takes no settings."""
         points = entry_points(group="hardneg.indexes", name=name)
         if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
-            return cls(None, PluginSetting(name))
+            return cls(None, hp.PluginSetting(name))
         return cls(name, index, settings)
 
     @property
@@ -150,7 +137,7 @@ class TaskSystem:
         """
         model: dict[str, Any] = {"name": self.model or _NONE, **self._prompts(task)}
         checked = self._checked({"dataset": {"name": _BEIR, "source": task.name}, "model": model}, task)
-        dataset = checked.dataset.model_copy(update={"loader": PluginSetting("mteb")})
+        dataset = checked.dataset.model_copy(update={"loader": hp.PluginSetting("mteb")})
         stages = {**checked.stages, DATASET: dataset}
         return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
 
@@ -167,14 +154,14 @@ class TaskSystem:
         if self.index is not None:
             built = {"stage": "index", "backend": {"name": self.index.name, **self.index.options}}
             stages[INDEX] = {**built, "vectors": VECTORS} if self.model else built
-        return checked_tree({**tree, "stages": stages}, self.settings, "mteb", with_task)
+        return hp.checked_tree({**tree, "stages": stages}, self.settings, "mteb", with_task)
 
     def _prompts(self, task: "TaskMetadata") -> dict[str, Any]:
         """The names of the prompts in the model's folder for a task."""
         if self.model is None:
             return {}
-        model, prompts = resolve_model(ModelSpec(self.model, self.plain.model.revision)), {}
-        own = model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}
+        model, prompts = hp.resolve_model(hp.ModelSpec(self.model, self.plain.model.revision)), {}
+        own = model.contract.prompts if model.folder is not None and isinstance(model.family, hp.FolderFamily) else {}
         for side in _SIDES:
             names = (f"{task.name}-{side}", task.name, f"{task.type}-{side}", task.type)
             if (name := next((name for name in names if name in own), None)) is not None:
@@ -199,15 +186,15 @@ class TaskSystem:
             facts = self._model_facts(self.model)
             settings |= {"index": self.index.name, **self.index.options} if self.index else {}
         elif self.index is not None:
-            content = digest(plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
+            content = hp.digest(hp.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
             facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
         else:
-            raise ModelError("a system has a model or an index of texts: give one")
+            raise hp.ModelError("a system has a model or an index of texts: give one")
         return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
     def _model_facts(self, named: str) -> dict[str, Any]:
-        form = resolve_model(self.plain.model).family.form
-        own = resolve_model(ModelSpec(named, self.plain.model.revision))
+        form = hp.resolve_model(self.plain.model).family.form
+        own = hp.resolve_model(hp.ModelSpec(named, self.plain.model.revision))
         name, commit = own.origins[0][0].name, own.origins[0][1].commit
         prefix, colon, packaged = name.partition(":")
         if commit is not None:

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from hardneg_papers.analyses.evaluations import AcrossCollections
+from hardneg_papers.analyses.evaluations import AcrossCollections, spread_over_collections
 
 from hardneg.analysis.inputs import Files
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, write_metrics
+from hardneg.evaluation.two_level import spread
 from hardneg.records import UsageError
 
 ONE = {"A": [{"q1": 0.5, "q2": 0.7}], "B": [{"q1": 0.4, "q2": 0.4}], "C": [{"q1": 1.0, "q2": 1.0}]}
@@ -74,3 +76,16 @@ def test_a_system_has_the_same_seeds_everywhere(tmp_path):
     one = {"A": [{"q": 0.5}, {"q": 0.7}], "B": [{"q": 0.1}]}
     with pytest.raises(UsageError, match="'A' has other seeds on one collection than on another: evaluate the same"):
         measured(written(tmp_path, one=one, two={"A": [{"q": 0.5}], "B": [{"q": 0.1}]}), baseline="B")
+
+
+def test_one_collection_has_the_spread_of_its_tables_and_more_have_that_of_their_mean() -> None:
+    first, second = np.array([[0.5, 0.7, 0.1], [0.6, 0.9, 0.2]]), np.array([[0.4, 0.4, 0.3]])
+    whole = spread([first, second])
+    assert spread_over_collections([[first, second]]) == whole
+    twice = spread_over_collections([[first, second], [first, second]])
+    assert twice.mean == pytest.approx(whole.mean)
+    # queries are drawn in each: half the variance; a seed is one draw for both: the same
+    assert twice.query.variance == pytest.approx(whole.query.variance / 2)
+    assert twice.rest[0].variance == pytest.approx(whole.rest[0].variance / 2)
+    assert twice.seed_variance == pytest.approx(whole.seed_variance)
+    assert twice.query.freedom == pytest.approx(2 * whole.query.freedom)

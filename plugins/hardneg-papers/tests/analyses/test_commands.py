@@ -14,7 +14,6 @@ from hardneg.mining.miners.thresholds import Denoised
 from hardneg.records import Candidates, RankedList
 from hardneg.store import Store
 from tests.run_lists import ranked
-from tests.stages.analyzed import refused
 
 DENSE = ["p", "h", "a", "b"]
 SCORES = {"p": 0.9, "h": 0.8, "a": 0.3, "b": 0.05}
@@ -194,16 +193,19 @@ def test_thresholds_that_make_no_sense(filtered, threshold, told):
     assert told in str(call("false-negative-recall", *asked, "--threshold", threshold).exception)
 
 
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        ({"errors": {}}, "give indexes, or runs, or both"),
-        ({"errors": {"indexes": {"a": "start-index"}, "models": {"b": "start"}}}, "no index is labelled b"),
-        ({"projection": {"indexes": {"a": "start-index"}}}, "must have at least 2"),
-        ({"errors": {"indexes": {"a": "start-index"}, "runs": {"a": "start-test"}}}, "an index and a run"),
-        ({"errors": {"indexes": {"a": "bm25-index"}}}, "holds texts, not vectors; search it and name the run"),
-        ({"matrix": {"evaluation": "star", "rows": {"a": {"b": "STAR"}}}}, "makes model, but metrics is needed"),
-    ],
-)
-def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
-    assert told in refused(tmp_path, tiny_model, spec)
+def test_costs_of_a_run_folder(tmp_path):
+    store, out = Store(tmp_path / "store"), tmp_path / "out"
+    usage = {"device": "cpu", "peak_memory": 10**9}
+    for key, seconds in (("ance", 40.0), ("star", 8.0), ("adore", 2.0)):
+        store.workspace(key)
+        store.commit(key, "model", {"seconds": seconds, "steps": 3, "usage": usage}, {})
+    out.mkdir()
+    (out / "recipe.lock.yaml").write_text("keys: {slow: ance, star: star, adore: adore, gone: nokey}")
+    both = ["--stage", "ANCE=slow", "--stage", "STAR+ADORE=star,adore", "--store", tmp_path / "store"]
+    found = printed("costs", out, *both)
+    rows = [(row["method"], row["seconds"], row["speedup"]) for row in found]
+    assert rows == [("ANCE", 40, 1), ("STAR+ADORE", 10, 4)]
+    assert [row["method"] for row in printed("costs", out, "--store", tmp_path / "store")] == ["slow", "star", "adore"]
+    assert "no stage 'sta'; did you mean 'star'" in str(call("costs", out, "--stage", "a=sta", *both[4:]).exception)
+    assert "give the folder of a finished recipe" in str(call("costs", tmp_path, *both[4:]).exception)
+    assert "NAME=STAGE" in str(call("costs", out, "--stage", "a", *both[4:]).exception)

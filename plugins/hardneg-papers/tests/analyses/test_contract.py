@@ -12,6 +12,7 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "ablation": {"evaluation": "metrics.json"},
     "across-collections": {"evaluations": {"one": "metrics.json", "two": "metrics.json"}},
     "candidates": {"first": {"a": "a.trec"}, "reranked": {"a": "b.trec"}, "counts": [1, 3]},
+    "costs": {"methods": {"m": ["trained", "indexed"]}},
     "denoising": {"negatives": {"n": "dropped.arrow"}},
     "drift": HISTORY,
     "errors": {"indexes": {"one": "index"}, "models": {"one": "m"}, "runs": {"a": "a.trec"}},

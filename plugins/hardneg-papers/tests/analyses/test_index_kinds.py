@@ -15,7 +15,7 @@ from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.open_store import DenseIndex
 from hardneg.runtime import Silent
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 pytest.importorskip("faiss")
 

@@ -9,24 +9,12 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from hardneg.plugin import (
-    LaidIndex,
-    ModelSpec,
-    OpenedIndex,
-    PluginSetting,
-    RankedList,
-    UsageError,
-    configure,
-    laid_indexes,
-    run_files,
-    usual_store,
-)
-from hardneg.plugin import Reranker as RerankerPlugin
+import hardneg.plugin as hp
 
 DEPTH = 1000
 """Documents of a query, by default."""
 _COLUMNS = ("docno", "score", "rank")
-_EMPTY = RankedList((), np.empty(0, np.float32))
+_EMPTY = hp.RankedList((), np.empty(0, np.float32))
 
 
 class Run(pt.Transformer):  # type: ignore[misc]
@@ -38,9 +26,9 @@ class Run(pt.Transformer):  # type: ignore[misc]
         self.path, self.depth = Path(path), depth
 
     @cached_property
-    def lists(self) -> dict[str, RankedList]:
+    def lists(self) -> dict[str, hp.RankedList]:
         """By query. Raises DataError where the run cannot be read."""
-        return dict(run_files.read_run(self.path))
+        return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid`; ranks are counted from 0."""
@@ -87,18 +75,18 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             DataError: it is no run folder.
             UsageError: it has no such index.
         """
-        indexes = {laid.stage: laid for laid in laid_indexes(Path(folder), usual_store(store))}
+        indexes = {laid.stage: laid for laid in hp.laid_indexes(Path(folder), hp.usual_store(store))}
         stage = next(iter(indexes), None) if index is None else index
         if stage not in indexes:
             has = ", ".join(indexes) or "none: name the store of the recipe with `store`"
-            raise UsageError(f"{folder}: no index {index or ''}; there are: {has}")
+            raise hp.UsageError(f"{folder}: no index {index or ''}; there are: {has}")
         self._hold(indexes[stage], depth, device)
 
     @classmethod
     def from_index(
         cls,
         folder: str | Path,
-        model: str | ModelSpec | None = None,
+        model: str | hp.ModelSpec | None = None,
         *,
         backend: Mapping[str, Any] | None = None,
         depth: int = DEPTH,
@@ -112,20 +100,20 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             PluginError: there is no such backend.
         """
         options = dict(backend or {})
-        opened = configure("indexes", PluginSetting(options.pop("name"), options)) if backend else None
+        opened = hp.configure("indexes", hp.PluginSetting(options.pop("name"), options)) if backend else None
         retriever, path = cls.__new__(cls), Path(folder)
-        spec = ModelSpec(model) if isinstance(model, str) else model
-        retriever._hold(LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
+        spec = hp.ModelSpec(model) if isinstance(model, str) else model
+        retriever._hold(hp.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
         return retriever
 
-    def _hold(self, laid: LaidIndex, depth: int, device: str | None) -> None:
+    def _hold(self, laid: hp.LaidIndex, depth: int, device: str | None) -> None:
         super().__init__()
         self.laid, self.depth, self.device = laid, depth, device
 
     @cached_property
-    def opened(self) -> OpenedIndex:
+    def opened(self) -> hp.OpenedIndex:
         """The index and its model."""
-        return OpenedIndex.open(self.laid, self.device)
+        return hp.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid` and `query`; ranks are counted from 0."""
@@ -157,7 +145,7 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
             PluginError: there is no such reranker, or it has no such option.
         """
         super().__init__()
-        self.plugin: RerankerPlugin = configure("rerankers", PluginSetting(plugin, options))
+        self.plugin: hp.Reranker = hp.configure("rerankers", hp.PluginSetting(plugin, options))
         self.text = text
 
     @classmethod

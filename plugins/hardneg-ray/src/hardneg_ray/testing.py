@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hardneg.plugin import BlockResult, DataError, Silent, StageBlocks, StageContext, StageSpec, Task, atomic_write
+import hardneg.plugin as hp
 from hardneg.testing import PluginTests, rule
 
 _SQUARES = "squares"
 
 
-class Squares(StageSpec):
+class Squares(hp.StageSpec):
     """Writes the squares of 0 to `count`, some in each block; pause: seconds of a block. broken: raises an error."""
 
     version = 1
@@ -23,36 +23,36 @@ class Squares(StageSpec):
     pause: float = 0.0
     broken: int = -1
 
-    def blocks(self, context: "StageContext[Squares]", first: bool = True) -> "SquareBlocks":
+    def blocks(self, context: "hp.StageContext[Squares]", first: bool = True) -> "SquareBlocks":
         sizes = [min(self.size, self.count - start) for start in range(0, self.count, self.size)]
         return SquareBlocks(context, sizes, "squaring", "numbers")
 
 
 @dataclass(frozen=True)
-class SquareBlocks(StageBlocks):
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+class SquareBlocks(hp.StageBlocks):
+    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.BlockResult]]:
         spec = self.context.spec
         for number in numbers:
             time.sleep(spec.pause)
             values = range(spec.count)[number * spec.size : (number + 1) * spec.size]
             if spec.broken in values:
-                raise DataError(f"{self.context.name}: {spec.broken} cannot be squared")
+                raise hp.DataError(f"{self.context.name}: {spec.broken} cannot be squared")
             yield number, block("".join(f"{value * value}\n" for value in values))
             task.advance(len(values))
 
     def finish(self) -> Mapping[str, Any]:
-        with atomic_write.replacing(self.context.folder / _SQUARES) as file:
+        with hp.atomic_write.replacing(self.context.folder / _SQUARES) as file:
             file.writelines(self.store.texts(_SQUARES, len(self.sizes)))
         return {"numbers": self.context.spec.count}
 
 
-def block(lines: str) -> BlockResult:
-    return BlockResult({_SQUARES: lines.encode()})
+def block(lines: str) -> hp.BlockResult:
+    return hp.BlockResult({_SQUARES: lines.encode()})
 
 
-def context_of(folder: Path, **options: Any) -> StageContext[Squares]:
+def context_of(folder: Path, **options: Any) -> hp.StageContext[Squares]:
     folder.mkdir(exist_ok=True)
-    return StageContext("tried", Squares(**options), folder, {}, {}, Silent(), "cpu")
+    return hp.StageContext("tried", Squares(**options), folder, {}, {}, hp.Silent(), "cpu")
 
 
 class EngineTests(PluginTests):
@@ -81,7 +81,7 @@ class EngineTests(PluginTests):
         try:
             engine.make(context)
             rule(False, "an error of the stage is raised")
-        except DataError as error:
+        except hp.DataError as error:
             rule(str(error) == "tried: 50 cannot be squared", "an error of the stage is raised as it is", error)
         engine.make(context := context_of(tmp_path / "work"))
         lines = (context.folder / _SQUARES).read_text().split()

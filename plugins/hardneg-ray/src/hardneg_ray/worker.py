@@ -13,19 +13,7 @@ from typing import Any
 
 import ray
 
-from hardneg.plugin import (
-    CHOICES,
-    SCRATCH,
-    HardnegError,
-    Silent,
-    StageBlocks,
-    StageContext,
-    StageSpec,
-    UsageError,
-    atomic_write,
-    plugin_errors,
-    settle_by,
-)
+import hardneg.plugin as hp
 
 _PATIENCE = 10.0  # seconds, for a network file system to show what was written
 
@@ -55,17 +43,17 @@ class Failed:
     @classmethod
     def of(cls, error: Exception) -> "Failed":
         """An error as it was caught."""
-        classes = [each.__name__ for each in type(error).__mro__ if each.__module__ == HardnegError.__module__]
+        classes = [each.__name__ for each in type(error).__mro__ if each.__module__ == hp.HardnegError.__module__]
         trace = "".join(traceback.format_exception(error))
-        return cls(classes[0] if isinstance(error, HardnegError) else "", str(error), trace)
+        return cls(classes[0] if isinstance(error, hp.HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
         """The same, to raise here; one that hardneg does not know comes with its trace."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
-        error_class = getattr(sys.modules[HardnegError.__module__], self.class_name)
-        raised: HardnegError = error_class.__new__(error_class)
-        HardnegError.__init__(raised, self.text)
+        error_class = getattr(sys.modules[hp.HardnegError.__module__], self.class_name)
+        raised: hp.HardnegError = error_class.__new__(error_class)
+        hp.HardnegError.__init__(raised, self.text)
         return raised
 
 
@@ -86,13 +74,13 @@ class Desk:
         """What holds for all: the first proposal."""
         if subject not in self._choices:
             self._choices[subject] = proposal
-            atomic_write.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
+            hp.atomic_write.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
         return self._choices[subject]
 
 
 def choices_file(folder: Path) -> Path:
     """Where the choices of the stage in a folder are kept until it is finished."""
-    return folder / SCRATCH / CHOICES
+    return folder / hp.SCRATCH / hp.CHOICES
 
 
 def choices_in(path: Path) -> dict[str, str]:
@@ -103,16 +91,16 @@ def choices_in(path: Path) -> dict[str, str]:
 
 def token_file(folder: Path) -> Path:
     """Where the driver writes what actors look for, to know whether they see the stage's folder."""
-    return folder / SCRATCH / "driver"
+    return folder / hp.SCRATCH / "driver"
 
 
 class BlockActor:
     """Makes blocks of one stage."""
 
-    def __init__(self, context: StageContext[StageSpec], token: str, desk: Any) -> None:
+    def __init__(self, context: hp.StageContext[hp.StageSpec], token: str, desk: Any) -> None:
         """Quick: the stage is opened when it is asked to. token: what the driver has written into its folder."""
         self._context, self._token, self._desk = context, token, desk
-        self._blocks: StageBlocks | None = None
+        self._blocks: hp.StageBlocks | None = None
 
     def open(self) -> Report:
         """Opens the stage, whose folder this machine must see."""
@@ -124,12 +112,12 @@ class BlockActor:
             known = ray.get(self._desk.chosen.remote(subject))
             return str(known if known is not None else ray.get(self._desk.settle.remote(subject, make())))
 
-        settle_by(settled)
+        hp.settle_by(settled)
         end, path = time.monotonic() + _PATIENCE, token_file(self._context.folder)
         while not path.exists() or path.read_text(encoding="utf-8") != self._token:
             if time.monotonic() > end:
                 problem = f"{socket.gethostname()} does not see {self._context.folder}"
-                raise UsageError(f"engine ray: {problem}: put the store where all machines have it at the same path")
+                raise hp.UsageError(f"engine ray: {problem}: put the store where all machines have it at the same path")
             time.sleep(0.2)
         self._blocks = self._context.spec.blocks(self._context, first=False)
         return Opened(socket.gethostname())
@@ -145,7 +133,7 @@ class BlockActor:
             blocks.write(*made)
             return Block(made[0])
 
-        with Silent().task("", None, "") as task:
+        with hp.Silent().task("", None, "") as task:
             produced = blocks.make(numbers, task)
             while (report := self._reported(partial(write, produced))) is not None:
                 yield report
@@ -155,7 +143,7 @@ class BlockActor:
     def _reported(self, work: Callable[[], Any]) -> Any:
         """What some work gives, or its error as data."""
         try:
-            with plugin_errors([*self._context.plugins.values(), self._context.spec]):
+            with hp.plugin_errors([*self._context.plugins.values(), self._context.spec]):
                 return work()
         except Exception as error:
             return Failed.of(error)

@@ -11,17 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.plugin import (
-    Corpus,
-    DataError,
-    Document,
-    ModelError,
-    StoredCollection,
-    passes,
-    run_files,
-    token_batches,
-    towers,
-)
+import hardneg.plugin as hp
 from hardneg_reader.reader import PassageTokens, Reader, best_spans
 
 WINDOW = 32
@@ -37,18 +27,18 @@ class Question:
     rows: NDArray[np.int64]
 
 
-def questions(collection: StoredCollection, split: str, run: Path, depth: int) -> Iterator[Question]:
+def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int) -> Iterator[Question]:
     """Every question of the split in its order, with its first passages of a run's file; maybe without any.
 
     Raises:
         DataError: a passage is not in the corpus.
     """
     queries = collection.queries(split)
-    for (query_id, text), ranked in zip(queries, run_files.lists_in_order(run, queries.query_ids), strict=True):
+    for (query_id, text), ranked in zip(queries, hp.run_files.lists_in_order(run, queries.query_ids), strict=True):
         rows = collection.corpus.rows(ranked.doc_ids[:depth])
         if (rows < 0).any():
             missing = ranked.doc_ids[int(rows.argmin())]
-            raise DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
+            raise hp.DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
         yield Question(query_id, text, rows)
 
 
@@ -81,7 +71,7 @@ class ReadOptions:
 
 
 def read(
-    reader: Reader, corpus: Corpus, questions: Iterable[Question], options: ReadOptions
+    reader: Reader, corpus: hp.Corpus, questions: Iterable[Question], options: ReadOptions
 ) -> Iterator[tuple[Question, dict[int, Answer]]]:
     """For each question its answer by number of passages, in order; up to 96 questions are held.
 
@@ -96,7 +86,7 @@ def read(
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         parts = iter(lambda: list(islice(waiting, WINDOW)), [])
         windows = (tokeniser.submit(_window, reader, corpus, part, max(options.passages)) for part in parts)
-        for window in passes.ahead(windows, 1):
+        for window in hp.passes.ahead(windows, 1):
             part, passages, tokens = window.result()
             columns = _forward(reader, tokens, options) if tokens else ()
             start = 0
@@ -113,8 +103,8 @@ def read(
 
 
 def _window(
-    reader: Reader, corpus: Corpus, questions: Sequence[Question], deepest: int
-) -> tuple[Sequence[Question], Sequence[Document], PassageTokens | None]:
+    reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], deepest: int
+) -> tuple[Sequence[Question], Sequence[hp.Document], PassageTokens | None]:
     """Some questions, and the passages of all of them one after the other, as documents and as tokens."""
     passages = corpus.documents_at(np.concatenate([question.rows[:deepest] for question in questions]))
     texts = [question.text for question in questions for _ in question.rows[:deepest]]
@@ -122,7 +112,7 @@ def _window(
 
 
 def _answer(
-    passages: Sequence[Document], tokens: PassageTokens, columns: Sequence[NDArray[Any]], start: int, stop: int
+    passages: Sequence[hp.Document], tokens: PassageTokens, columns: Sequence[NDArray[Any]], start: int, stop: int
 ) -> Answer:
     """The best span of the passage that is selected from `start` up to `stop`; columns: as `_forward` gives them."""
     selected, span, first, last = columns
@@ -140,17 +130,17 @@ def _answer(
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> Sequence[NDArray[Any]]:
     """Of each passage its score, and of its best span the log-probability, the first and the last token: arrays [n]."""
     device, count = reader.device, len(passages.tokens.lengths)
-    budget = options.tokens_per_batch or passes.usual_budget(device)
-    half = passes.takes_bf16(options.precision, reader.module, "inference")
+    budget = options.tokens_per_batch or hp.passes.usual_budget(device)
+    half = hp.passes.takes_bf16(options.precision, reader.module, "inference")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
     columns = [*np.empty((2, count), np.float32), *np.empty((2, count), np.int64)]
-    with towers.evaluating(reader.module), torch.inference_mode(), autocast:
-        for rows in token_batches(passages.tokens.lengths, budget):
+    with hp.towers.evaluating(reader.module), torch.inference_mode(), autocast:
+        for rows in hp.token_batches(passages.tokens.lengths, budget):
             features = {name: value.to(device) for name, value in passages.tokens.batch(rows).items()}
             starts, ends, selected = reader.module(features)
             found = (selected, *best_spans(starts, ends, reader.spec.answer_length))
             for column, values in zip(columns, found, strict=True):
                 column[rows] = values.cpu().numpy()
     if not np.isfinite(columns[0]).all():
-        raise ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
+        raise hp.ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
     return columns

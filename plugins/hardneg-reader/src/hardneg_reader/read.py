@@ -12,26 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hardneg.plugin import (
-    FREE,
-    MEASURED,
-    ArtifactInput,
-    Facts,
-    Name,
-    RecipeView,
-    Reference,
-    Row,
-    Sizes,
-    StageContext,
-    StageSpec,
-    StoredCollection,
-    Trait,
-    has_answers,
-    layout,
-)
+import hardneg.plugin as hp
 
 if TYPE_CHECKING:
-    from hardneg.plugin import Section
     from hardneg_reader.answering import Answer, Question
 
 SYSTEM = "reader"
@@ -72,7 +55,7 @@ def _overlap(read: Sequence[str], answer: Sequence[str]) -> float:
 MEASURES = {"exact_match": exact_match, "f1": f1}
 
 
-class Read(StageSpec):
+class Read(hp.StageSpec):
     """Reads the answers to the questions of one split from the first passages of a run, and measures them.
 
     passages: how many to read; several numbers give answers and measures for each.
@@ -84,65 +67,68 @@ class Read(StageSpec):
     needs_dataset = True
     resumes = True
     stage: Literal["read"]
-    reader: Annotated[Name, Reference(("reader",))]
-    run: Annotated[Name, replace(MEASURED, passes=(Trait.OWN_QUERIES,))]
-    split: Name = "test"
+    reader: Annotated[hp.Name, hp.Reference(("reader",))]
+    run: Annotated[hp.Name, replace(hp.MEASURED, passes=(hp.Trait.OWN_QUERIES,))]
+    split: hp.Name = "test"
     passages: Annotated[tuple[_Passages, ...], BeforeValidator(lambda v: (v,) if isinstance(v, int) else v)] = Field(
         (100,), min_length=1
     )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=hp.FREE)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers to measure by."""
-        if not has_answers(collection, self.split):
+        if not hp.has_answers(collection, self.split):
             yield f"split: {self.split} has no answers: take another split or dataset"
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: hp.Sizes) -> hp.Row:
         """One pass over all passages."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 300)
+        return hp.Row(count, "queries", count * 300)
 
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: hp.RecipeView) -> Mapping[str, str]:
         """The answers, and their measures by question."""
-        return {f"answers/{recipe.name}.jsonl": layout.ANSWERS, f"answers/{recipe.name}-metrics.json": layout.METRICS}
+        return {
+            f"answers/{recipe.name}.jsonl": hp.layout.ANSWERS,
+            f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
+        }
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
+    def sections(self, sources: Mapping[str, hp.ArtifactInput]) -> "list[hp.Section]":
         """Exact match and F1 of all that was read, and tests against the first one's exact match.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
         """
-        from hardneg.plugin import Section, Table, estimates, numbers, read_metrics, significance
-
-        systems = {name: read_metrics(item.folder / layout.METRICS).results[SYSTEM] for name, item in sources.items()}
+        systems = {
+            name: hp.read_metrics(item.folder / hp.layout.METRICS).results[SYSTEM] for name, item in sources.items()
+        }
         first = next(iter(systems))
         matches = {
             label: {metric: scores[metric] for metric in systems[first] if metric in scores and metric[0] == "e"}
             for label, scores in systems.items()
         }
-        tests = {(test.system, test.metric): test for test in significance.compare_all(matches, (first,))}
+        tests = {(test.system, test.metric): test for test in hp.significance.compare_all(matches, (first,))}
         rows = []
         for label, scores in systems.items():
-            means = estimates(scores)
+            means = hp.estimates(scores)
             for count in (metric.removeprefix("exact_match@") for metric in scores if metric[0] == "e"):
                 match, tested = means[f"exact_match@{count}"], ["–"] * 3
                 if test := tests.get((label, f"exact_match@{count}")):
-                    p_values = map(numbers.p_value, (test.t_holm, test.randomisation_holm))
-                    tested = [numbers.signed(test.difference), *p_values]
-                measured = [numbers.number(match.mean), numbers.bounds(match.interval)]
-                rows.append([label, count, *measured, numbers.number(means[f"f1@{count}"].mean), *tested])
+                    p_values = map(hp.numbers.p_value, (test.t_holm, test.randomisation_holm))
+                    tested = [hp.numbers.signed(test.difference), *p_values]
+                measured = [hp.numbers.number(match.mean), hp.numbers.bounds(match.interval)]
+                rows.append([label, count, *measured, hp.numbers.number(means[f"f1@{count}"].mean), *tested])
         explained = (
             "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over "
             "words. Differences in exact match and p values, after Holm's correction, are against "
             f"{first} with as many passages."
         )
-        return [Section("Reading", [Table(_COLUMNS, rows)], explained)]
+        return [hp.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
 
-    def make(self, context: "StageContext[Read]") -> Facts:
+    def make(self, context: "hp.StageContext[Read]") -> hp.Facts:
         """Writes answers, window by window, and their measures by question; goes on behind the last whole window."""
-        collection = StoredCollection.open(context.inputs["dataset"].folder)
-        context.keep_only(layout.ANSWERS)
-        path, total = context.folder / layout.ANSWERS, len(collection.queries(self.split))
+        collection = hp.StoredCollection.open(context.inputs["dataset"].folder)
+        context.keep_only(hp.layout.ANSWERS)
+        path, total = context.folder / hp.layout.ANSWERS, len(collection.queries(self.split))
         done = _whole_windows(path)
         with (
             context.progress.task("reading", total, "questions", done=done) as task,
@@ -152,15 +138,17 @@ class Read(StageSpec):
                 file.write("".join(lines))
                 file.flush()
                 task.advance(len(lines))
-        measured = _measured(path, context.folder / layout.METRICS, collection.answers(self.split), self.passages)
+        measured = _measured(path, context.folder / hp.layout.METRICS, collection.answers(self.split), self.passages)
         return {**measured, "questions": total}
 
-    def _windows(self, context: "StageContext[Read]", collection: StoredCollection, done: int) -> Iterator[list[str]]:
+    def _windows(
+        self, context: "hp.StageContext[Read]", collection: hp.StoredCollection, done: int
+    ) -> Iterator[list[str]]:
         from hardneg_reader.answering import WINDOW, ReadOptions, questions, read
         from hardneg_reader.reader import Reader
 
-        pending = questions(collection, self.split, context.inputs["run"].folder / layout.RUN, max(self.passages))
-        reader = Reader.open(context.inputs["reader"].folder / layout.MODEL_FOLDER, context.device)
+        pending = questions(collection, self.split, context.inputs["run"].folder / hp.layout.RUN, max(self.passages))
+        reader = Reader.open(context.inputs["reader"].folder / hp.layout.MODEL_FOLDER, context.device)
         options = ReadOptions(self.passages, self.precision, self.tokens_per_batch)
         answered = read(reader, collection.corpus, islice(pending, done, None), options)
         while window := list(islice(answered, WINDOW)):
@@ -195,7 +183,7 @@ def _measured(
     read: Path, metrics: Path, answers: Mapping[str, Sequence[str]], passages: Sequence[int]
 ) -> dict[str, Any]:
     """Writes the measures of the questions that have answers; returns their means, and how many have none."""
-    from hardneg.plugin import Measured, means, write_metrics
+    from hardneg.plugin import means
 
     scores: dict[str, dict[str, float]] = {f"{name}@{count}": {} for name in MEASURES for count in passages}
     without = 0
@@ -206,6 +194,6 @@ def _measured(
             for name, measure in MEASURES.items() if known else ():
                 for count in passages:
                     scores[f"{name}@{count}"][row["query_id"]] = measure(row["by_passages"][str(count)], known)
-    write_metrics(metrics, Measured({SYSTEM: scores}))
+    hp.write_metrics(metrics, hp.Measured({SYSTEM: scores}))
     left_out = {"questions without answers": without} if without else {}
     return {**{name: round(mean, 6) for name, mean in means(scores).items()}, **left_out}

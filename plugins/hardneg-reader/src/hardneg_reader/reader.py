@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.plugin import Document, ModelError, Tokens, loading, model_files, opening_model
+import hardneg.plugin as hp
 from hardneg_reader.train_reader import ReaderSpec
 
 ANSWERABLE = "answerable"
@@ -32,7 +32,7 @@ class PassageTokens:
     for tokens that are not of the text: those of the question and the title, and special ones.
     """
 
-    tokens: Tokens
+    tokens: hp.Tokens
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class PassageTokens:
 
 
 def tokenise_passages(
-    tokenizer: Any, questions: Sequence[str], passages: Sequence[Document], length: int
+    tokenizer: Any, questions: Sequence[str], passages: Sequence[hp.Document], length: int
 ) -> PassageTokens:
     """Each question with its passage, title first, by a fast Hugging Face tokenizer, cut to `length` tokens."""
     encoded = tokenizer(
@@ -80,7 +80,7 @@ def tokenise_passages(
     columns[ANSWERABLE] = answerable.astype(np.int32)
     characters = np.maximum(characters, 0) * answerable.astype(np.int64)[:, None]
     padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
-    return PassageTokens(Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])
+    return PassageTokens(hp.Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])
 
 
 def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
@@ -166,9 +166,9 @@ class Reader:
         Raises:
             ModelError: the model is not there, or cannot be read with.
         """
-        folder = model_files.locate(spec.start.name, spec.start.revision).fetched().path
-        model_files.check_files(folder)
-        with opening_model("the reader", folder, seed):
+        folder = hp.model_files.locate(spec.start.name, spec.start.revision).fetched().path
+        hp.model_files.check_files(folder)
+        with hp.opening_model("the reader", folder, seed):
             return cls._of(folder, spec, device)
 
     @classmethod
@@ -181,9 +181,9 @@ class Reader:
         from safetensors.torch import load_model
 
         if not (folder / _SPEC).is_file():
-            raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
-        with opening_model("the reader", folder):
-            lengths = model_files.read_json(folder / _SPEC)
+            raise hp.ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
+        with hp.opening_model("the reader", folder):
+            lengths = hp.model_files.read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
         return reader
@@ -193,27 +193,25 @@ class Reader:
         """Where the network computes."""
         return self.module.selection.weight.device
 
-    def tokenise(self, questions: Sequence[str], passages: Sequence[Document]) -> PassageTokens:
+    def tokenise(self, questions: Sequence[str], passages: Sequence[hp.Document]) -> PassageTokens:
         """Each question with its passage, as many of both."""
         return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
 
-    def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder that `AutoModelForQuestionAnswering` opens; the selection's weights and a card are beside it.
+    def save(self, folder: Path) -> None:
+        """Writes a folder that `AutoModelForQuestionAnswering` opens; the selection's weights are beside it.
 
         Raises:
             ModelError: the folder cannot be written.
         """
         from safetensors.torch import save_model
 
-        with loading.written_whole(folder) as partial:
-            loading.forget_last_call(self.tokenizer)
+        with hp.loading.written_whole(folder) as partial:
+            hp.loading.forget_last_call(self.tokenizer)
             self.module.body.save_pretrained(str(partial))
             self.tokenizer.save_pretrained(str(partial))
             save_model(self.module.selection, str(partial / _SELECTION))
             lengths = {"length": self.spec.length, "answer_length": self.spec.answer_length}
             (partial / _SPEC).write_text(json.dumps(lengths, indent=2) + "\n", encoding="utf-8")
-            if card is not None:
-                (partial / "README.md").write_text(card, encoding="utf-8")
 
     @classmethod
     def _of(cls, folder: Path, spec: ReaderSpec, device: str | None) -> "Reader":
@@ -222,7 +220,7 @@ class Reader:
 
         local = {"local_files_only": True, "trust_remote_code": False}
         body = AutoModelForQuestionAnswering.from_pretrained(
-            str(folder), dtype=torch.float32, **model_files.load_options(folder), **local
+            str(folder), dtype=torch.float32, **hp.model_files.load_options(folder), **local
         )
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
         _check(body, tokenizer, spec)
@@ -231,9 +229,9 @@ class Reader:
 
 def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
     if body.config.is_encoder_decoder:
-        raise ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
+        raise hp.ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
     if not tokenizer.is_fast:
-        raise ModelError(f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model")
-    most = loading.positions(body)
+        raise hp.ModelError(f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model")
+    most = hp.loading.positions(body)
     if most is not None and spec.length > most:
-        raise ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")
+        raise hp.ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")

@@ -7,33 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
-from hardneg.plugin import (
-    KEPT,
-    SCRATCH,
-    Facts,
-    LearningOptions,
-    ModelSpec,
-    Name,
-    RecipeView,
-    Reference,
-    Row,
-    Sizes,
-    StageContext,
-    StoredCollection,
-    Trait,
-    ValidationOptions,
-    digest,
-    has_answers,
-    layout,
-    model_content,
-    model_files,
-    of_the_run,
-    option_again,
-    parse_model,
-    qrels_files,
-    without_problems,
-    world,
-)
+import hardneg.plugin as hp
 
 if TYPE_CHECKING:
     from hardneg_reader.answering import Question
@@ -57,9 +31,9 @@ class ReaderSpec:
     answer_length: int = 10
 
     @property
-    def start(self) -> ModelSpec:
+    def start(self) -> hp.ModelSpec:
         """Where the weights to start from are."""
-        return ModelSpec(self.name, self.revision)
+        return hp.ModelSpec(self.name, self.revision)
 
     def problems(self) -> list[str]:
         """One line for each field that no reader can have."""
@@ -74,16 +48,16 @@ class ReaderSpec:
 
 
 @dataclass(frozen=True)
-class ReaderOptions(LearningOptions):
+class ReaderOptions(hp.LearningOptions):
     """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
 
-    batch_size: int = option_again(LearningOptions, "batch_size", 16)
-    negatives_per_query: int = option_again(LearningOptions, "negatives_per_query", 23)
-    learning_rate: float = option_again(LearningOptions, "learning_rate", 1e-5)
-    metric: str = option_again(LearningOptions, "metric", "exact_match")
+    batch_size: int = hp.option_again(hp.LearningOptions, "batch_size", 16)
+    negatives_per_query: int = hp.option_again(hp.LearningOptions, "negatives_per_query", 23)
+    learning_rate: float = hp.option_again(hp.LearningOptions, "learning_rate", 1e-5)
+    metric: str = hp.option_again(hp.LearningOptions, "metric", "exact_match")
 
     def mistakes(self) -> Iterator[str]:
         """Passages are drawn in each epoch."""
@@ -94,7 +68,7 @@ class ReaderOptions(LearningOptions):
 with_config(ConfigDict(extra="forbid"))(ReaderSpec)
 
 
-class TrainReader(ValidationOptions):
+class TrainReader(hp.ValidationOptions):
     """Trains a reader on the first `depth` passages of a run over the questions of one split."""
 
     version = 1
@@ -104,27 +78,30 @@ class TrainReader(ValidationOptions):
     resumes = True
     every_process = True
     stage: Literal["train-reader"]
-    reader: Annotated[ReaderSpec, BeforeValidator(parse_model), AfterValidator(without_problems)] = Field(
+    reader: Annotated[ReaderSpec, BeforeValidator(hp.parse_model), AfterValidator(hp.without_problems)] = Field(
         description="The network to begin with."
     )
-    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))] = Field(
+    run: Annotated[hp.Name, hp.Reference(("run",), passes=(hp.Trait.OWN_QUERIES,))] = Field(
         description="The ranked passages of the questions."
     )
-    split: Name = Field(default="train", description="The questions to train on.")
+    split: hp.Name = Field(default="train", description="The questions to train on.")
     depth: int = Field(default=100, gt=0, description="How many passages of the run are read for each.")
-    options: Annotated[ReaderOptions, AfterValidator(without_problems)] = of_the_run(ReaderOptions)
+    options: Annotated[ReaderOptions, AfterValidator(hp.without_problems)] = hp.of_the_run(ReaderOptions)
 
     def identity(self) -> dict[str, Any]:
         """The reader's start counts by its content, apart from this."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
         return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+    def content(self, recipe: hp.RecipeView) -> Mapping[str, Callable[[], str]]:
         """The weights that training starts from."""
-        start = self.reader.start
-        return {"start": lambda: digest(model_content(model_files.locate(start.name, start.revision)))}
+        return {
+            "start": lambda: hp.digest(
+                hp.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
+            )
+        }
 
-    def network(self, recipe: RecipeView) -> ModelSpec:
+    def network(self, recipe: hp.RecipeView) -> hp.ModelSpec:
         """The reader's own."""
         return self.reader.start
 
@@ -132,28 +109,27 @@ class TrainReader(ValidationOptions):
         """Answers to learn from, and to measure by."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
-            if not has_answers(collection, split):
+            if not hp.has_answers(collection, split):
                 yield f"{field}: {split} has no answers: take another split or dataset"
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: hp.Sizes) -> hp.Row:
         """Passes over questions."""
-        return Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
+        return hp.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: hp.RecipeView) -> Mapping[str, str]:
         """The reader, and the models that were kept on the way."""
-        return {f"readers/{recipe.name}": layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": KEPT}
+        return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.KEPT}
 
-    def make(self, context: "StageContext[TrainReader]") -> Facts:
+    def make(self, context: "hp.StageContext[TrainReader]") -> hp.Facts:
         """Trains, saves the reader, and leaves the learning curve beside it."""
-        from hardneg.plugin import learn
         from hardneg_reader.reader import Reader
         from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_data
 
-        collection = StoredCollection.open(context.inputs["dataset"].folder)
+        collection = hp.StoredCollection.open(context.inputs["dataset"].folder)
         reader = Reader.load(self.reader, self.options.seed, context.device)
-        answers, known = collection.answers(self.split), qrels_files.positives(collection.all_qrels())
+        answers, known = collection.answers(self.split), hp.qrels_files.positives(collection.all_qrels())
         data = reading_data(reader, collection.corpus, self._questions(context, collection), answers, known)
-        result = learn(
+        result = hp.learn(
             ReaderTraining(reader, data, self.options),
             ReadingLoss(),
             self.options,
@@ -161,29 +137,31 @@ class TrainReader(ValidationOptions):
             progress=context.progress,
             validate=self._validation(context, collection, reader),
         )
-        if not world().first:
+        if not hp.world().first:
             return {}
-        reader.save(context.folder / layout.MODEL_FOLDER)
-        context.keep_only(layout.MODEL_FOLDER, KEPT, layout.HISTORY, SCRATCH)
+        reader.save(context.folder / hp.layout.MODEL_FOLDER)
+        context.keep_only(hp.layout.MODEL_FOLDER, hp.KEPT, hp.layout.HISTORY, hp.SCRATCH)
         return result.facts(self.options.metric)
 
-    def _questions(self, context: "StageContext[TrainReader]", collection: StoredCollection) -> "Iterator[Question]":
+    def _questions(
+        self, context: "hp.StageContext[TrainReader]", collection: hp.StoredCollection
+    ) -> "Iterator[Question]":
         from hardneg_reader.answering import questions
 
-        total, run = len(collection.queries(self.split)), context.inputs["run"].folder / layout.RUN
+        total, run = len(collection.queries(self.split)), context.inputs["run"].folder / hp.layout.RUN
         with context.progress.task("passages with an answer", total, "questions") as task:
             for question in questions(collection, self.split, run, self.depth):
                 yield question
                 task.advance()
 
     def _validation(
-        self, context: "StageContext[TrainReader]", collection: StoredCollection, reader: "Reader"
+        self, context: "hp.StageContext[TrainReader]", collection: hp.StoredCollection, reader: "Reader"
     ) -> Callable[[], Mapping[str, float]] | None:
         from hardneg_reader.answering import questions
         from hardneg_reader.training import reading_validation
 
         if "validation_run" not in context.inputs:
             return None
-        options, run = self.validation, context.inputs["validation_run"].folder / layout.RUN
+        options, run = self.validation, context.inputs["validation_run"].folder / hp.layout.RUN
         some = list(islice(questions(collection, options.split, run, options.depth), options.queries))
         return reading_validation(reader, collection.corpus, some, collection.answers(options.split))

@@ -14,19 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.plugin import (
-    Corpus,
-    Examples,
-    ExampleTraining,
-    LearningOptions,
-    SampledBatch,
-    TrainingData,
-    TrainingError,
-    answer_matching,
-    digest,
-    gather,
-    own_share,
-)
+import hardneg.plugin as hp
+from hardneg.plugin import digest
 from hardneg_reader.answering import Question, ReadOptions, read
 from hardneg_reader.read import MEASURES
 from hardneg_reader.reader import Reader, span_log_likelihood
@@ -42,7 +31,7 @@ class ReadingData:
     for known positives.
     """
 
-    examples: TrainingData
+    examples: hp.TrainingData
     answers: Mapping[str, Sequence[str]]
     left_out: Mapping[str, int]
 
@@ -54,7 +43,7 @@ class PassageLists:
     rows: int64 [P], rows of the corpus, question by question. starts: int64 [Q + 1], where each question's begin.
     """
 
-    corpus: Corpus
+    corpus: hp.Corpus
     query_ids: list[str]
     rows: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -71,7 +60,7 @@ class PassageLists:
 
 def reading_data(
     reader: Reader,
-    corpus: Corpus,
+    corpus: hp.Corpus,
     questions: Iterable[Question],
     answers: Mapping[str, Sequence[str]],
     known: Mapping[str, Sequence[str]],
@@ -80,7 +69,7 @@ def reading_data(
 
     answers, known: by question, its answers and what is known to be relevant to it.
     """
-    passages, left_out = answer_matching.PassageAnswers(corpus, answers), Counter[str]()
+    passages, left_out = hp.answer_matching.PassageAnswers(corpus, answers), Counter[str]()
     query_ids, texts = list[str](), list[str]()
     positives, negatives = dict[str, list[str]](), list[NDArray[np.int64]]()
     waiting = iter(questions)
@@ -101,12 +90,12 @@ def reading_data(
     rows = np.concatenate([np.empty(0, np.int64), *negatives])
     lists = PassageLists(corpus, query_ids, rows, np.cumsum([0, *map(len, negatives)], dtype=np.int64))
     left_out.update(passages.left_out)
-    return ReadingData(TrainingData(corpus, query_ids, texts, positives, lists), answers, +left_out)
+    return ReadingData(hp.TrainingData(corpus, query_ids, texts, positives, lists), answers, +left_out)
 
 
 def _readable(
     reader: Reader,
-    corpus: Corpus,
+    corpus: hp.Corpus,
     block: Sequence[Question],
     answered_rows: Sequence[NDArray[np.bool_]],
     answers: Mapping[str, Sequence[str]],
@@ -122,7 +111,7 @@ def _readable(
         documents = corpus.documents_at(np.array([row for _, row in pairs]))
         tokens = reader.tokenise([block[i].text for i, _ in pairs], documents)
         for number, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
-            if tokens.spans(number, answer_matching.answer_spans(document.text, answers[block[i].query_id])):
+            if tokens.spans(number, hp.answer_matching.answer_spans(document.text, answers[block[i].query_id])):
                 kept[i].append(row)
     return [np.array(rows, np.int64) for rows in kept]
 
@@ -166,15 +155,15 @@ class ReadingLoss:
         return -(selected + batch.spans).mean()
 
 
-class ReaderTraining(ExampleTraining):
+class ReaderTraining(hp.ExampleTraining):
     """Trains a reader; the passages of a question are drawn anew in each epoch."""
 
-    def __init__(self, reader: Reader, data: ReadingData, options: LearningOptions) -> None:
+    def __init__(self, reader: Reader, data: ReadingData, options: hp.LearningOptions) -> None:
         self.encoder = reader
         self.trainable: nn.Module = reader.module
         self.forward_module: nn.Module = reader.module
         self._data = data
-        self.examples = Examples(data.examples, options.negatives_per_query, options.seed, options)
+        self.examples = hp.Examples(data.examples, options.negatives_per_query, options.seed, options)
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -193,18 +182,18 @@ class ReaderTraining(ExampleTraining):
         spans, there = batch.spans.to(device), batch.there.to(device)
         marked = span_log_likelihood(starts[:: batch.passages], ends[:: batch.passages], spans, there)
         both = torch.column_stack([selected.view(-1, batch.passages), marked])
-        both = gather(both, len(batch.query_ids))
+        both = hp.gather(both, len(batch.query_ids))
         return ReadingScores(both[:, :-1], both[:, -1])
 
-    def make(self, drawn: SampledBatch) -> ReadingBatch:
+    def make(self, drawn: hp.SampledBatch) -> ReadingBatch:
         """The questions of this process's share, each with its passages."""
-        own = own_share(len(drawn.texts))
+        own = hp.own_share(len(drawn.texts))
         count = drawn.documents.shape[1]
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
         tokens = self.encoder.tokenise([text for text in drawn.texts[own] for _ in range(count)], passages)
         spans = [
             tokens.spans(
-                i * count, answer_matching.answer_spans(passages[i * count].text, self._data.answers[query_id])
+                i * count, hp.answer_matching.answer_spans(passages[i * count].text, self._data.answers[query_id])
             )
             for i, query_id in enumerate(drawn.query_ids[own])
         ]
@@ -224,7 +213,7 @@ def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
 
 
 def reading_validation(
-    reader: Reader, corpus: Corpus, questions: Sequence[Question], answers: Mapping[str, Sequence[str]]
+    reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], answers: Mapping[str, Sequence[str]]
 ) -> Callable[[], dict[str, float]]:
     """Measures exact match and F1 over the questions that have answers; each reads all of its passages.
 
@@ -233,7 +222,7 @@ def reading_validation(
     """
     answerable = [question for question in questions if answers.get(question.query_id)]
     if not answerable:
-        raise TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
+        raise hp.TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
     deepest = max(len(question.rows) for question in answerable) or 1
 
     def measure() -> dict[str, float]:

@@ -261,6 +261,7 @@ def _tests(
     evaluations: Sequence[hn.Measured], tables: Mapping[str, Sequence[NDArray[np.float64]]], baseline: str, metric: str
 ) -> list[dict[str, Any]]:
     """Each system against the baseline, Holm over all; tables: scores [seeds, queries] of each collection."""
+
     queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations]
     tested = [test for measured in evaluations for test in measured.over_seeds if test.shared]
     results: list[dict[str, Any]] = []
@@ -276,3 +277,34 @@ def _tests(
     for test, p in zip(results, hn.significance.holm([test["p"] for test in results]), strict=True):
         test["holm"] = p
     return results
+
+
+def spread_over_collections(
+    collections: Sequence[Sequence[NDArray[np.float64]]],
+    queries: Sequence[tuple[Sequence[str], Mapping[str, str] | None]] | None = None,
+) -> Any:
+    """A `Spread` of the mean of several collections' means, each with its own queries and an equal weight.
+
+    Queries are draws within each collection. A seed is one draw for all of them, as one model is measured on each, so
+    the part of seeds comes from means over collections. Collections are no draws: nothing is said of others.
+
+    collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
+    tables have them, and their groups.
+    """
+    from hardneg.plugin import intervals, two_level
+
+    def mean_of(components: Sequence[Any]) -> Any:
+        variance = sum(each.variance for each in components)
+        freedom = two_level.satterthwaite(variance, components)
+        return intervals.Component(variance / len(components) ** 2, freedom)
+
+    groups = [intervals.group_index(*each) for each in queries] if queries else [None] * len(collections)
+    parts = [two_level.spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
+    several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
+    by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
+    return two_level.Spread(
+        float(np.mean([part.mean for part in parts])),
+        mean_of([part.query for part in parts]),
+        tuple(intervals.mean_variance(values) for values in by_seed),
+        tuple(mean_of([part.rest[at] for part in parts]) for at in range(len(several))),
+    )

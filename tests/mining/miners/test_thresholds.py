@@ -1,38 +1,16 @@
-"""Miners that leave out candidates by their scores."""
+"""Miners that leave out candidates by their scores, or draw by them: SimANS, by the odds of each published form."""
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hardneg.formats.runs import read_run, write_run
-from hardneg.mining.miners.selection import RULES, lowest, scores_of
-from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
+from hardneg.mining.miners.selection import RULES, scores_of
+from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent, SimAns
 from hardneg.records import Candidates, Negatives, PluginError, PluginSetting, RankedList
 from hardneg.registry import configure, plugin_options
-from hardneg.testing import MinerTests
 from tests.run_lists import ranked
-
-
-class TestDenoised(MinerTests):
-    plugin = Denoised(below=0.5, depth=20, count=10)
-    runs = ("dense", "scores")
-
-
-class TestDenoisedAtRandom(MinerTests):
-    plugin = Denoised(below=0.5, depth=20, count=10, order="random", fill="random")
-    runs = ("dense", "scores")
-
-
-class TestMaxScoreOfTheListItself(MinerTests):
-    plugin = MaxScore(highest=0.5, order="scored", fill="random")
-
-
-class TestPosMargin(MinerTests):
-    plugin = PosMargin(margin=0.5, depth=30)
-    runs = ("dense", "scores")
-
-
-class TestPosPercent(MinerTests):
-    plugin = PosPercent(without_positive="keep")
 
 
 def query(listed: int, scores: dict[str, float], positives: tuple[str, ...] = (), name: str = "q") -> Candidates:
@@ -40,7 +18,7 @@ def query(listed: int, scores: dict[str, float], positives: tuple[str, ...] = ()
     return Candidates(name, positives, {"dense": dense, "scores": ranked(scores)}, [], frozenset({"d6"}))
 
 
-def mine(miner: Denoised | MaxScore | PosMargin | PosPercent, asked: Candidates, seed: int = 0) -> Negatives:
+def mine(miner: Any, asked: Candidates, seed: int = 0) -> Negatives:
     (found,) = miner.mine([asked], seed=seed)
     return found
 
@@ -146,8 +124,73 @@ def test_rules_are_named_as_the_miners_are():
 def test_scores_that_are_not_there_are_nan():
     scores = scores_of(["a", "x", "b"], ranked({"b": 2.0, "a": 1.5}))
     np.testing.assert_array_equal(scores, np.array([1.5, np.nan, 2.0], np.float32))
-    assert scores.dtype == np.float32 and lowest(scores) == 1.5
-    assert np.isnan(lowest(np.empty(0, np.float32)))
+    assert scores.dtype == np.float32
+
+
+def ambiguous(name: str = "q", positives: tuple[str, ...] = ("d2",)) -> Candidates:
+    ranking = RankedList(["d1", "d2", "d3", "d4"], np.array([4, 3, 2, 0], np.float32))
+    return Candidates(name, positives, {"run": ranking}, ["d1", "d2", "d3", "d4"])
+
+
+@pytest.mark.parametrize(
+    ("form", "sharpness", "shift", "log_odds"),
+    [
+        ("paper", 0.5, 0.0, [-0.5, -0.5, -4.5]),
+        ("paper", 1.0, -1.0, [-4, 0, -4]),
+        ("paper", 0.5, 1.0, [0, -2, -8]),
+        ("unshifted", 2.0, 0.0, [-2, -2, -18]),
+        ("absolute", 3.0, 0.0, [-3, -3, -9]),
+        ("opposite", 0.5, 1.0, [-2, 0, -2]),
+    ],
+)
+def test_odds_are_those_of_the_published_forms(form, sharpness, shift, log_odds) -> None:  # type: ignore[no-untyped-def]
+    """Scores 4, 2 and 0 beside a positive of 3 are +1, -1 and -3 away."""
+    miner = SimAns(form=form, sharpness=sharpness, shift=shift)
+    assert miner.log_odds(np.array([4, 2, 0], np.float32), 3.0).tolist() == log_odds
+
+
+@pytest.mark.parametrize(("form", "log_odds"), [("paper", [-0.25, -0.25, -2.25]), ("absolute", [-0.25, -0.25, -0.75])])
+def test_draws_follow_the_odds(form, log_odds) -> None:  # type: ignore[no-untyped-def]
+    miner = SimAns(count=1, sharpness=0.25, form=form)
+    found = miner.mine((ambiguous(f"q{number}") for number in range(3000)), seed=0)
+    names, counts = np.unique([item.negatives[0] for item in found], return_counts=True)
+    odds = np.exp(log_odds)
+    assert names.tolist() == ["d1", "d3", "d4"]
+    assert counts / 3000 == pytest.approx(odds / odds.sum(), abs=0.03)
+
+
+def test_one_of_several_positives_is_drawn_or_their_mean_or_the_lowest() -> None:
+    """Scores are +-10 to 1 sure: whoever is nearest to the positive is drawn."""
+    ranking = RankedList(["p1", "d1", "d2", "p2", "d3"], np.array([10, 9, 5, 1, 0], np.float32))
+    asked = Candidates("q", ["p1", "p2", "p3"], {"run": ranking}, [])
+    sure = {"count": 1, "sharpness": 100.0}
+    assert list(mine(SimAns(positive="lowest", **sure), asked).negatives) == ["d3"]
+    assert list(mine(SimAns(positive="mean", **sure), asked).negatives) == ["d2"]
+    drawn = [mine(SimAns(**sure), asked, seed).negatives[0] for seed in range(60)]
+    assert {*drawn} == {"d1", "d3"} and 15 < drawn.count("d1") < 45
+
+
+def test_without_a_scored_positive_the_lowest_ranks_are_taken_or_nothing_is() -> None:
+    asked = ambiguous(positives=("d9",))
+    found = mine(SimAns(count=2), asked)
+    assert list(found.negatives) == ["d3", "d4"] and found.scores.tolist() == [2, 0]
+    assert found.noted == ("no scored positive",) and found.dropped == {}
+    dropped = mine(SimAns(count=2, without_positive="drop"), asked)
+    assert list(dropped.negatives) == [] and dropped.dropped == {"no scored positive": 4}
+
+
+def test_a_positive_behind_the_depth_still_has_its_score() -> None:
+    ranking = RankedList(["d1", "d2", "d3", "p"], np.array([9, 5, 1, 0.9], np.float32))
+    asked = Candidates("q", ["p"], {"run": ranking}, [])
+    assert list(mine(SimAns(count=1, depth=3, sharpness=50), asked).negatives) == ["d3"]
+
+
+def test_copies_are_no_negatives_and_are_counted() -> None:
+    plain = ambiguous()
+    asked = Candidates("q", plain.positives, plain.hits, plain.doc_ids, frozenset({"d3"}))
+    found = mine(SimAns(), asked)
+    assert list(found.negatives) == ["d1", "d4"] and found.dropped == {"positive": 1, "duplicate": 1}
+    assert list(mine(SimAns(exclude_copies=False), asked).negatives) == ["d1", "d3", "d4"]
 
 
 def test_inherited_options_are_explained():
@@ -159,9 +202,9 @@ def test_inherited_options_are_explained():
     ("make", "told"),
     [
         (lambda: Denoised(depth=0), "depth and count must be 1 or above, not depth 0 and count 4"),
-        (lambda: Denoised(below=float("nan")), "below must be a number, not nan"),
         (lambda: MaxScore(highest=float("inf")), "highest must be a number, not inf"),
-        (lambda: PosMargin(margin=float("inf")), "margin must be a number"),
+        (lambda: SimAns(sharpness=-1.0), "sharpness must be a number of 0 or above and shift one, not -1.0 and 0.0"),
+        (lambda: SimAns(form="absolute", shift=1.0), "form absolute has no shift: leave shift out, or take form paper"),
         (lambda: PosPercent(share=1.5), "share must be above 0 and at most 1, not 1.5"),
         (lambda: configure("miners", PluginSetting("denoised", {"order": "best"})), "order: must be 'top'"),
         (lambda: configure("miners", PluginSetting("max-score")), "highest: "),

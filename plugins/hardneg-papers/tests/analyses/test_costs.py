@@ -1,4 +1,4 @@
-from hardneg.analysis.costs import Costs, costs
+from hardneg_papers.analyses.costs import Costs, costs
 
 
 def test_a_method_is_the_sum_of_its_stages_and_is_compared_with_the_first():

@@ -1,0 +1,350 @@
+"""What runs share, how much of training negatives they have, which wins by query, and what they find by a depth."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, zip_longest
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt, model_validator
+
+from hardneg.analysis.base import Analysis, Option, Runs, percent
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.evaluation.metrics import evaluate, means
+from hardneg.fields import MEASURED, MetricName, Name, Reference
+from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import Run
+from hardneg.records import LIST_DEPTH, UsageError, suggestion
+from hardneg.report.figure import COLOURS, figure, plain_axes
+from hardneg.report.table import Table
+
+Lists = Mapping[str, Sequence[str]]
+"""Document ids by query, best first."""
+
+
+@dataclass(frozen=True)
+class SharedDocuments:
+    """Shares by query, from 0 to 1, and how many queries were left out, by reason."""
+
+    shares: Mapping[str, float]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float | None:
+        """Over the queries; None where there are none."""
+        return math.fsum(self.shares.values()) / len(self.shares) if self.shares else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The mean as `overlap`, and over how many queries."""
+        return {"overlap": self.mean, "queries": len(self.shares), "left_out": dict(self.left_out)}
+
+
+def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
+    """The share of each query's first `depth` documents that is among the first `depth` of the other run.
+
+    Queries that either run lacks, or has no document for, are left out.
+
+    Source: ANCE (Xiong et al., ICLR 2021), table 6.
+    """
+    shares = {
+        query_id: len({*doc_ids[:depth]} & {*others[query_id][:depth]}) / len({*doc_ids[:depth]})
+        for query_id, doc_ids in lists.items()
+        if doc_ids and others.get(query_id)
+    }
+    queries = {query_id for each in (lists, others) for query_id, doc_ids in each.items() if doc_ids}
+    lacking = len(queries) - len(shares)
+    return SharedDocuments(shares, {"queries that one run lacks": lacking} if lacking else {})
+
+
+def negatives_overlap(
+    negatives: NegativesFile,
+    lists: Iterable[tuple[str, Sequence[str]]],
+    relevant: Mapping[str, Collection[str]] | None = None,
+    depth: int = LIST_DEPTH,
+) -> SharedDocuments:
+    """The share of each query's training negatives that is among the negatives met in testing.
+
+    Met are the first `depth` documents of the trained model's own run that are not relevant.
+
+    Args:
+        negatives: what was trained on, each with the positives that it was mined with.
+        lists: the run of the trained model over the same queries, streamed: a query id and its documents.
+        relevant: more documents by query that are no negatives.
+        depth: how many of the run's negatives are looked at.
+
+    Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
+    """
+    counts = negatives.counts
+    waiting = {query_id: row for row, query_id in enumerate(negatives.query_ids) if counts[row]}
+    empty, shares = len(negatives) - len(waiting), dict[str, float]()
+    for query_id, doc_ids in lists:
+        if doc_ids and (row := waiting.pop(query_id, None)) is not None:
+            item = negatives[row]
+            aside = {*item.positives, *(relevant or {}).get(query_id, ())}
+            met = [doc_id for doc_id in doc_ids if doc_id not in aside][:depth]
+            shares[query_id] = len({*item.negatives} & {*met}) / len({*item.negatives})
+    left_out = {"queries without negatives": empty, "queries that the run lacks": len(waiting)}
+    return SharedDocuments(shares, {reason: count for reason, count in left_out.items() if count})
+
+
+class Overlap(Analysis):
+    """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
+
+    Runs are compared in all pairs, or with --baseline. With --negatives nothing else is compared: the first file goes
+    with the first run, and so on; a single run goes with all files.
+
+    Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --baseline bm25.trec.gz
+    """
+
+    name = "overlap"
+    title = "overlap"
+    paper = "ANCE, Table 6"
+    asks = ("qrels?",)
+    drawn = slice(2, 3)
+
+    runs: Runs = Field(default_factory=dict)
+    against: Annotated[Name | None, Option("baseline", one_of="runs")] = Field(
+        None, description="One of the runs, to overlap with."
+    )
+    negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
+        default_factory=dict, description="A negatives.arrow used in training, one for each run in their order."
+    )
+    met: Annotated[dict[Name, Name], Reference(("run",)), Option(flag="-")] = Field(default_factory=dict)
+    depth: int = Field(LIST_DEPTH, gt=0, description="How far down the lists are looked at.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Overlap":
+        if self.against is not None and self.against not in self.runs:
+            hint = f"{suggestion(self.against, self.runs)}; runs has {', '.join(self.runs) or 'none'}"
+            raise ValueError(f"against: no run is labelled {self.against}{hint}")
+        if list(self.negatives) != list(self.met):
+            raise ValueError("negatives and met need the same labels, in the same order")
+        if len(self.runs) < 2 and not self.negatives:
+            raise ValueError("give two runs, or negatives and the runs in which they are met")
+        return self
+
+    @classmethod
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+        """With negatives, the runs are those in which they are met."""
+        negatives = values.get("negatives")
+        if not negatives:
+            if len(values["runs"]) < 2:
+                raise UsageError("analyze overlap: give {runs} twice, or {negatives}", "runs", "negatives")
+            return values
+        runs = list(values["runs"].values()) * (len(negatives) if len(values["runs"]) == 1 else 1)
+        if len(runs) != len(negatives):
+            message = f"{len(negatives)} {{negatives}} for {len(runs)} {{runs}}: give one of each"
+            raise UsageError(f"analyze overlap: {message}", "negatives", "runs")
+        return {**values, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Overlaps of runs by pair, or with the one labelled `against`; and those of trainings."""
+        runs: dict[str, Lists] = {
+            label: {query_id: each.doc_ids for query_id, each in run.items()}
+            for label, run in inputs.runs("runs", self.runs).items()
+        }
+        others = [(label, self.against) for label in runs if label != self.against]
+        compared = []
+        for run, other in others if self.against else combinations(runs, 2):
+            shared = run_overlap(runs[run], runs[other or ""], self.depth)
+            compared.append({"run": run, "against": other, **shared.to_json(), "per_query": dict(shared.shares)})
+        relevant = inputs.relevant() if self.met else {}
+        trained = []
+        for label in self.negatives:
+            negatives = read_negatives(inputs.negatives(f"negatives.{label}"))
+            met = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"met.{label}"))
+            shared = negatives_overlap(negatives, met, relevant, self.depth)
+            trained.append({"training": label, **shared.to_json()})
+        return {"depth": self.depth, "runs": compared, "negatives": trained}
+
+    def table(self, results: Any) -> Table:
+        of = [(row["run"], row["against"], row) for row in results["runs"]]
+        of += [(row["training"], "negatives met in testing", row) for row in results["negatives"]]
+        rows = [
+            [*names, percent(row["overlap"]), f"{row['queries']:,}", f"{sum(row['left_out'].values()):,}"]
+            for *names, row in of
+        ]
+        return Table(("of", "also in", f"overlap at {results['depth']}", "queries", "left out"), rows, 2)
+
+    def explain(self, results: Any) -> str:
+        return (
+            f"Means over queries: of a run's first {results['depth']} documents, the share that is among the other's; "
+            f"of a training's negatives, the share that is among the first {results['depth']} documents that the "
+            "trained model finds and that are not relevant."
+        )
+
+
+_LONGEST, _CUT = 300, 120  # characters of a document that are kept, and in a table
+_ROUNDING = 1e-9
+
+
+class QueryWins(Analysis):
+    """Show which queries one run wins and loses against another, and the documents on which the two part.
+
+    Example: hardneg analyze query-wins --qrels qrels.txt --run dense.trec.gz --baseline bm25.trec.gz --limit 10
+    """
+
+    name = "query-wins"
+    title = "wins and losses"
+    paper = "ANCE, Tables 8 and 9"
+    asks = ("qrels", "queries?", "corpus?", "relevance_level")
+
+    run: Annotated[Name, MEASURED] = Field(description="A TREC run.")
+    against: Annotated[Name, MEASURED, Option("baseline")] = Field(description="The run to compare it with.")
+    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field("ndcg@10", description="What decides.")
+    examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="How many wins and losses to print.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Wins, losses and ties, and all cases with the texts that are known, documents' cut at 300 characters."""
+        qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
+        ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
+        first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
+        results = cases((first, second), (ours, theirs), qrels)
+        shown = [each for case in results for each in case["documents"] if each]
+        queries = inputs.queries(inputs.split)
+        texts = inputs.texts(list(dict.fromkeys(each["doc_id"] for each in shown)))
+        for each in shown:
+            each["text"] = texts.get(each["doc_id"], "")[:_LONGEST]
+        return {
+            **{path: inputs.label(path) for path in ("run", "against")},
+            "metric": self.metric,
+            "examples": self.examples,
+            "wins": sum(case["difference"] > 0 for case in results),
+            "losses": sum(case["difference"] < 0 for case in results),
+            "ties": sum(case["difference"] == 0 for case in results),
+            "queries": [{**case, "text": queries.get(case["query_id"], "")} for case in results],
+        }
+
+    def table(self, results: Any) -> Table:
+        """The queries that are won by most, then those that are lost by most, with the documents on which they part."""
+        won = [case for case in results["queries"] if case["difference"] > 0][: results["examples"]]
+        lost = [case for case in results["queries"] if case["difference"] < 0][::-1][: results["examples"]]
+        rows = [
+            [
+                f"{case['query_id']} {case['text']}".strip(),
+                f"{case['ours']:.3f}",
+                f"{case['theirs']:.3f}",
+                str(case["rank"] or "–"),
+                *map(_shown, case["documents"]),
+            ]
+            for case in [*won, *lost]
+        ]
+        sides = (results["run"], results["against"])
+        return Table(("query", *sides, "rank", *sides), rows)
+
+    def heading(self, results: Any) -> str:
+        return f"{results['run']} against {results['against']}"
+
+    def explain(self, results: Any) -> str:
+        return (
+            f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal by {results['metric']}. Shown "
+            "are the greatest differences, and the first rank at which the better run has the more relevant document, "
+            "or, where there is none, at which the two differ."
+        )
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """One bar a query, from the greatest win to the greatest loss."""
+        differences = [case["difference"] for case in results["queries"]]
+        colours = [COLOURS[0] if value > 0 else COLOURS[1] for value in differences]
+        with figure(paths, 1, width=6.4) as (axes,):
+            axes.bar(range(len(differences)), differences, color=colours, width=1.0)
+            axes.axhline(0, color="#333333", linewidth=0.8)
+            counts = f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal"
+            unit = f"difference in {results['metric']}"
+            plain_axes(axes, f"{self.heading(results)}: {counts}", "queries, by difference", unit)
+
+
+def cases(
+    lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Qrels
+) -> list[dict[str, Any]]:
+    """All judged queries, by falling difference and then by id.
+
+    Args:
+        lists: ours, theirs.
+        values: a metric by query, of ours and of theirs.
+        qrels: what is known to be relevant.
+
+    Returns:
+        Of each `query_id`, `ours` and `theirs` by the metric, and `difference`: what differs by rounding is 0. `rank`,
+        `documents`: where the lists first hold different documents of which the winner's is the more relevant, or,
+        where there is no such rank, first differ at all; rank 0: they are the same. `relevance` is None where nobody
+        judged it.
+
+    Source: ANCE (Xiong et al., ICLR 2021), tables 8 and 9.
+    """
+    all_cases = []
+    for query_id, judged in qrels.items():
+        ours, theirs = (each[query_id] for each in values)
+        pairs = list(zip_longest(lists[0].get(query_id, ()), lists[1].get(query_id, ())))
+        different = [rank for rank, (first, second) in enumerate(pairs, 1) if first != second]
+        grades = {rank: [max(0, judged.get(doc_id or "", 0)) for doc_id in pairs[rank - 1]] for rank in different}
+        parting = (rank for rank, (first, second) in grades.items() if (first - second) * (ours - theirs) > 0)
+        rank = next(parting, different[0] if different else 0)
+        documents = [
+            None if doc_id is None else {"doc_id": doc_id, "relevance": judged.get(doc_id)}
+            for doc_id in (pairs[rank - 1] if rank else (None, None))
+        ]
+        difference = ours - theirs if abs(ours - theirs) > _ROUNDING else 0.0
+        case = {"query_id": query_id, "ours": ours, "theirs": theirs, "difference": difference}
+        all_cases.append({**case, "rank": rank, "documents": documents})
+    return sorted(all_cases, key=lambda case: (-case["difference"], case["query_id"]))
+
+
+class RecallAtDepth(Analysis):
+    """Show the recall of runs at several depths, and nDCG at the deepest.
+
+    Example: hardneg analyze recall-at-depth --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz --depth 100
+    """
+
+    name = "recall-at-depth"
+    title = "what first stages find"
+    paper = "CoRT at TREC, Table 2"
+    asks = ("qrels", "relevance_level")
+    drawn = slice(1, None)
+
+    runs: Annotated[dict[Name, Name], MEASURED, Option("run")] = Field(min_length=1)
+    depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
+        (100, 200, 1000), description="Where recall is measured; by default 100, 200 and 1000."
+    )
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """See `recall_at_depth`."""
+        runs = inputs.runs("runs", self.runs)
+        return recall_at_depth(runs, inputs.qrels(), sorted(set(self.depths)), inputs.relevance_level)
+
+    def table(self, results: Any) -> Table:
+        """One row a run: nDCG at the deepest cut, recall at each."""
+        cuts = results["depths"]
+        rows = [
+            [label, f"{row['ndcg']:.4f}", *(f"{value:.4f}" for value in row["recall"])]
+            for label, row in results["runs"].items()
+        ]
+        return Table(("run", f"ndcg@{max(cuts)}", *(f"recall@{cut}" for cut in cuts)), rows)
+
+    def explain(self, results: Any) -> str:
+        return f"Relevant to recall are grades from {results['relevance_level']} up; nDCG takes grades as they are."
+
+
+def recall_at_depth(runs: Mapping[str, Run], qrels: Qrels, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
+    """By label: `recall` at each of `cuts`, in their order, and `ndcg` at the deepest; means over judged queries.
+
+    Grades from `level` up are relevant to recall; nDCG takes grades as they are.
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, table 2.
+    """
+    whole, names = f"ndcg@{max(cuts)}", [f"recall@{cut}" for cut in cuts]
+    results = {}
+    for label, run in runs.items():
+        values = means(evaluate(run, qrels, [whole, *names], level))
+        results[label] = {"recall": [values[name] for name in names], "ndcg": values[whole]}
+    return {"depths": list(cuts), "relevance_level": level, "runs": results}
+
+
+def _shown(shown: Mapping[str, Any] | None) -> str:
+    if shown is None:
+        return "–"
+    grade = "not judged" if shown["relevance"] is None else f"grade {shown['relevance']}"
+    text = shown["text"] if len(shown["text"]) <= _CUT else shown["text"][:_CUT] + "…"
+    return f"{shown['doc_id']} ({grade}) {text}".strip()

@@ -1,1 +1,0 @@
-"""faiss indexes: built, copied to GPUs, and searched."""

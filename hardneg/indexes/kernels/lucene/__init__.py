@@ -1,1 +1,0 @@
-"""Lucene's indexes: Java started, indexes searched, written and read."""

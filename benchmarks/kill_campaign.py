@@ -26,7 +26,7 @@ from pathlib import Path
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import Plan, make_plan
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.stages.train_reranker import TrainReranker
+from hardneg.stages.train import TrainReranker
 from hardneg.store.artifacts import Artifact, Store
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"

@@ -146,11 +146,20 @@ if TYPE_CHECKING:
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.runtime.seeding import SEED, derive_seed, generator
-    from hardneg.stages.shared.blocks import StageBlocks
-    from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-    from hardneg.stages.shared.inputs import open_collection, open_queries, own_queries
-    from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
-    from hardneg.stages.shared.train_config import ValidationOptions, of_the_run
+    from hardneg.stages.base import (
+        ArtifactInput,
+        Facts,
+        RecipeView,
+        Row,
+        RunSpec,
+        Sizes,
+        StageContext,
+        StageSpec,
+        source_of,
+    )
+    from hardneg.stages.blocks import StageBlocks
+    from hardneg.stages.inputs import open_collection, open_queries, own_queries
+    from hardneg.stages.training import ValidationOptions, of_the_run
     from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.blocks import BlockResult

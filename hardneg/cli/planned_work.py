@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hardneg.recipes.execute import Options, Outcome, Watcher
     from hardneg.recipes.plan import Plan, Step
-    from hardneg.stages.shared.context import Engine
+    from hardneg.stages.base import Engine
 
 _LOST = 75
 """Exit code of a process that ends because another one did."""

@@ -12,7 +12,7 @@ from hardneg.recipes.plan import Plan, Step, cached, flat
 from hardneg.records.layout import DATASET
 from hardneg.records.wording import size
 from hardneg.registry import plugin_errors
-from hardneg.stages.shared.stage_spec import Sizes
+from hardneg.stages.base import Sizes
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import canonical, digest
 

@@ -21,8 +21,7 @@ from hardneg.registry import plugin_errors
 from hardneg.runtime.devices import cpu_name
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.progress import Progress, Silent
-from hardneg.stages.shared.context import ArtifactInput, Engine, Local, StageContext, empty
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import ArtifactInput, Engine, Local, StageContext, StageSpec, empty
 from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
 from hardneg.store.choices import noted
 
@@ -118,7 +117,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
-    from hardneg.stages.shared.inputs import no_queries
+    from hardneg.stages.inputs import no_queries
 
     if done.spec.artifact_type != "collection":
         return

@@ -19,9 +19,9 @@ from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime.seeding import SEED
-from hardneg.stages.dataset import ReadDataset
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
-from hardneg.stages.shared.train_config import EncoderOptions
+from hardneg.stages.base import RecipeView, StageSpec
+from hardneg.stages.sources import ReadDataset
+from hardneg.stages.training import EncoderOptions
 from hardneg.training.options import usual_rate
 
 _MOST_STAGES = 200

@@ -15,7 +15,7 @@ from hardneg.records.errors import ArtifactError, DataError, HardnegError, Model
 from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import suggestion
 from hardneg.registry import plugin_errors
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import StageSpec
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import Content, digest, file_digest
 from hardneg.store.identity import plugin_identity

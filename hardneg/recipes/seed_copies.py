@@ -13,8 +13,7 @@ from hardneg.fields import Name, Reference, marked_fields
 from hardneg.recipes.yaml_load import NAME
 from hardneg.records.errors import RecipeError
 from hardneg.records.wording import counted, suggestion
-from hardneg.stages.shared.seeded import SeededStages
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import SeededStages, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.recipes.load import Recipe

@@ -1,4 +1,4 @@
-"""Verb `analyze`: numbers as JSON, figures as PNG and SVG, of what lies behind the metrics."""
+"""Stage `analyze`: numbers as JSON, figures as PNG and SVG, of what lies behind the metrics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,9 +29,8 @@ from hardneg.records.wording import joined
 from hardneg.registry import load_plugin, no_such_option
 from hardneg.report.table import Section
 from hardneg.runtime.seeding import SEED
-from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.shared.inputs import open_encoder, open_searcher
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
+from hardneg.stages import inputs
+from hardneg.stages.base import ArtifactInput, Facts, RecipeView, StageContext, StageSpec
 from hardneg.training.history import History
 
 _FIELD = "analysis"
@@ -102,21 +101,16 @@ class Analyze(StageSpec):
                     yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        models = dict[str, str]()
-        for each in self.analysis:
-            for path, index in each.encoders().items():
-                if (model := recipe.query_model(index)) is not None:
-                    models[f"{_FIELD}.{each.name}.{path}"] = model
-        return models
+        paths = (
+            (f"{_FIELD}.{each.name}.{path}", index) for each in self.analysis for path, index in each.encoders().items()
+        )
+        return {path: model for path, index in paths if (model := recipe.query_model(index)) is not None}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
-        made = list[Section]()
-        for label, source in sources.items():
-            if isinstance(source.spec, Analyze):
-                made += sections(label, source.spec.analysis, source.folder)
-        return made
+        made = ((label, each.spec, each.folder) for label, each in sources.items() if isinstance(each.spec, Analyze))
+        return [section for label, spec, folder in made for section in sections(label, spec.analysis, folder)]
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+    def missing(self, collection: Facts) -> Iterator[str]:
         for each in self.analysis:
             yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
@@ -145,7 +139,7 @@ class Artifacts(AnalysisInputs):
 
     @cached_property
     def _collection(self) -> StoredCollection:
-        return StoredCollection.open(self.context.inputs["dataset"].folder)
+        return inputs.open_collection(self.context.inputs[DATASET])
 
     def location(self, path: str) -> str:
         return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
@@ -183,13 +177,11 @@ class Artifacts(AnalysisInputs):
         return {query.query_id: query.text for name in splits for query in self._collection.queries(name)}
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
-        rows = self._collection.corpus.rows(doc_ids)
-        documents = self._collection.corpus.documents_at(rows[rows >= 0])
-        return {document.doc_id: document.contents for document in documents}
+        rows = (corpus := self._collection.corpus).rows(doc_ids)
+        return {document.doc_id: document.contents for document in corpus.documents_at(rows[rows >= 0])}
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
-        corpus = self._collection.corpus
-        rows = corpus.rows(doc_ids)
+        rows = (corpus := self._collection.corpus).rows(doc_ids)
         return corpus.ids(corpus.copies(rows[rows >= 0]))
 
     def groups(self) -> Mapping[str, str]:
@@ -218,9 +210,9 @@ class Artifacts(AnalysisInputs):
         from hardneg.indexes.kernels.exact.exact import ExactOptions
 
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
-        searcher = open_searcher(self._input(index), self._collection, device, progress)
+        searcher = inputs.open_searcher(self._input(index), self._collection, device, progress)
         assert isinstance(searcher, DenseSearcher)
-        opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
+        opened = cache(partial(inputs.open_encoder, self._input(model), device, "fp32"))
 
         def encode(side: Side, texts: Sequence[str]) -> NDArray[np.float32]:
             return cast(NDArray[np.float32], opened().encode(texts, side, EncodeOptions(precision="fp32"), progress))

@@ -9,13 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg import fields
-from hardneg.evaluation import metrics
-from hardneg.evaluation.bootstrap import Resampling
-from hardneg.evaluation.levels import LEVEL, MARGIN
+from hardneg.evaluation import bootstrap, levels, metrics, significance
 from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-from hardneg.evaluation.significance import Design, Randomisation, compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.fields import FREE, LATER, InputFile, MeasureName, Name, Trait
+from hardneg.fields import FREE, LATER, MeasureName
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.id_pairs import read_query_groups, without_excluded
@@ -26,10 +23,17 @@ from hardneg.records.wording import counted, joined, suggestion
 from hardneg.report.content import ReportContent, systems_section
 from hardneg.report.table import Section
 from hardneg.runtime.seeding import SEED
-from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.shared.inputs import open_collection
-from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
+from hardneg.stages.base import (
+    ArtifactInput,
+    BySeed,
+    Facts,
+    RecipeView,
+    SeededStages,
+    StageContext,
+    StageSpec,
+    by_label,
+)
+from hardneg.stages.inputs import open_collection
 
 
 class Evaluate(StageSpec):
@@ -48,7 +52,7 @@ class Evaluate(StageSpec):
     needs_dataset = True
     stage: Literal["evaluate"]
     runs: Annotated[dict[str, BySeed], fields.MEASURED]
-    split: Name = Field("test", description=fields.SPLIT)
+    split: fields.Name = Field("test", description=fields.SPLIT)
     metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     baselines: tuple[str, ...] = ()
@@ -61,19 +65,19 @@ class Evaluate(StageSpec):
     )
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
     significance_level: float = Field(
-        default=LEVEL,
+        default=levels.LEVEL,
         gt=0,
         lt=1,
         json_schema_extra=LATER,
         description="A difference is marked where both corrected p are below this.",
     )
     equivalence_margin: float = Field(
-        default=MARGIN,
+        default=levels.MARGIN,
         gt=0,
         json_schema_extra=LATER,
         description="Systems are equivalent where their means surely differ by less than this.",
     )
-    query_groups: Annotated[Name | None, InputFile("a query's id, a tab and its group a line")] = Field(
+    query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group a line")] = Field(
         default=None,
         json_schema_extra=FREE,
         description="The same with groups from a file: a query's id, a tab and its group per line.",
@@ -112,7 +116,7 @@ class Evaluate(StageSpec):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+    def missing(self, collection: Facts) -> Iterator[str]:
         """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
@@ -130,14 +134,13 @@ class Evaluate(StageSpec):
 
     def on_written_queries(self, recipe: RecipeView) -> bool:
         """Whether a writer made the queries that it measures by."""
-        return self.dataset is not None and Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
+        return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; which tests know of seeds."""
-        identity = {**super().identity(), "labels": list(self.runs)}
-        if any(not isinstance(run, str) for run in self.runs.values()):
-            identity["over seeds"] = "quasi-F, pigeonhole bootstrap"
-        return identity
+        seeded = any(not isinstance(run, str) for run in self.runs.values())
+        tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
+        return {**super().identity(), "labels": list(self.runs), **tests}
 
     def over_seeds(self, copies: SeededStages) -> "Evaluate":
         """A row names the runs of all seeds; two rows share their seeds where one training decides both."""
@@ -153,33 +156,36 @@ class Evaluate(StageSpec):
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        queries = counted(source.count("queries"), "query")
-        reason = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
-        return {**reason, "relevant from grade": self.relevance_level}
+        queries = f"{counted(source.facts['queries'], 'query')} of split {self.split}"
+        of_data = {"passages": source.facts["passages"], "evaluated on": queries}
+        return {**of_data, "relevant from grade": self.relevance_level}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
-        measured = {label: read_metrics(source.folder / METRICS) for label, source in sources.items()}
-        contents = {label: ReportContent.of(label, each) for label, each in measured.items()}
+        contents = {
+            label: ReportContent.of(label, read_metrics(each.folder / METRICS)) for label, each in sources.items()
+        }
         return [replace(systems_section(content), title=label) for label, content in contents.items()]
 
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
-        for number, label in ((number, label) for number, rows in named.items() for label in rows):
+        for option, label in ((option, label) for option, rows in named.items() for label in rows):
             if label not in self.runs:
-                raise UsageError(f"{context.name}.{number}: no row {label!r}{suggestion(label, self.runs)}")
+                raise UsageError(f"{context.name}.{option}: no row {label!r}{suggestion(label, self.runs)}")
         collection = open_collection(context.inputs["dataset"])
         results, left_out, notes = _scores(context, collection)
         seeds = metrics.by_system(by_label(self.runs), results)
-        means = {label: metrics.averaged([*of_seed.values()]) for label, of_seed in seeds.items()}
-        scores = {label: means[label] if label in seeds else results[label] for label in self.runs}
+        scores = {
+            label: metrics.averaged([*seeds[label].values()]) if label in seeds else results[label]
+            for label in self.runs
+        }
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         groups = (collection.groups("query") or None) if self.by_group else None
         if self.query_groups is not None:
             groups = read_query_groups(Path(self.query_groups).expanduser())
-        design = Design(self.equivalence_margin, groups)
-        comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed), design)
-        over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed), design)
+        design, resampling = significance.Design(self.equivalence_margin, groups), bootstrap.Resampling(seed=self.seed)
+        comparisons = significance.compare_all(scores, baselines, significance.Randomisation(seed=self.seed), design)
+        over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, resampling, design)
         measured = Measured(
             scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes, design.margin, groups
         )

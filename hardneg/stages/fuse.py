@@ -1,4 +1,4 @@
-"""Verb `fuse`: several runs of one split as one."""
+"""Stage `fuse`: several runs of one split as one."""
 
 import json
 from collections import Counter
@@ -17,9 +17,8 @@ from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
 from hardneg.records.types import RankedList
 from hardneg.records.wording import suggestion
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.inputs import open_collection
-from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
+from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
+from hardneg.stages.inputs import open_collection
 from hardneg.store.atomic_write import replace_text
 
 
@@ -113,25 +112,19 @@ class Fuse(RunSpec):
         identity |= {"order": self.labels} if self.method == "zip" else {}
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
-    def list_length(self, recipe: RecipeView) -> int:
-        return self._fused_length(recipe, self.runs)
-
-    def _fused_length(self, recipe: RecipeView, runs: Mapping[str, str]) -> int:
-        lengths = [recipe.list_length(run) for run in runs.values()]
+    def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
+        """The most documents of a query, of its own runs or of others that are fused in the same way."""
+        lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A metric to tune by that is cut below the lists which are tuned on."""
         if self.tuning is None:
             return
-        longest = self._fused_length(recipe, self.tuning.runs)
+        longest = self.list_length(recipe, self.tuning.runs)
         if cut_below([self.tuning.metric], longest):
             advice = "raise depth and that of the runs, or take a smaller cutoff"
             yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * self.depth * 20)
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
         """Reads the runs query by query and writes what they are together, best first.
@@ -150,11 +143,10 @@ class Fuse(RunSpec):
             content = {"split": self.tuning.split, **tunings.to_json(tried, known)}
             replace_text(context.folder / TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
             tuned = {"tuned": {**tunings.numbers(fusion, labels), known.metric: tried[0].worth}, "tried": len(tried)}
-        facts = Counter({"queries": len(query_ids), "depth": self.depth})
-        runs_of = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
+        facts, sources = Counter({"queries": len(query_ids), "depth": self.depth}), context.inputs_of("runs")
 
         def lists() -> Iterator[Sequence[RankedList]]:
-            for _, hits in lists_side_by_side({label: runs_of[label] for label in labels}, query_ids):
+            for _, hits in lists_side_by_side({label: sources[label].folder / RUN for label in labels}, query_ids):
                 for label, ranked in hits.items():
                     facts[f"queries that {label} lacks"] += not ranked.doc_ids
                 yield list(hits.values())

@@ -1,39 +1,46 @@
-"""Stage `mine`: negatives selected from runs, known positives and copies of them left out."""
+"""Stages `mine` and `label`: negatives selected from runs, known positives left out; and pseudo-labels in their form."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from hardneg import fields
-from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait, has_answers
+from hardneg.datasets.held_out import UNLABELLED
+from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
+from hardneg.formats import negatives
 from hardneg.formats.collection import StoredCollection, extended
+from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.export.catalogue import OWN, check_form
-from hardneg.formats.negatives import join_negatives, recorded, write_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
 from hardneg.mining import listing
 from hardneg.mining.choosing import Choosing, Filters, needs_answers
 from hardneg.mining.filters import MiningTexts
 from hardneg.mining.lists_of_file import ListsOfFile
-from hardneg.protocols import NegativeMiner, RunJoiner
+from hardneg.mining.miners.selection import scores_of
+from hardneg.mining.miners.thresholds import Denoised
+from hardneg.protocols import RunJoiner
+from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import DROPPED, NEGATIVES, RUN
-from hardneg.records.types import SCORES
+from hardneg.records.types import SCORES, Candidates, Negatives, RankedList
 from hardneg.runtime.progress import Task
-from hardneg.runtime.seeding import SEED
-from hardneg.stages.shared import inputs
-from hardneg.stages.shared.blocks import StageBlocks, query_blocks
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.runtime.seeding import SEED, drawn_order
+from hardneg.stages import inputs
+from hardneg.stages.base import Facts, RecipeView, StageContext, StageSpec
+from hardneg.stages.blocks import StageBlocks, query_blocks
 from hardneg.store.blocks import BlockResult, contiguous
 
 _BLOCK = 1024  # queries
+NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"
+ABOVE = 0.9
 
 
 class Mine(StageSpec):
@@ -50,6 +57,7 @@ class Mine(StageSpec):
 
     version = 2
     artifact_type = "negatives"
+    query_disk = (0, 4_000)
     every_process = True
     purpose = "take passages that rank high and are not labelled: the hard negatives"
     needs_dataset = True
@@ -108,15 +116,11 @@ class Mine(StageSpec):
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives are told by them."""
         needing = "without_answers" if self.without_answers else "filters" if needs_answers(self.filters) else ""
-        if needing and not has_answers(collection, self.split):
+        if needing and not fields.has_answers(collection, self.split):
             yield f"{needing}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20)
 
     def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
         """Blocks of queries, whose candidates stream through the miner."""
@@ -125,8 +129,9 @@ class Mine(StageSpec):
         known = positives(collection.all_qrels())
         if self.also_qrels:
             known = extended(known, [Path(file).expanduser() for file in self.also_qrels], collection)
-        texts, miner = MiningTexts(collection, self.split), context.plugin("miner", NegativeMiner)
-        filters = Filters.of(texts, context.filters(), self.answer_match if self.without_answers else None, known)
+        texts, miner = MiningTexts(collection, self.split), context.plugins["miner"]
+        given = [plugin for path, plugin in context.plugins.items() if path.startswith("filters.")]
+        filters = Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
         return MinedBlocks(
             context,
             query_blocks(len(query_ids), _BLOCK),
@@ -174,7 +179,9 @@ class MinedBlocks(StageBlocks):
                 facts, lists = Counter[str](), islice(listed, _BLOCK)
                 with TemporaryDirectory() as folder:
                     names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
-                    write_negatives(names[0], recorded(self.choosing.negatives(lists, facts), names[1]))
+                    negatives.write_negatives(
+                        names[0], negatives.recorded(self.choosing.negatives(lists, facts), names[1])
+                    )
                     files = {path.name: path.read_bytes() for path in names if path.exists()}
                 task.advance(self.sizes[number])
                 yield number, BlockResult(files, facts)
@@ -182,8 +189,8 @@ class MinedBlocks(StageBlocks):
     def finish(self) -> Facts:
         """Writes the negatives in the order of the queries. Raises DataError where there are none."""
         count, folder = len(self.sizes), self.context.folder
-        joined = join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
-        write_negatives(folder / NEGATIVES, recorded(joined, folder / DROPPED))
+        joined = negatives.join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
+        negatives.write_negatives(folder / NEGATIVES, negatives.recorded(joined, folder / DROPPED))
         facts, total = self.store.facts(count), len(self.query_ids)
         if not facts["queries"]:
             why = "was mined; the miner left them all out"
@@ -192,3 +199,157 @@ class MinedBlocks(StageBlocks):
             split = self.context.spec.split
             raise DataError(f"{self.context.name}: none of the {total} queries of split {split} {why}")
         return {**facts, **self.texts.facts, **(self.file.counts if self.file else {})}
+
+
+class Label(StageSpec):
+    """Labels the queries of a split by a reranker's scores; queries without a sure positive and negative are left out.
+
+    run: the list to select from. scores: a rerank stage's run of the same queries. above, below, count, depth: those of
+    `pseudo_labels`. size: keep so many of the labelled queries, drawn by `seed`; a larger size has those
+    of a smaller one.
+    """
+
+    version = 1
+    artifact_type = "negatives"
+    query_disk = (0, 4_000)
+    purpose = "make labels out of a reranker's scores"
+    needs_dataset = True
+    stage: Literal["label"]
+    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
+    scores: Annotated[Name, Reference(("run",))]
+    split: Name = UNLABELLED
+    above: float = ABOVE
+    below: float = Denoised.below
+    count: int = Field(default=Denoised.count, gt=0)
+    depth: int = Field(default=SCORED_DEPTH, gt=0)
+    size: int | None = Field(default=None, gt=0)
+    seed: int = SEED
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Label":
+        if self.below > self.above:
+            raise ValueError(f"below: {self.below:g} is more than above: {self.above:g}; nothing is sure then")
+        return self
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        if self.split not in collection["splits"]:
+            share = "set the share of the training queries it gets: `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
+            advice = share if self.split == UNLABELLED else f"it has {', '.join(collection['splits'])}"
+            yield f"split: no split {self.split!r} in this dataset; {advice}"
+
+    def identity(self) -> dict[str, Any]:
+        """The seed counts where something is drawn."""
+        identity = super().identity()
+        return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
+
+    def make(self, context: "StageContext[Label]") -> Facts:
+        """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.
+
+        Queries for which a positive is known are left out: they need no label.
+        """
+        facts, path = Counter[str](), context.folder / NEGATIVES
+        collection = inputs.open_collection(context.inputs["dataset"])
+        known = positives(collection.all_qrels())
+        query_ids = inputs.queries_of(context, collection, self.split).query_ids
+        runs = {label: context.inputs[name].folder / RUN for label, name in (("run", "run"), (SCORES, "scores"))}
+
+        def unlabelled() -> Iterator[QueryLists]:
+            with context.progress.task("labelling", len(query_ids), "queries") as task:
+                for query_id, hits in lists_side_by_side(runs, query_ids):
+                    task.advance()
+                    if query_id in known:
+                        facts["queries that have a positive"] += 1
+                    else:
+                        yield query_id, hits
+
+        limits = (self.above, self.below, self.count, self.depth)
+        negatives.write_negatives(path, pseudo_labels(unlabelled(), collection.corpus, facts, *limits))
+        inputs.pass_on(context)
+        rows = negatives.read_negatives(path)
+        if self.size is not None:
+            before, stay = len(rows), set(drawn_order(self.seed, "label", rows.query_ids)[: self.size])
+            negatives.write_negatives(path, (item for item in rows if item.query_id in stay))
+            rows = negatives.read_negatives(path)
+            facts["queries left out by size"] = before - len(rows)
+        facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
+        if not len(rows):
+            scores = f"above {self.above:g} and one below {self.below:g}"
+            context.progress.note(f"{context.name}: no query has a document {scores}")
+        return {**facts, **_checked(rows, collection)}
+
+
+def pseudo_labels(
+    listed: Iterable[QueryLists],
+    corpus: Corpus,
+    left_out: Counter[str],
+    above: float = ABOVE,
+    below: float = Denoised.below,
+    count: int = Denoised.count,
+    depth: int = SCORED_DEPTH,
+) -> Iterator[Negatives]:
+    """Labels by thresholds: the one best document is the positive, the first ones with low scores are negatives.
+
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
+
+    Args:
+        listed: each query's list to select from, and the one labelled `scores`.
+        corpus: their documents; copies of the positive are no negatives.
+        left_out: counts the queries without a positive or a negative.
+        above: the positive scores strictly more.
+        below: negatives score strictly less.
+        count: how many negatives to keep, in the order of the list.
+        depth: how many documents of the list to look at.
+    """
+
+    def with_positives() -> Iterator[Candidates]:
+        for query_id, hits in listed:
+            if (positive := sure_positive(hits, above, depth)) is None:
+                left_out[NO_POSITIVE] += 1
+            else:
+                yield candidates(corpus, query_id, [positive], hits)
+
+    for item in Denoised(depth, count, below=below).mine(with_positives(), seed=0):
+        if item.negatives:
+            yield item
+        else:
+            left_out[NO_NEGATIVE] += 1
+
+
+def sure_positive(hits: Mapping[str, RankedList], above: float = ABOVE, depth: int = SCORED_DEPTH) -> str | None:
+    """Return the document with the highest score, if that is high enough; the best ranked of those that share it.
+
+    A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
+    """
+    top, scored = next(iter(hits.values())).doc_ids[:depth], hits[SCORES]
+    scores = scores_of(top, scored)
+    best = np.max(scores, where=~np.isnan(scores), initial=-np.inf)
+    if not best > above:
+        return None
+    steps = len(scored.doc_ids) * np.spacing(np.abs(best))
+    return top[int(np.argmax(scores >= best - steps))]
+
+
+def _checked(rows: negatives.NegativesFile, collection: StoredCollection) -> dict[str, Any]:
+    """How many labels agree with the withheld ones, copies of a document counted as that document."""
+    withheld, corpus = positives(collection.withheld()), collection.corpus
+    known = right = wrong = 0
+    for item in rows if withheld else ():
+        if (own := withheld.get(item.query_id)) is None:
+            continue
+        doc_ids = [*chain(own, item.positives, item.negatives)]
+        contents = corpus.content_hash[corpus.rows(doc_ids)].tolist()
+        agrees = [each in contents[: len(own)] for each in contents[len(own) :]]
+        known += 1
+        right += sum(agrees[: len(item.positives)])
+        wrong += sum(agrees[len(item.positives) :])
+    if not known:
+        return {}
+    return {
+        "queries with withheld labels": known,
+        "pseudo-positives that are withheld positives": right,
+        "precision of pseudo-positives": round(right / known, 4),
+        "pseudo-negatives that are withheld positives": wrong,
+    }

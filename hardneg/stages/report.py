@@ -1,4 +1,4 @@
-"""Verb `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
+"""Stage `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hardneg.evaluation.metrics import means
-from hardneg.evaluation.metrics_json import Measured, read_metrics
+from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
-from hardneg.formats.collection import StoredCollection
 from hardneg.records import layout
-from hardneg.records.layout import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START
+from hardneg.records.layout import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, START
 from hardneg.records.wording import counted, suggestion
 from hardneg.report.content import ReportContent
 from hardneg.report.cost_section import SystemCosts, costs_section
@@ -20,13 +19,22 @@ from hardneg.report.curve import mean_history
 from hardneg.report.page import write_report
 from hardneg.report.query_section import Passages
 from hardneg.report.table import Section, Table
-from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label
-from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.training.history import History, Record
+from hardneg.stages.base import (
+    ArtifactInput,
+    BySeed,
+    Facts,
+    RecipeView,
+    Row,
+    SeededStages,
+    Sizes,
+    StageContext,
+    StageSpec,
+    by_label,
+)
+from hardneg.stages.inputs import open_collection
+from hardneg.training.history import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
-_Rows = Mapping[str, BySeed]
 _LABELLED = ("training", "analyses", "reading")
 _WRITTEN = "It was trained on queries that were written from the passages, which nobody has asked."
 
@@ -90,35 +98,35 @@ class Report(StageSpec):
 
     def make(self, context: "StageContext[Report]") -> Facts:
         """Writes `report.md`, `report.html` and `queries.tsv`."""
-        evaluation, dataset, trained = (
-            context.inputs["evaluation"],
-            context.inputs["dataset"],
-            _by_label(context, "training"),
-        )
+        evaluation, dataset = context.inputs["evaluation"], context.inputs["dataset"]
         measured, split = read_metrics(evaluation.folder / layout.METRICS), getattr(evaluation.spec, "split", "test")
-        rows, behind = getattr(evaluation.spec, "runs", {}), context.inputs_of("behind")
-        labels, runs = by_label(rows), dict[str, list[ArtifactInput]]()  # of each row, several with several seeds
-        for path, source in context.inputs_of("runs").items():
-            runs.setdefault(labels[path][0] if path in labels else path, []).append(source)
-        stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
-        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
-        queries = counted(evaluation.count("queries"), f"{'written ' * (Trait.WRITTEN_QUERIES in dataset.traits)}query")
+        rows, behind = getattr(evaluation.spec, "runs", {}), list(context.inputs_of("behind").values())
+        trained, runs = _by_label(context, "training"), dict[str, list[ArtifactInput]]()
+        for path, source in context.inputs_of("runs").items():  # several of a row with several seeds
+            runs.setdefault(by_label(rows).get(path, (path, None))[0], []).append(source)
+        stages = {item.name: item.spec for item in behind if item.spec is not None}
+        metric = next((name for scores in measured.results.values() for name in scores), "")
+        values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
+        costs = {label: system_costs(items, behind) for label, items in runs.items()}
+        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind)
+        of_writers = "written " * (Trait.WRITTEN_QUERIES in dataset.traits)
+        queries = counted(evaluation.facts["queries"], f"{of_writers}query")
         content = ReportContent.of(
             self.title or "Results",
             measured,
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
             notes=[*measured.notes, *([_WRITTEN] if written else [])],
-            costs=_costs(measured, runs, {item.name: item for item in behind.values()}),
+            costs=costs_section(costs, values, metric),
             settings_tables=[_steps([dataset, *context.inputs.values()])],
-            over=f"{queries} of split {split}, over {counted(evaluation.count('passages'), 'passage')}",
+            over=f"{queries} of split {split}, over {counted(evaluation.facts['passages'], 'passage')}",
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
-        collection = StoredCollection.open(dataset.folder)
-        shown = {label: sources[0].folder / RUN for label, sources in runs.items()}
+        collection = open_collection(dataset)
+        shown = {label: sources[0].folder / layout.RUN for label, sources in runs.items()}
         write_report(context.folder, content, measured, Passages(shown, collection.qrels(split), collection, split))
         return {}
 
@@ -132,16 +140,6 @@ def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int |
     return inputs
 
 
-def _costs(
-    measured: Measured, runs: Mapping[str, list[ArtifactInput]], behind: Mapping[str, ArtifactInput]
-) -> Section | None:
-    """What each row took, beside its mean by the first metric."""
-    metric = next((name for scores in measured.results.values() for name in scores), "")
-    values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
-    costs = {label: system_costs([item.name for item in items], behind) for label, items in runs.items()}
-    return costs_section(costs, values, metric)
-
-
 def _steps(inputs: Sequence[ArtifactInput]) -> Table:
     """Every step that led to the page, with its key and what it took."""
     rows = {}
@@ -153,7 +151,7 @@ def _steps(inputs: Sequence[ArtifactInput]) -> Table:
     return Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
 
 
-def _histories(trained: _ByLabel) -> dict[str, list[Record]]:
+def _histories(trained: _ByLabel) -> dict[str, list[dict[str, object]]]:
     """The learning curve of each label; that of several seeds is the mean."""
     curves = {}
     for label, inputs in trained.items():
@@ -185,14 +183,14 @@ def _sections(sources: _ByLabel) -> list[Section]:
     return [section for spec, inputs in by_verb.values() for section in spec.sections(inputs)]
 
 
-def row_of(model: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+def row_of(model: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
     """The row of a model, by the fewest steps between its run and the model; empty where there is none."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
-def began_from(label: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+def began_from(label: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
     """The row of the model that a row's own was trained from; empty where there is none."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
     start = getattr(trained, "model", None) or START
@@ -225,56 +223,52 @@ def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Itera
             waiting += [target for path, target, _ in stages[name].references() if path != DATASET][::-1]
 
 
-def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> SystemCosts:
-    """What a row's run took, or each of its runs with several seeds on average; made: all steps behind them."""
-    costs = [_run_costs(name, inputs) for name in runs]
-    devices = dict.fromkeys(device for _, devices in costs for device in devices)
-    values = {name: [numbers[name] for numbers, _ in costs] for name in costs[0][0]}
-    known = {name: [value for value in each if value is not None] for name, each in values.items()}
-    means = {name: fmean(each) if each and len(each) == len(costs) else None for name, each in known.items()}
-    return SystemCosts(**means, devices=tuple(devices))
+def system_costs(runs: Sequence[ArtifactInput], behind: Sequence[ArtifactInput]) -> SystemCosts:
+    """What a row's run took, or each of its runs with several seeds on average; behind: all steps of all runs."""
+    steps = {item.name: item for item in behind}
+    specs = {name: item.spec for name, item in steps.items() if item.spec is not None}
+    costs, devices = list[dict[str, float | None]](), dict[str, None]()
+    for run in runs:
+        items = [steps[name] for name in steps_behind([run.name], specs)]
+        searches = _linked([run.name], "run", steps)
+        named = [target for item in searches for _, target, _ in specs[item.name].references()]
+        indexes = _linked(named, "index", steps)
+        trained = [
+            item for item in items if specs[item.name].artifact_type in ("model", "reranker") and "steps" in item.facts
+        ]
+        times = [(_total("seconds", [item]), _total("queries", [item])) for item in searches]
+        milliseconds = [1000 * seconds / queries for seconds, queries in times if seconds is not None and queries]
+        costs.append(
+            {
+                "training": _total("seconds", trained),
+                "indexing": _total("seconds", indexes),
+                "size": _total("bytes", [item for item in indexes if item.name in named]),
+                "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
+                "steps": _total("seconds", items),
+            }
+        )
+        devices |= dict.fromkeys(device for item in items if (device := _device(item)))
+    known = {name: [each[name] for each in costs if each[name] is not None] for name in costs[0]}
+    mean = {name: fmean(values) if len(values) == len(costs) else None for name, values in known.items()}
+    return SystemCosts(**mean, devices=tuple(devices))
 
 
-def _run_costs(run: str, inputs: Mapping[str, ArtifactInput]) -> tuple[dict[str, float | None], list[str]]:
-    """The numbers of `SystemCosts` by name, None where one is not known, and the devices."""
-    specs = {name: item.spec for name, item in inputs.items() if item.spec is not None}
+def _linked(names: Iterable[str], artifact_type: str, steps: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
+    """Those of a type among the names, and those of the same type that they are made from, each once."""
+    linked, waiting = dict[str, ArtifactInput](), list(names)
+    while waiting:
+        item = steps.get(waiting.pop())
+        if item is not None and item.spec and item.spec.artifact_type == artifact_type and item.name not in linked:
+            linked[item.name] = item
+            waiting += [target for _, target, _ in item.spec.references()]
+    return list(linked.values())
 
-    def made_from(items: Iterable[ArtifactInput]) -> list[str]:
-        return [target for item in items for _, target, _ in specs[item.name].references()]
 
-    def linked(names: Iterable[str], artifact_type: str) -> list[ArtifactInput]:
-        """Those of a type among the names, and those of the same type that they are made from, each once."""
-        found, waiting = dict[str, ArtifactInput](), list(names)
-        while waiting:
-            name = waiting.pop()
-            if name in specs and specs[name].artifact_type == artifact_type and name not in found:
-                found[name] = inputs[name]
-                waiting += made_from([inputs[name]])
-        return list(found.values())
-
-    def total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
-        values = [item.facts.get(fact) for item in items]
-        known = [float(value) for value in values if isinstance(value, int | float)]
-        return sum(known) if known and len(known) == len(values) else None
-
-    behind, searches = [inputs[name] for name in steps_behind([run], specs)], linked([run], "run")
-    indexes, named = linked(made_from(searches), "index"), made_from(searches)
-    trained = [
-        item for item in behind if specs[item.name].artifact_type in ("model", "reranker") and "steps" in item.facts
-    ]
-    milliseconds = [
-        1000 * seconds / queries
-        for item in searches
-        if (seconds := total("seconds", [item])) is not None and (queries := total("queries", [item]))
-    ]
-    costs = {
-        "training": total("seconds", trained),
-        "indexing": total("seconds", indexes),
-        "size": total("bytes", [item for item in indexes if item.name in named]),
-        "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
-        "steps": total("seconds", behind),
-    }
-    return costs, list(dict.fromkeys(filter(None, map(_device, behind))))
+def _total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
+    """The sum of a number of manifests; None where one lacks it."""
+    values = [item.facts.get(fact) for item in items]
+    known = [float(value) for value in values if isinstance(value, int | float)]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def _device(item: ArtifactInput) -> str | None:
@@ -282,5 +276,5 @@ def _device(item: ArtifactInput) -> str | None:
     if not isinstance(used, Mapping) or "device" not in used:
         return None
     name = used["device"] if used["device"] != "cpu" else used.get("processor", "cpu")
-    device, count = str(name), used.get("processes", 1)
-    return f"{count} × {device}" if isinstance(count, int) and count > 1 else device
+    count = used.get("processes", 1)
+    return f"{count} × {name}" if isinstance(count, int) and count > 1 else str(name)

@@ -1,4 +1,4 @@
-"""Verb `rerank`: the best documents of a run, scored anew query and document together, as a TREC run."""
+"""Stage `rerank`: the best documents of a run, scored anew query and document together, as a TREC run."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,14 +23,12 @@ from hardneg.records.errors import PluginError
 from hardneg.records.layout import MODEL_FOLDER, RUN
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Task
-from hardneg.stages.shared import inputs
-from hardneg.stages.shared.blocks import Entry, Ranking, RunBlocks, query_blocks
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, source_of
+from hardneg.stages import inputs
+from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext, source_of
+from hardneg.stages.blocks import Entry, Ranking, RunBlocks, query_blocks
 
 _PAIRS = 1024  # of a block, which a stop may cost: they are sorted by length together
 _SLOW_PAIRS = 256  # of a block of what scores one query after another
-_Request = tuple[str, list[str]]
 
 
 class Rerank(RunSpec):
@@ -73,20 +71,41 @@ class Rerank(RunSpec):
         listed = recipe.list_length(self.run)
         return self.depth if listed is None else min(self.depth, listed)
 
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * self.depth * 20)
-
     def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
         """Blocks of queries; a block's scores do not depend on the other blocks."""
         collection, source = inputs.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
         queries = inputs.queries_of(context, collection, self.split)
-        plugin = context.plugin("plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
+        plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
         step = max(1, (_PAIRS if isinstance(plugin, TrainableReranker) else _SLOW_PAIRS) // self.depth)
         sizes = query_blocks(len(queries), step)
         return RerankBlocks(
             context, sizes, "reranking", collection=collection, queries=queries, step=step, plugin=plugin
         )
+
+
+@dataclass(frozen=True)
+class _QueryBlock:
+    """Queries that follow each other, with the documents to score for each; facts count them and what was added."""
+
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+    doc_ids: Sequence[Sequence[str]]
+    facts: Counter[str]
+
+    def requests(self, corpus: Corpus) -> Iterator[tuple[str, list[str]]]:
+        """Each query's text with those of its documents."""
+        contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
+        for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
+            yield text, list(islice(contents, len(doc_ids)))
+
+    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[Entry]:
+        """The queries' documents with the scores that a reranker gave."""
+        for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
+            scores = next(answers, ())
+            if len(scores) != len(doc_ids):
+                counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
+                raise PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
+            yield query_id, RankedList(doc_ids, np.asarray(scores))
 
 
 @dataclass(frozen=True)
@@ -111,9 +130,10 @@ class RerankBlocks(RunBlocks):
         for block in blocks:
             yield block.entries(answers), lambda block=block: block.facts  # type: ignore[misc]
 
-    def _query_blocks(self) -> "Iterator[_QueryBlock]":
+    def _query_blocks(self) -> Iterator[_QueryBlock]:
         """All blocks of the run's lists, cut at the depth."""
-        spec, known = self.context.spec, positives(self.collection.all_qrels()) if self.context.spec.positives else {}
+        spec = self.context.spec
+        known = positives(self.collection.all_qrels()) if spec.positives else {}
         lists = lists_in_order(self.context.inputs["run"].folder / RUN, self.queries.query_ids)
         for start in range(0, len(self.queries), self.step):
             part, facts = slice(start, start + self.step), Counter[str]()
@@ -130,7 +150,7 @@ class RerankBlocks(RunBlocks):
         for _ in lists:
             pass
 
-    def _answers(self, blocks: "Iterable[_QueryBlock]") -> Iterator[Sequence[float]]:
+    def _answers(self, blocks: Iterable[_QueryBlock]) -> Iterator[Sequence[float]]:
         """The scores of each query of the blocks; a query without documents has none, and no plugin is asked."""
         corpus, source, spec = self.collection.corpus, self.context.inputs.get("reranker"), self.context.spec
         if isinstance(self.plugin, TrainableReranker):
@@ -145,27 +165,3 @@ class RerankBlocks(RunBlocks):
         answers = iter(self.plugin.rerank(request for request in ahead if request[1]))
         for _, documents in requests:
             yield next(answers, ()) if documents else ()
-
-
-@dataclass(frozen=True)
-class _QueryBlock:
-    """Queries that follow each other, with the documents to score for each; facts count them and what was added."""
-
-    query_ids: Sequence[str]
-    texts: Sequence[str]
-    doc_ids: Sequence[Sequence[str]]
-    facts: Counter[str]
-
-    def requests(self, corpus: Corpus) -> Iterator[_Request]:
-        contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
-        for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
-            yield text, list(islice(contents, len(doc_ids)))
-
-    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[Entry]:
-        """The queries' documents with the scores that a reranker gave."""
-        for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
-            scores = next(answers, ())
-            if len(scores) != len(doc_ids):
-                counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
-                raise PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
-            yield query_id, RankedList(doc_ids, np.asarray(scores))

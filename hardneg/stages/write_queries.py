@@ -1,4 +1,4 @@
-"""Verb `write-queries`: queries written from the documents alone, as a collection to train and to measure on."""
+"""Stages `write-queries` and `round-trip`: queries written from the documents alone, and those of them that stay."""
 
 import re
 from collections import Counter, defaultdict
@@ -7,32 +7,34 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Literal, NamedTuple, cast
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from hardneg.datasets.pydocs import SplitShares
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import Trait, WriterSettings
+from hardneg.fields import MEASURED, Name, Trait, WriterSettings
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import normalise
+from hardneg.formats.id_pairs import Exclusion
+from hardneg.formats.runs import lists_in_order, write_run
 from hardneg.protocols import QueryWriter, SessionWriter
+from hardneg.records.depths import RETURN_DEPTH
 from hardneg.records.errors import DataError
+from hardneg.records.layout import RUN
 from hardneg.records.terms import terms
-from hardneg.records.types import Document, Judgement, Membership, Query, Side, Written
+from hardneg.records.types import Document, Judgement, Membership, Query, RankedList, Side, Written
 from hardneg.records.wording import counted
 from hardneg.runtime.seeding import SEED, derive_seed, drawn_order
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.inputs import open_collection, open_corpus
-from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of
+from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, StageSpec, source_of
+from hardneg.stages.inputs import open_collection, open_corpus, open_queries
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
 _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
 """An id that no word of a text is: it has five characters, and is a path, or has a digit and a letter."""
-
 NAMING = "queries left out that name their passage by its number"
 COPIES = "queries left out as passages of several documents have nearly the same"
 JOINED = "queries joined with nearly the same one of their document"
@@ -119,12 +121,11 @@ class WriteQueries(StageSpec):
         open_corpus(context)
         used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
         with ExitStack() as stack:
-            writers = {}
+            writers: dict[str, QueryWriter] = {}
             for number, (name, counts) in enumerate(used.items()):
                 plugin = context.plugins[f"writers.{number}"]
-                if isinstance(plugin, SessionWriter):
-                    plugin = stack.enter_context(plugin.writing(counts, context.device))
-                writers[name] = cast(QueryWriter, plugin)
+                session = isinstance(plugin, SessionWriter)
+                writers[name] = stack.enter_context(plugin.writing(counts, context.device)) if session else plugin
             writing = _Writing(context.name, self, open_collection(context.inputs["dataset"]), writers)
             facts = write_collection(writing, context.folder, context.progress)
         of_writers = {f"{name}: {what}": count for name, counts in used.items() for what, count in counts.items()}
@@ -151,25 +152,28 @@ class _Writing:
         if spec.passages is not None:  # drawn by id: a larger number has those of a smaller one
             chosen = frozenset(drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
         documents = self.source.corpus.documents()
-        written_for = mixed(self.writers, documents, spec.per_passage, spec.seed, chosen, copies)
-        for writer, (queries, document) in written_for:
-            if first := copied.get(copies.get(document.doc_id, "")):
+        for writer, (queries, document) in mixed(self.writers, documents, spec.per_passage, spec.seed, chosen, copies):
+            doc_id = document.doc_id
+            if first := copied.get(copies.get(doc_id, "")):
                 self.counts["passages that are copies of another"] += 1
-                yield first._replace(doc_id=document.doc_id)
+                yield first._replace(doc_id=doc_id)
                 continue
             yield document
-            if document.doc_id in copied:
-                copied[document.doc_id] = document
+            if doc_id in copied:
+                copied[doc_id] = document
             if not writer:
-                self.counts["passages without a query"] += chosen is None or document.doc_id in chosen
+                self.counts["passages without a query"] += chosen is None or doc_id in chosen
             for number, text in enumerate(queries, 1):
                 self.counts[f"queries written by {writer}"] += 1
-                query_id, group = f"{writer}:{document.doc_id}:{number}", self._part(document.doc_id)
                 line = " ".join(text.split())
                 seen = _UNSEEN.sub("", line).strip()
                 self.counts["queries with characters that no text has, taken out"] += seen != line
                 if seen:
-                    self.drafts.append(Draft(query_id, seen, document.doc_id, group))
+                    self.drafts.append(Draft(f"{writer}:{doc_id}:{number}", seen, doc_id, self._part(doc_id)))
+
+    @property
+    def _shares(self) -> SplitShares:
+        return SplitShares(self.spec.dev_share, self.spec.test_share, self.spec.seed)
 
     @cached_property
     def _copies(self) -> dict[str, str]:
@@ -185,33 +189,28 @@ class _Writing:
     @cached_property
     def _by_split(self) -> dict[str, list[Kept]]:
         """The queries that stay. Raises DataError where a split has none."""
-        spec = self.spec
-        shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)
-        by_split: dict[str, list[Kept]] = {split: [] for split, share in shares.by_split.items() if share > 0}
-        titled = self.source.corpus.titles()
-        titles = (
-            Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in titled if doc_id not in self._copies
-        )
+        spec, corpus = self.spec, self.source.corpus
+        by_split: dict[str, list[Kept]] = {split: [] for split in self.splits()}
+        own = ((doc_id, title) for doc_id, title in corpus.titles() if doc_id not in self._copies)
+        titles = (Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in own)
         queries = kept(self.drafts, titles, self.counts)
-        for query in with_repeats(queries, self.source.corpus, self._groups, self._copies):
-            by_split[shares.split(query.group)].append(query)
+        for query in with_repeats(queries, corpus, self._groups, self._copies):
+            by_split[self._shares.split(query.group)].append(query)
         if not queries:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items() if count)
             advice = "take other writers or more documents; `docstring` writes for Python files alone (`forms: [py]`)"
-            writers = ", ".join(self.writers)
-            raise DataError(f"{self.name}: no query stays of what {writers} wrote ({counts}); {advice}")
+            raise DataError(f"{self.name}: no query stays of what {', '.join(self.writers)} wrote ({counts}); {advice}")
         if empty := [split for split, some in by_split.items() if not some]:
-            by_document = spec.split_by == "group"
-            groups = counted(len({query.group for query in queries}), "document" if by_document else "passage")
-            problem = f"no query for split {' and '.join(empty)}: {counted(len(queries), 'query')} of {groups}"
-            advice = "say `split_by: passage`, set" if by_document else "set"
-            advice += " its share to 0, or take other writers or more documents"
-            raise DataError(f"{self.name}: {problem} written; {advice}")
+            unit, advice = (
+                ("document", "say `split_by: passage`, set") if spec.split_by == "group" else ("passage", "set")
+            )
+            groups = counted(len({query.group for query in queries}), unit)
+            problem = f"no query for split {' and '.join(empty)}: {counted(len(queries), 'query')} of {groups} written"
+            raise DataError(f"{self.name}: {problem}; {advice} its share to 0, or take other writers or more documents")
         return by_split
 
     def splits(self) -> Sequence[str]:
-        shares = {"train": 1.0, "dev": self.spec.dev_share, "test": self.spec.test_share}
-        return [split for split, share in shares.items() if share]
+        return [split for split, share in self._shares.by_split.items() if share > 0]
 
     def queries(self, split: str) -> Iterator[Query]:
         return (Query(query.query_id, query.text) for query in self._by_split[split])
@@ -363,3 +362,100 @@ def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) 
             if groups.get(other.doc_id) != group or words not in normalise(other.text):
                 break
             yield other.doc_id
+
+
+class RoundTrip(StageSpec):
+    """Keeps the queries of one split for which a run has a relevant passage near its top: a collection with these.
+
+    The run of the queries that stay is part of the result, to mine from. Queries of other splits stay as they are: what
+    is measured by them would be chosen by the retriever otherwise.
+
+    Source: for the test, Alberti et al., Synthetic QA Corpora Generation with Roundtrip Consistency (ACL 2019); with a
+    retriever, Dai et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
+    """
+
+    version = 1
+    artifact_type = "collection"
+    query_disk = (0, 4_000)
+    purpose = "keep the written queries whose passage a retriever finds again"
+    needs_dataset = True
+    stage: Literal["round-trip"]
+    run: Annotated[Name, MEASURED] = Field(description="A search for the queries of the split.")
+    split: Name = Field("train", description="The split whose queries go.")
+    depth: int = Field(RETURN_DEPTH, gt=0, description="A relevant passage must be among so many.")
+
+    @property
+    def parts(self) -> dict[str, str]:
+        return {"collection": ".", "run": "."}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A run that is too short, or of the queries of another collection."""
+        length, searched = recipe.list_length(self.run), recipe.stages.get(self.run)
+        if length is not None and length < self.depth:
+            yield f"depth: {self.run!r} has {length} documents a query; take a depth up to that, or search deeper"
+        if searched is not None and (searched.dataset or "") != (self.dataset or ""):
+            yield f"dataset: {self.run!r} searches for the queries of another one; name the same for both"
+
+    def make(self, context: "StageContext[RoundTrip]") -> Facts:
+        """Writes the collection and the run; facts: how many queries stay, and how many were not found.
+
+        Raises:
+            DataError: none stays.
+        """
+        collection = open_collection(context.inputs["dataset"])
+        queries = open_queries(context, collection, self.split)
+        returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)
+
+        def staying() -> Iterator[tuple[str, RankedList]]:
+            lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
+            for query_id, ranked in zip(queries.query_ids, lists, strict=True):
+                judged = qrels.get(query_id, {})
+                if any(judged.get(doc_id, 0) > 0 for doc_id in ranked.doc_ids[: self.depth]):
+                    returned.query_ids.add(query_id)
+                    yield query_id, ranked
+                else:
+                    missed[query_id.partition(":")[0]] += 1
+
+        write_run(context.folder / RUN, staying())
+        if not returned.query_ids:
+            problem = f"no passage of {len(queries)} queries is among the first {self.depth} of {self.run}"
+            raise DataError(f"{context.name}: {problem}; take a larger depth, or another retriever")
+        facts = write_collection(returned, context.folder, context.progress, collection.corpus)
+        left_out = {f"queries left out, by {writer}": count for writer, count in sorted(missed.items())}
+        return {**facts, "queries that stay": len(returned.query_ids), **left_out}
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """A stored collection with some of the queries of one split."""
+
+    whole: StoredCollection
+    split: str
+    query_ids: set[str]
+
+    def documents(self) -> Iterator[Document]:
+        return self.whole.corpus.documents()
+
+    def splits(self) -> Sequence[str]:
+        return self.whole.splits
+
+    def queries(self, split: str) -> Iterator[Query]:
+        return (query for query in self.whole.queries(split) if split != self.split or query.query_id in self.query_ids)
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        for query_id, judged in self.whole.judged(split).items():
+            if split != self.split or query_id in self.query_ids:
+                yield from (Judgement(query_id, *pair) for pair in judged.items())
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        return (Membership(*pair) for pair in self.whole.groups(side).items())
+
+    def excluded(self) -> Iterator[Exclusion]:
+        excluded = self.whole.excluded().items()
+        return (Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
+
+    def notes(self) -> Sequence[str]:
+        return ()

@@ -14,7 +14,7 @@ from hardneg.formats.runs import write_run
 from hardneg.records.errors import RecipeError
 from hardneg.records.types import RankedList
 from hardneg.registry import list_plugins
-from hardneg.stages.shared.context import ArtifactInput
+from hardneg.stages.base import ArtifactInput
 from tests.stages.analyzed import context, made
 
 POINTS = Template("[hardneg.analyses]\nlist-lengths = $module:ListLengths\n")

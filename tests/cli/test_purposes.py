@@ -3,8 +3,8 @@
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.yaml_load import find_recipe
+from hardneg.stages.base import StageSpec
 from hardneg.stages.search import Search
-from hardneg.stages.shared.stage_spec import StageSpec
 
 
 def test_every_step_of_the_shipped_recipes_has_a_purpose():

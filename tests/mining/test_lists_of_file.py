@@ -16,8 +16,8 @@ from hardneg.recipes.load import check_recipe
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import Negatives
 from hardneg.runtime.progress import Silent
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.mine import Mine
-from hardneg.stages.shared.context import ArtifactInput, StageContext
 
 
 @pytest.fixture

@@ -207,7 +207,7 @@ def test_an_unknown_split_is_one_line(finished, tmp_path):
 def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path, monkeypatch):
     import weakref
 
-    from hardneg.stages.shared import inputs as searching
+    from hardneg.stages import inputs as searching
 
     path = finished[1]
     alive, opened = [], []

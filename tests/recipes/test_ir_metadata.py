@@ -11,8 +11,8 @@ from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import ir_metadata, publish
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.rerank import Rerank
+from hardneg.stages.sources import ReadDataset
 from hardneg.store.artifacts import Store
 
 CHECKLIST = {

@@ -13,7 +13,7 @@ from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.recipes.estimate import Estimate, estimate, no_room
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.stages.shared.stage_spec import Sizes, encoding
+from hardneg.stages.base import Sizes, encoding
 from hardneg.store.artifacts import Store
 
 BILLION = 1_000_000_000

@@ -14,7 +14,7 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import explain, make_plan
 from hardneg.records.errors import HardnegError, RecipeError, UsageError
-from hardneg.stages.shared.stage_spec import Sizes
+from hardneg.stages.base import Sizes
 from hardneg.store.artifacts import Store
 
 PINNED = Path(__file__).with_name("pinned_keys.json")

@@ -13,7 +13,7 @@ from hardneg.records.errors import RecipeError
 from hardneg.records.types import Negatives
 from hardneg.runtime.progress import Silent
 from hardneg.stages.analyze import Analyze
-from hardneg.stages.shared.context import ArtifactInput, StageContext
+from hardneg.stages.base import ArtifactInput, StageContext
 from tests.run_lists import falling
 
 

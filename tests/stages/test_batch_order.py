@@ -13,9 +13,9 @@ from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.runtime.distributed import join, leave
 from hardneg.runtime.progress import Silent
-from hardneg.stages.shared.context import ArtifactInput, StageContext
-from hardneg.stages.shared.training_data import ordered, training_data
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.train import Train
+from hardneg.stages.training_data import ordered, training_data
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.examples import Examples

@@ -10,8 +10,8 @@ from hardneg.formats.collection import write_collection
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import UsageError
 from hardneg.runtime.progress import Silent
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.evaluate import Evaluate
-from hardneg.stages.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling
 
 PASSAGES = {"1": ("London", "Londres is large"), "2": ("Paris", "Paris is not"), "3": ("Tokyo", "the capital of Japan")}

@@ -8,8 +8,8 @@ from recipes.recipes import stored_collection
 
 from hardneg.formats.runs import stream_run, write_run
 from hardneg.runtime.progress import Silent
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.fuse import Fuse
-from hardneg.stages.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling
 from tests.stages.analyzed import analyze, content
 

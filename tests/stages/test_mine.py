@@ -14,8 +14,8 @@ from hardneg.mining.miners.thresholds import Denoised, PosMargin
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.mine import Mine
-from hardneg.stages.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling
 
 DENSE = {"q0": ["d0", "d1", "d2", "d3"], "q1": ["d5", "d4", "d1"], "q3": ["d9"]}

@@ -9,7 +9,7 @@ from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.runs import stream_run, write_run
 from hardneg.records.types import Document, RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.stages.label import NO_NEGATIVE, NO_POSITIVE, pseudo_labels, sure_positive
+from hardneg.stages.mine import NO_NEGATIVE, NO_POSITIVE, pseudo_labels, sure_positive
 from tests.run_lists import ranked
 
 

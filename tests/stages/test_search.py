@@ -13,8 +13,8 @@ from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.stages import search as searching
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.search import Search, SearchBlocks
-from hardneg.stages.shared.context import ArtifactInput, StageContext
 from tests.run_lists import doc_lists, score_lists
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "test"}

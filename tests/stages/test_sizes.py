@@ -6,9 +6,9 @@ from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.contract import BASE, Shape
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.types import PluginSetting
-from hardneg.stages.shared.stage_spec import Sizes, encoding
-from hardneg.stages.shared.training_data import encoder_training
+from hardneg.stages.base import Sizes, encoding
 from hardneg.stages.train import Train
+from hardneg.stages.training_data import encoder_training
 
 _MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)
 _VECTORS = Sizes(1_000_000, {}, _MODEL, BASE)

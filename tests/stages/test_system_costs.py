@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from hardneg.recipes.load import load_recipe
+from hardneg.stages.base import ArtifactInput
 from hardneg.stages.report import steps_behind, system_costs
-from hardneg.stages.shared.context import ArtifactInput
 
 RECIPE = """
 dataset: beir:data

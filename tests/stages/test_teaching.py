@@ -9,8 +9,8 @@ from hardneg.formats.runs import write_run
 from hardneg.records.errors import DataError, RecipeError, TrainingError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.stages.shared.context import ArtifactInput, StageContext
-from hardneg.stages.shared.training_data import taught
+from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages.training_data import taught
 from hardneg.training.history import History
 
 

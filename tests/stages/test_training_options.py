@@ -12,10 +12,9 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, without_problems
 from hardneg.registry import list_plugins, load_plugin, plugin_options
 from hardneg.stages import train
-from hardneg.stages.shared import train_config
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
-from hardneg.stages.shared.train_config import OptionGroup, TrainConfig, of_the_run
+from hardneg.stages.base import RecipeView, StageSpec
 from hardneg.stages.train import Train
+from hardneg.stages.training import OptionGroup, TrainConfig, of_the_run
 from hardneg.training import options as run_options
 from hardneg.training.options import LearningOptions, TrainOptions, option
 

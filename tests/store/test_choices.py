@@ -11,7 +11,7 @@ from processes import launch
 from hardneg.recipes import execute
 from hardneg.runtime.distributed import barrier, join, world
 from hardneg.runtime.progress import Silent
-from hardneg.stages.shared.context import Local, StageContext
+from hardneg.stages.base import Local, StageContext
 from hardneg.store.choices import choose, noted
 
 

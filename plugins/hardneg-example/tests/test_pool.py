@@ -16,7 +16,7 @@ from hardneg.records.layout import RUN
 from hardneg.records.types import PluginSetting, RankedList
 from hardneg.registry import configure
 from hardneg.runtime.progress import Silent
-from hardneg.stages.shared.context import ArtifactInput, StageContext
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.testing import StageTests
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "judging.yaml"

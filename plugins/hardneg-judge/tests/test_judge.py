@@ -24,8 +24,8 @@ from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.layout import DROPPED, NEGATIVES
 from hardneg.records.types import Negatives
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.stages.shared.context import ArtifactInput
-from hardneg.stages.shared.training_data import examples_of
+from hardneg.stages.base import ArtifactInput
+from hardneg.stages.training_data import examples_of
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples

@@ -19,8 +19,8 @@ from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import UsageError
 from hardneg.records.types import PluginSetting
-from hardneg.stages.index import BuildIndex
-from hardneg.stages.shared.stage_spec import Sizes
+from hardneg.stages.base import Sizes
+from hardneg.stages.indexing import BuildIndex
 from tests.encoders.test_kinds_contract import Kinds
 from tests.run_lists import doc_lists, score_lists
 

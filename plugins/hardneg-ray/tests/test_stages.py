@@ -14,8 +14,7 @@ from hardneg.cli.main import app
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import Plan, make_plan
-from hardneg.stages.shared.context import Engine, Local, StageContext
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import Engine, Local, StageContext, StageSpec
 from hardneg.store.artifacts import Artifact, Store
 
 BLOCKS = {"index": 9, "run": 5, "mined": 5, "ranked": 21}

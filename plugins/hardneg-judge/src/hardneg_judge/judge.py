@@ -22,7 +22,6 @@ from hardneg.plugin import (
     PluginSetting,
     RecipeView,
     Reference,
-    Reranker,
     Row,
     Sizes,
     StageBlocks,
@@ -208,9 +207,7 @@ class JudgedBlocks(StageBlocks):
         folder: Path | None
         for name, level in context.spec.levels.items():
             source = context.inputs.get(f"{name}.reranker")
-            plugin = (
-                context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
-            )
+            plugin = context.plugins[f"{name}.plugin"] if source is None else source.plugins["reranker"]
             folder = None if source is None else source.folder / layout.MODEL_FOLDER
             opened[name] = Opened(f"{context.name}.{name}", level, plugin, folder, context.device, stack)
         return opened

@@ -13,7 +13,7 @@ from hardneg.mining.miners.thresholds import Denoised
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Candidates, RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.stages.shared.context import ArtifactInput
+from hardneg.stages.base import ArtifactInput
 from tests.stages.analyzed import analyze, content, context, made
 
 DENSE = {f"q{number}": ["d0", "d1", "d2", "d3", "d4", "d5"] for number in range(4)}

@@ -8,7 +8,7 @@ from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import publish
 from hardneg.records.errors import UsageError
-from hardneg.stages.shared.context import ArtifactInput
+from hardneg.stages.base import ArtifactInput
 from hardneg.store.artifacts import Store
 from tests.stages.analyzed import context, refused
 from tests.stages.analyzed import made as made_alone

@@ -4,57 +4,31 @@ A verb says by `opened` which method learns from what; `TrainConfig.make` does t
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import (
-    LATER,
-    MEASURED,
-    OF_QUERIES,
-    Dimensions,
-    LossSetting,
-    Name,
-    OwnCut,
-    PluginKind,
-    Reference,
-    RegularizerSetting,
-    Setting,
-    Trait,
-    each_once,
-    without_problems,
-)
+from hardneg.fields import LATER, MEASURED, LossSetting, Name, OwnCut, Reference, without_problems
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import lists_in_order
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
-from hardneg.protocols import Loss
 from hardneg.records.layout import HISTORY, MODEL_FOLDER, RUN, START
-from hardneg.records.types import PluginSetting, RankedList, StoredPrecision
+from hardneg.records.types import PluginSetting, RankedList
 from hardneg.records.wording import counted
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime.distributed import world
-from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.shared.inputs import open_collection
-from hardneg.stages.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
+from hardneg.stages.base import FORM_WORDS, ArtifactInput, Facts, RecipeView, Row, Sizes, StageContext, StageSpec
+from hardneg.stages.inputs import open_collection
 from hardneg.store.artifacts import KEPT, SCRATCH
 from hardneg.store.identity import options_in_key
-from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
-from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
-
-if TYPE_CHECKING:
-    from hardneg.training.loop import TrainingResult
-    from hardneg.training.step import ExampleTraining
-    from hardneg.training.validation import ValidationData
+from hardneg.training.options import TABLE, LearningOptions, gathered, usual_rate
 
 Validate = Callable[[], Mapping[str, float]]
-Told = Callable[["TrainingResult"], tuple[Mapping[str, object], Mapping[str, object]]]
-"""What a verb tells of a finished training on the model's card, and in the manifest."""
-SHUFFLED = "shuffled"
-_SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
-"""What an order of batches may need: what a stage makes that has it, and the same in words."""
+Told = Callable[[Any], tuple[Facts, Facts]]
+"""What a verb tells of a finished training (`TrainingResult`) on the model's card, and in the manifest."""
 
 
 class OptionGroup(StageSpec):
@@ -81,9 +55,9 @@ def of_the_run(options: type[LearningOptions]) -> Any:
 
 
 class TrainConfig(OptionGroup):
-    """What is minimised, and how; the stage of every verb that trains.
+    """The loss and its options; the stage of every verb that trains.
 
-    batch, judged: a batch, and what the dev metric is taken over, in the words of the model's card.
+    judged: what the dev metric is taken over, in the words of the model's card.
     """
 
     needs_dataset = resumes = every_process = True
@@ -120,12 +94,11 @@ class TrainConfig(OptionGroup):
 
     @property
     def batch(self) -> str:
+        """A batch in the words of the model's card."""
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
-    def opened(
-        self, context: StageContext[Any], collection: StoredCollection
-    ) -> "AbstractContextManager[tuple[ExampleTraining, Told]]":
-        """The method with its network and data, and what is told in the end."""
+    def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> tuple[Any, Told]:
+        """The method (`ExampleTraining`) with its network and data, what is told in the end; `ending` is left then."""
         raise NotImplementedError(f"stage {self.verb} has no method")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
@@ -140,9 +113,10 @@ class TrainConfig(OptionGroup):
         """Trains, saves the network with its card, and leaves the learning curve beside it."""
         from hardneg.training.loop import learn
 
-        loss, options = context.plugin("loss", Loss), self.options
+        loss, options = context.plugins["loss"], self.options
         collection = open_collection(context.inputs["dataset"])
-        with self.opened(context, collection) as (way, told):
+        with ExitStack() as ending:
+            way, told = self.opened(context, collection, ending)
             judge = self.judge(context, collection, way.encoder)
             result = learn(way, loss, options, context.folder, progress=context.progress, validate=judge)
         if not world().first:
@@ -167,7 +141,7 @@ class Validation(BaseModel):
 
 
 class ValidationOptions(OptionGroup):
-    """What the model is judged by while it trains."""
+    """The run and the queries that the model is judged by while it trains."""
 
     validation_run: Annotated[Name | None, MEASURED] = Field(
         default=None,
@@ -186,14 +160,7 @@ class ValidationOptions(OptionGroup):
             yield f"validation_run: {mismatch}; name a run of the same split"
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
-        """Measures an encoder on the dev queries; None where the recipe names no run to take the pool from."""
-        from hardneg.training.validation import pool_validation
-
-        data = self.dev_data(context, collection)
-        return None if data is None else pool_validation(network, data, self.validation.depth)
-
-    def dev_data(self, context: StageContext[Any], collection: StoredCollection) -> "ValidationData | None":
-        """The dev queries, their labels and a run of them; None where the recipe names no run."""
+        """Measures a network on the dev queries; None where the recipe names no run to take the pool from."""
         from hardneg.training.validation import ValidationData
 
         if "validation_run" not in context.inputs:
@@ -204,92 +171,14 @@ class ValidationOptions(OptionGroup):
         # the top alone: a run of all may be too large to hold
         tops = (RankedList(ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
         run, judged = dict(zip(query_ids, tops, strict=False)), collection.judged(options.split)
-        return ValidationData(collection.corpus, query_ids, texts, judged, run, getattr(self, "segments", None))
+        segments = getattr(self, "segments", None)
+        return self.measure(network, ValidationData(collection.corpus, query_ids, texts, judged, run, segments))
 
+    def measure(self, network: Any, data: Any) -> Validate:
+        """What measures an encoder on dev queries, their labels and a run of them (`ValidationData`)."""
+        from hardneg.training.validation import pool_validation
 
-_GUIDE = Reference(("index",), {**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
-
-
-class GuideOptions(OptionGroup):
-    """A guide: another encoder, whose scores of each batch masks and losses go by."""
-
-    guide: Annotated[Name | None, _GUIDE] = Field(
-        default=None,
-        description="An encode stage whose vectors, and its model's of queries, score each batch; also the teacher "
-        "of a loss that needs one, where no run is named.",
-    )
-    guided_mask: Annotated[GuidedMask, AfterValidator(without_problems)] | None = Field(
-        default=None,
-        json_schema_extra=LATER,
-        description="No negative is what the guide scores above the positive, less a `margin`, as `kind` says "
-        "`absolute` or `relative` to the positive's score.",
-    )
-
-    def withheld(self) -> Iterator[tuple[str, str]]:
-        """Without a guide none of its parts, nor a teacher's where no run has them."""
-        parts = GUIDES if getattr(self, "teacher", None) is not None else ("teacher", *GUIDES)
-        for part in parts if self.guide is None else ():
-            yield part, f"guide: missing; {self.loss.name} needs its scores: name an encode stage"
-
-    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A guide that is not there, or that nothing uses."""
-        loss, taught = recipe.plugin("loss"), getattr(self, "teacher", None) is not None
-        needed = {*needs_of(loss)} & {*GUIDES, *([] if taught else ["teacher"])}
-        if self.guide is None and self.guided_mask is not None:
-            yield "guide: missing; guided_mask needs its scores: name an encode stage"
-        if self.guide is not None and {"teacher", "guide"} <= needed:
-            yield f"teacher: missing; {self.loss.name} learns a run's scores beside the guide's: take stage train"
-        if self.guide is not None and self.guided_mask is None and loss is not None and not needed:
-            yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
-
-
-class TeacherOptions(OptionGroup):
-    """A teacher, where the loss learns from one."""
-
-    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
-        default=None,
-        description="A run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn; it "
-        "is of the queries that the negatives are of.",
-    )
-
-    def withheld(self) -> Iterator[tuple[str, str]]:
-        """A teacher's scores, where neither a run nor a guide has them."""
-        if self.teacher is None and getattr(self, "guide", None) is None:
-            reason = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
-            yield "teacher", f"teacher: {reason}"
-
-
-class BatchOptions(OptionGroup):
-    """Which queries share a batch."""
-
-    batches: Annotated[
-        Setting | None,
-        AfterValidator(lambda setting: None if setting == PluginSetting(SHUFFLED) else setting),
-        PluginKind("batches"),
-    ] = Field(default=None, json_schema_extra=LATER, description="The order of the queries; by default `shuffled`.")
-    batches_from: Annotated[Name | None, Reference(("index", "run"), NOT_ONE_VECTOR, with_model=True)] = Field(
-        default=None,
-        json_schema_extra=LATER,
-        description="What that is made by: an encode stage, whose model encodes the queries, or a run of them.",
-    )
-
-    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """An order that lacks what it is made by, or has what it does not take."""
-        if self.batches is not None and self.options.iterate_negatives:
-            yield "batches: options.iterate_negatives has a query's examples in a row; leave one of the two out"
-        plugin = recipe.plugin("batches")
-        if self.batches is not None and plugin is None:  # a line of its own says why
-            return
-        needs, what = needs_of(plugin), SHUFFLED if self.batches is None else self.batches.name
-        named = None if self.batches_from is None else recipe.stages.get(self.batches_from)
-        if not needs and self.batches_from is not None:
-            yield f"batches_from: batches {what} are made by the queries alone; leave it out"
-        for need in needs:
-            part, words = _SOURCES[need]
-            if self.batches_from is None:
-                yield f"batches_from: missing; {what} is made by {need}: name {words}"
-            elif named is not None and part not in named.parts:
-                yield f"batches_from: {self.batches_from!r} has no {need}; name {words}"
+        return pool_validation(network, data, self.validation.depth)
 
 
 class EncoderOptions(ValidationOptions, TrainConfig):
@@ -324,8 +213,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             yield f"loss: {mismatch}; say model.similarity: {wanted}, or take another loss"
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a temperature that makes all documents pull alike over cosines."""
-        yield from super().remarks(recipe)
+        """A temperature that makes all documents pull alike over cosines."""
         loss, start = recipe.plugin("loss"), self.began_with(recipe)
         model, temperature = recipe.models.of(start), getattr(loss, "temperature", 0.0)
         if temperature < 1.0 or "teacher" in needs_of(loss):
@@ -335,6 +223,13 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
             yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
 
+    def estimate(self, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+        """By the queries of a split; models: how many of its size are left in the end."""
+        steps, adapter, shape = self.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
+        kept = steps // self.options.keep_every if self.options.keep_every else 0
+        learning = shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
+        return Row(steps, "steps", (models + kept) * shape.weights + 3 * learning)
+
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
         from hardneg.encoders.open.model_card import model_card
 
@@ -342,46 +237,3 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         base = {"Base model": model.name if model.model is None else model.model.name}
         more = {"Documents": f"by the best of up to {cut.count} segments of {cut.length} tokens"} if cut else {}
         network.save(context.folder / MODEL_FOLDER, card=model_card(network, {**base, **card, **more}))
-
-
-class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
-    """The groups of every verb that trains both sides, each query against the documents of its batch."""
-
-    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
-    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)
-    dims: Dimensions | None = Field(
-        default=None,
-        json_schema_extra=LATER,
-        description="Numbers of dimensions that the loss is taken at, with or without a weight each; none: all alone.",
-    )
-    precisions: Annotated[tuple[StoredPrecision, ...], AfterValidator(each_once)] = Field(
-        default=(), json_schema_extra=LATER, description="Precisions of an index's documents that the loss is taken at."
-    )
-    regularizer: RegularizerSetting = Field(
-        default=None, json_schema_extra=LATER, description="A penalty on what texts are encoded into."
-    )
-    self_mask: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        default=None,
-        json_schema_extra=LATER,
-        description="No negative is what the model itself scores above its positive by more than this.",
-    )
-
-    def withheld(self) -> Iterator[tuple[str, str]]:
-        """Of documents in segments the scores with each other."""
-        reason = f"segments: have no scores with each other, which {self.loss.name} needs; leave them out"
-        yield from [] if self.segments is None else [("document_document", reason)]
-
-    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """Dimensions that the model does not have, precisions and a penalty that do not fit what it makes."""
-        dimension, family = (model := recipe.models.of(self.began_with(recipe))).dimension, model.known_family
-        if family is not None and family.form != "vectors":
-            reason = f"the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
-            yield from (f"{name}: {reason}" for name in ("dims", "precisions") if getattr(self, name))
-        elif self.dims is not None and dimension is not None and (most := max(self.dims)) > dimension:
-            yield f"dims: {most} is more than the {dimension} dimensions of the recipe's model; give fewer"
-        wanted = getattr(type(recipe.plugin("regularizer")), "form", None)
-        if self.regularizer is not None and family is not None and wanted not in (None, family.form):
-            mismatch = f"{self.regularizer.name} is a penalty on {FORM_WORDS.get(str(wanted), wanted)}"
-            yield f"regularizer: {mismatch}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
-        elif self.regularizer is not None and self.segments is not None:
-            yield "regularizer: documents in segments have no penalty; leave one of the two out"

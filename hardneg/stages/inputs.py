@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,21 +14,19 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
 from hardneg.formats.vectors.mmap import map_array
-from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
 from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.protocols import Searcher
 from hardneg.records.errors import DataError, ModelError, UsageError
 from hardneg.records.layout import MODEL_FOLDER, QUERIES
 from hardneg.runtime.distributed import from_first, world
-from hardneg.stages.shared.context import ArtifactInput, StageContext
-from hardneg.stages.shared.stage_spec import IndexSpec, StageSpec
+from hardneg.runtime.progress import Progress
+from hardneg.stages.base import ArtifactInput, IndexSpec, StageContext, StageSpec
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.atomic_write import link_file, replacing
 from hardneg.store.blocks import BlockResult, BlockStore
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.protocols import Searcher
-    from hardneg.runtime.progress import Progress
 
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:
@@ -55,16 +52,17 @@ def open_prompted(
     return encoder.prompted(side, prompt)
 
 
-def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encoder":
+def open_learner(context: StageContext[StageSpec]) -> "Encoder":
     """The model that a stage trains further.
 
     Raises:
         ModelError: it cannot learn.
         UsageError: the stage's loss is made for scores of another similarity.
     """
-    encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
-    if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
-        mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
+    encoder = learner(open_encoder(context.inputs["model"], context.device))
+    loss, own = type(context.plugins["loss"]), encoder.spec.similarity
+    if (wanted := getattr(loss, "similarity", own)) != own:
+        mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {own}"
         raise UsageError(f"{context.name}: {mismatch}: say model.similarity: {wanted}, or take another loss")
     return encoder
 
@@ -112,19 +110,14 @@ def pass_on(context: StageContext[StageSpec]) -> None:
         link_file(path, context.folder / QUERIES)
 
 
-def open_vector_files(vectors: str, ids: str | None) -> VectorFile:
-    """The vectors in a file that a stage names, and in another one their ids. Raises DataError as `open_vectors`."""
-    return open_vectors(Path(vectors).expanduser(), None if ids is None else Path(ids).expanduser())
-
-
 def open_searcher(
     source: ArtifactInput,
     collection: StoredCollection,
     device: str | None,
-    progress: "Progress | None",
+    progress: Progress | None,
     few: bool = False,
     expected: int = 0,
-) -> "Searcher":
+) -> Searcher:
     """The searcher of an index, as the stage that made it opens it; it gives documents.
 
     An index of segments is no `DenseSearcher`: a document has no vector of its own there.
@@ -159,10 +152,10 @@ def encoded_queries(
     if world().first and not path.exists():
         encoder = open_encoder(model, context.device, "fp32")
         store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
-        starts = range(0, len(texts), options.window)
-        store.begin([len(texts[start : start + options.window]) for start in starts])
-        for number in sorted(set(range(len(starts))) - store.finished()):
-            some = list(texts[starts[number] : starts[number] + options.window])
+        windows = [range(len(texts))[start : start + options.window] for start in range(0, len(texts), options.window)]
+        store.begin([*map(len, windows)])
+        for number in sorted(set(range(len(windows))) - store.finished()):
+            some = list(texts[windows[number].start : windows[number].stop])
             part = encoder.encode(some, "query", options, context.progress)
             if not isinstance(part, np.ndarray):
                 problem = "makes more than one vector of a text: name one that makes one"
@@ -171,7 +164,7 @@ def encoded_queries(
         with replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
             np.lib.format.write_array_header_1_0(file, header)
-            file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(starts)))
+            file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(windows)))
         shutil.rmtree(store.folder)
     shape = from_first(np.load(path, mmap_mode="r").shape if world().first else None)
     vectors: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)

@@ -11,14 +11,13 @@ from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Task
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.inputs import pass_on
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import Facts, StageContext, StageSpec
+from hardneg.stages.inputs import pass_on
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.atomic_write import replacing
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
-LINES = "trec"
+_LINES = "trec"
 Entry = tuple[str, RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
 """For each of some blocks, ascending, the lists of its queries, and when they are read, what their making counted."""
@@ -69,21 +68,19 @@ class StageBlocks:
 
 @dataclass(frozen=True)
 class RunBlocks(StageBlocks):
-    """A run in blocks of queries."""
+    """A run in blocks of queries: a stage gives the `ranking` of some blocks, and the `run_facts` of all."""
 
     def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
-        """The lists of these blocks."""
         raise NotImplementedError
 
     def run_facts(self) -> Facts:
-        """What is to be told of the run beside what its blocks have counted."""
         raise NotImplementedError
 
     def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """The lines of each block."""
         for number, (entries, counted) in zip(numbers, self.ranking(numbers, task), strict=True):
             lines = run_bytes(entries)
-            yield number, BlockResult({LINES: lines}, counted())
+            yield number, BlockResult({_LINES: lines}, counted())
             task.advance(self.sizes[number])
 
     def finish(self) -> Facts:
@@ -91,7 +88,7 @@ class RunBlocks(StageBlocks):
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
         with replacing(self.context.folder / RUN) as file:
-            file.writelines(self.store.texts(LINES, count))
+            file.writelines(self.store.texts(_LINES, count))
         if "run" in self.context.inputs:
             pass_on(self.context)
         return {**facts, **self.run_facts()}

@@ -22,10 +22,7 @@ from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.qrels import Qrels, positives
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.protocols import DenseSearcher
-from hardneg.records.errors import PluginError
-from hardneg.records.layout import DATASET, DROPPED, HISTORY, METRICS, NEGATIVES, RUN
-from hardneg.records.types import RankedList
-from hardneg.records.wording import joined
+from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, no_such_option
 from hardneg.report.table import Section
 from hardneg.runtime.seeding import SEED
@@ -44,7 +41,7 @@ def _parse(value: Any) -> tuple[Analysis, ...]:
         try:
             analysis_type: type[Analysis] = load_plugin("analyses", str(name))
             analyses.append(analysis_type.model_validate(options or {}))
-        except PluginError as error:
+        except errors.PluginError as error:
             own = PydanticCustomError("analysis", "{text}", {"text": str(error)})
             problems.append(InitErrorDetails(type=own, loc=(name,), input=name))
         except ValidationError as error:
@@ -79,7 +76,7 @@ class Analyze(StageSpec):
     seed: int = SEED
 
     def why(self) -> str:
-        return f"{self.purpose}: {joined([each.name for each in self.analysis])}"
+        return f"{self.purpose}: {wording.joined([each.name for each in self.analysis])}"
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         yield from super().references()
@@ -94,17 +91,17 @@ class Analyze(StageSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Indexes whose queries no model encodes that is named or known."""
-        for each in self.analysis:
-            for path, index in each.encoders().items():
-                if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
-                    problem = f"no model is known that encodes queries for {index!r}, of imported vectors"
-                    yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
+        for each, path, index in self._encoders():
+            if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
+                problem = f"no model is known that encodes queries for {index!r}, of imported vectors"
+                yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        paths = (
-            (f"{_FIELD}.{each.name}.{path}", index) for each in self.analysis for path, index in each.encoders().items()
-        )
-        return {path: model for path, index in paths if (model := recipe.query_model(index)) is not None}
+        named = ((each.name, path, recipe.query_model(index)) for each, path, index in self._encoders())
+        return {f"{_FIELD}.{name}.{path}": model for name, path, model in named if model is not None}
+
+    def _encoders(self) -> Iterator[tuple[Analysis, str, str]]:
+        return ((each, path, index) for each in self.analysis for path, index in each.encoders().items())
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
         made = ((label, each.spec, each.folder) for label, each in sources.items() if isinstance(each.spec, Analyze))
@@ -139,7 +136,7 @@ class Artifacts(AnalysisInputs):
 
     @cached_property
     def _collection(self) -> StoredCollection:
-        return inputs.open_collection(self.context.inputs[DATASET])
+        return inputs.open_collection(self.context.inputs[layout.DATASET])
 
     def location(self, path: str) -> str:
         return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
@@ -148,14 +145,14 @@ class Artifacts(AnalysisInputs):
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
     def run(self, path: str) -> Run:
-        run = read_run(self._input(path).folder / RUN)
-        return without_excluded(run, self._collection.excluded()) if DATASET in self.context.inputs else run
+        run = read_run(self._input(path).folder / layout.RUN)
+        return without_excluded(run, self._collection.excluded()) if layout.DATASET in self.context.inputs else run
 
-    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
-        return stream_run(self._input(path).folder / RUN)
+    def stream(self, path: str) -> Iterator[tuple[str, types.RankedList]]:
+        return stream_run(self._input(path).folder / layout.RUN)
 
-    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
-        return lists_in_order(self._input(path).folder / RUN, query_ids)
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[types.RankedList]:
+        return lists_in_order(self._input(path).folder / layout.RUN, query_ids)
 
     def query_ids(self, path: str, split: str) -> Sequence[str]:
         return self._collection.queries(split).query_ids
@@ -188,20 +185,20 @@ class Artifacts(AnalysisInputs):
         return self._collection.groups("document")
 
     def negatives(self, path: str) -> Path:
-        return self._input(path).folder / NEGATIVES
+        return self._input(path).folder / layout.NEGATIVES
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        return self._input(path).folder / DROPPED, self._input(path).folder / NEGATIVES
+        return self._input(path).folder / layout.DROPPED, self._input(path).folder / layout.NEGATIVES
 
     def history(self, path: str) -> list[Record]:
-        return list(History(self._input(path).folder / HISTORY).read())
+        return list(History(self._input(path).folder / layout.HISTORY).read())
 
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
         source = self._input(path)
         return source.spec.artifact_type if source.spec is not None else "model", source.facts
 
     def measured(self, path: str) -> Measured:
-        return read_metrics(self._input(path).folder / METRICS)
+        return read_metrics(self._input(path).folder / layout.METRICS)
 
     def index(self, path: str) -> tuple[Path, int | None]:
         return self._input(path).part("index"), len(self._collection.corpus)

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -12,17 +12,13 @@ from hardneg.encoders.open.contract import BASE, Shape
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.segments import Segments
+from hardneg.protocols import Searcher
 from hardneg.records import layout, types, wording
+from hardneg.report.table import Section
 from hardneg.runtime.progress import Progress
 from hardneg.store.identity import options_in_key
-
-if TYPE_CHECKING:
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.protocols import Searcher
-    from hardneg.report.table import Section
-    from hardneg.stages.blocks import StageBlocks
 
 _FULL = 0.6  # of the tokens of a document that are read at most, those that it has in the mean
 _TERMS = 120  # what a learned sparse encoder keeps of a passage
@@ -166,11 +162,10 @@ BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
 
 def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
     """The paths below a field of such names, each with its label, and its seed where there are several."""
-    paths: dict[str, tuple[str, int | None]] = {}
+    paths = dict[str, tuple[str, int | None]]()
     for label, names in named.items():
-        paths |= (
-            {label: (label, None)} if isinstance(names, str) else {f"{label}.{seed}": (label, seed) for seed in names}
-        )
+        for seed in [None] if isinstance(names, str) else names:
+            paths[label if seed is None else f"{label}.{seed}"] = label, seed
     return paths
 
 
@@ -326,7 +321,7 @@ class StageSpec(BaseModel):
         """Place in the run folder to a file of the artifact, or to a folder, which has no suffix and may be missing."""
         return {}
 
-    def sections(self, sources: "Mapping[str, ArtifactInput]") -> "list[Section]":
+    def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
         """The sections of a report on artifacts of this verb, by label."""
         return []
 
@@ -340,8 +335,8 @@ class StageSpec(BaseModel):
 
         return make_blocks(context)
 
-    def blocks(self, context: "StageContext[Self]", first: bool = True) -> "StageBlocks":
-        """The work in blocks, as one of several processes opens it; the first one writes what all of them read."""
+    def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
+        """The work in `StageBlocks`, as one of several processes opens it; the first writes what all of them read."""
         raise NotImplementedError(f"stage {self.verb} makes nothing")
 
 
@@ -353,13 +348,9 @@ class IndexSpec(StageSpec):
         return None
 
     def open_index(
-        self,
-        source: "ArtifactInput",
-        collection: "StoredCollection",
-        options: "ExactOptions",
-        progress: Progress | None,
-    ) -> "Searcher":
-        """The searcher of the index that this stage made."""
+        self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
+    ) -> Searcher:
+        """The searcher of the index that this stage made; options: `ExactOptions`."""
         raise NotImplementedError(f"stage {self.verb} opens no index")
 
 

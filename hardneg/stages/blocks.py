@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from hardneg.formats.runs import run_bytes
-from hardneg.records.layout import RUN
-from hardneg.records.types import RankedList
+from hardneg.records import layout, types
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Task
 from hardneg.stages.base import Facts, StageContext, StageSpec
@@ -18,7 +17,7 @@ from hardneg.store.atomic_write import replacing
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 _LINES = "trec"
-Entry = tuple[str, RankedList]
+Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
 """For each of some blocks, ascending, the lists of its queries, and when they are read, what their making counted."""
 
@@ -87,7 +86,7 @@ class RunBlocks(StageBlocks):
         """Writes the run in the order of the queries."""
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
-        with replacing(self.context.folder / RUN) as file:
+        with replacing(self.context.folder / layout.RUN) as file:
             file.writelines(self.store.texts(_LINES, count))
         if "run" in self.context.inputs:
             pass_on(self.context)

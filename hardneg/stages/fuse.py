@@ -7,16 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from hardneg.evaluation import fusion_tuning as tunings
+from hardneg.evaluation import fusion_tuning, metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
-from hardneg.evaluation.metrics import cut_below, mean_of
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
 from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.runs import lists_side_by_side, read_run, write_run
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import RUN, TUNING
-from hardneg.records.types import RankedList
-from hardneg.records.wording import suggestion
+from hardneg.records import errors, layout, types, wording
 from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
 from hardneg.stages.inputs import open_collection
 from hardneg.store.atomic_write import replace_text
@@ -74,7 +70,7 @@ class Fuse(RunSpec):
     def _complete(self) -> "Fuse":
         for label in self.weights:
             if label not in self.runs:
-                raise ValueError(f"weights: no run is called {label!r}{suggestion(label, self.runs)}")
+                raise ValueError(f"weights: no run is called {label!r}{wording.suggestion(label, self.runs)}")
         if problems := self.fusion.problems():
             raise ValueError("; ".join(problems))
         if (tuning := self.tuning) is None:
@@ -84,8 +80,8 @@ class Fuse(RunSpec):
         if set(tuning.runs) != set(self.runs):
             raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
         try:
-            tunings.check_grid(self.method, self.labels, tuning.grid)
-        except UsageError as error:
+            fusion_tuning.check_grid(self.method, self.labels, tuning.grid)
+        except errors.UsageError as error:
             raise ValueError(f"tuning: {error}") from None
         return self
 
@@ -122,7 +118,7 @@ class Fuse(RunSpec):
         if self.tuning is None:
             return
         longest = self.list_length(recipe, self.tuning.runs)
-        if cut_below([self.tuning.metric], longest):
+        if metrics.cut_below([self.tuning.metric], longest):
             advice = "raise depth and that of the runs, or take a smaller cutoff"
             yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
 
@@ -135,28 +131,30 @@ class Fuse(RunSpec):
         query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
         if self.tuning is not None:
             sources, excluded = context.inputs_of("tuning.runs"), collection.excluded()
-            runs = [without_excluded(read_run(sources[label].folder / RUN), excluded) for label in labels]
+            runs = [without_excluded(read_run(sources[label].folder / layout.RUN), excluded) for label in labels]
             judged = collection.judged(self.tuning.split)
-            known = tunings.Development(labels, runs, judged, self.tuning.metric, self.tuning.relevance_level)
-            tried = tunings.tune(fusion, known, self.tuning.grid, query_ids, mean_of, context.progress)
+            known = fusion_tuning.Development(labels, runs, judged, self.tuning.metric, self.tuning.relevance_level)
+            tried = fusion_tuning.tune(fusion, known, self.tuning.grid, query_ids, metrics.mean_of, context.progress)
             fusion = tried[0].fusion
-            content = {"split": self.tuning.split, **tunings.to_json(tried, known)}
-            replace_text(context.folder / TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
-            tuned = {"tuned": {**tunings.numbers(fusion, labels), known.metric: tried[0].worth}, "tried": len(tried)}
+            content = {"split": self.tuning.split, **fusion_tuning.to_json(tried, known)}
+            replace_text(context.folder / layout.TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            numbers = {**fusion_tuning.numbers(fusion, labels), known.metric: tried[0].worth}
+            tuned = {"tuned": numbers, "tried": len(tried)}
         facts, sources = Counter({"queries": len(query_ids), "depth": self.depth}), context.inputs_of("runs")
+        paths = {label: sources[label].folder / layout.RUN for label in labels}
 
-        def lists() -> Iterator[Sequence[RankedList]]:
-            for _, hits in lists_side_by_side({label: sources[label].folder / RUN for label in labels}, query_ids):
+        def lists() -> Iterator[Sequence[types.RankedList]]:
+            for _, hits in lists_side_by_side(paths, query_ids):
                 for label, ranked in hits.items():
                     facts[f"queries that {label} lacks"] += not ranked.doc_ids
                 yield list(hits.values())
 
-        def entries() -> Iterator[tuple[str, RankedList]]:
+        def entries() -> Iterator[tuple[str, types.RankedList]]:
             with context.progress.task("fusing", len(query_ids), "queries") as task:
                 for query_id, ranked in zip(query_ids, fusion.over(lists()), strict=True):
                     task.advance()
                     if ranked.doc_ids:
                         yield query_id, ranked
 
-        write_run(context.folder / RUN, entries())
+        write_run(context.folder / layout.RUN, entries())
         return {name: count for name, count in facts.items() if count} | tuned

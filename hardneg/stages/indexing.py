@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -14,19 +14,15 @@ from hardneg.fields import FREE, LATER, IndexSetting, InputFile, Name, OwnCut, R
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.vectors import flat_vectors, shards, vectors_import
 from hardneg.protocols import EstimatedBackend, Searcher
-from hardneg.records.layout import START
-from hardneg.records.wording import counted
+from hardneg.records import layout, wording
 from hardneg.registry import configure
 from hardneg.runtime.distributed import world
-from hardneg.runtime.progress import Progress, Task
+from hardneg.runtime.progress import Task
 from hardneg.stages.base import FORMS, ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, encoding
 from hardneg.stages.blocks import StageBlocks
 from hardneg.stages.inputs import open_corpus, open_prompted
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.blocks import BlockResult
-
-if TYPE_CHECKING:
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
 
 
 class Encode(IndexSpec):
@@ -41,7 +37,7 @@ class Encode(IndexSpec):
     artifact_type = "index"
     needs_dataset = True
     stage: Literal["encode"]
-    model: Annotated[Name, Reference(("model",))] = START
+    model: Annotated[Name, Reference(("model",))] = layout.START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     segments: OwnCut = Field(default=None, json_schema_extra=LATER)
     document_prompt: str | None = Field(
@@ -70,10 +66,7 @@ class Encode(IndexSpec):
     def estimate(self, sizes: Sizes) -> Row:
         return encoding(self.segments, sizes)
 
-    def open_index(
-        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: Progress | None
-    ) -> Searcher:
-        """What its files say it is, searched exactly."""
+    def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.open_store import open_store
 
         return open_store(source.folder, options, progress)
@@ -114,7 +107,7 @@ class EncodedBlocks(StageBlocks):
         if self.context.spec.segments is None:
             return {"passages": len(rows), **facts}
         if rows.cut_off:
-            have = f"{counted(len(rows.first) - 1, 'document')} {'has' if rows.cut_off == 1 else 'have'}"
+            have = f"{wording.counted(len(rows.first) - 1, 'document')} {'has' if rows.cut_off == 1 else 'have'}"
             cut = f"text after the last segment ({rows.cut.count} of {rows.cut.length} tokens)"
             self.context.progress.note(f"{self.context.name}: {rows.cut_off} of {have} {cut}; it is not read")
         return {"passages": len(rows.corpus), **facts, "segments": len(rows), "documents cut off": rows.cut_off}
@@ -147,9 +140,7 @@ class ImportVectors(IndexSpec):
         """By the vector that is read; twice the disk, for those in another order."""
         return Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
 
-    def open_index(
-        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: Progress | None
-    ) -> Searcher:
+    def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.backends.flat import FlatSearcher
 
         return FlatSearcher(flat_vectors.FlatVectors.open(source.folder), options=options, progress=progress)
@@ -163,7 +154,7 @@ class ImportVectors(IndexSpec):
         facts = {"passages": len(corpus), "dimension": file.dimension, "bytes": shards.index_bytes(context.folder)}
         if not others:
             return facts
-        left_out = f"{counted(others, 'vector')} left out, of documents that the corpus lacks"
+        left_out = f"{wording.counted(others, 'vector')} left out, of documents that the corpus lacks"
         context.progress.note(f"{context.name}: {left_out}")
         return {**facts, "vectors of other documents": others}
 
@@ -214,9 +205,7 @@ class BuildIndex(IndexSpec):
             return Row(count, "passages", count * 600)
         return Row(count, "passages", count * (sizes.stored if sizes.form == "weights" else sizes.stored // 4 + 20))
 
-    def open_index(
-        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: Progress | None
-    ) -> Searcher:
+    def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.kernels.exact.exact import ExactSearcher
 
         searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)

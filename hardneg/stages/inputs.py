@@ -16,8 +16,7 @@ from hardneg.formats.queries import Queries
 from hardneg.formats.vectors.mmap import map_array
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.protocols import Searcher
-from hardneg.records.errors import DataError, ModelError, UsageError
-from hardneg.records.layout import MODEL_FOLDER, QUERIES
+from hardneg.records import errors, layout
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.progress import Progress
 from hardneg.stages.base import ArtifactInput, IndexSpec, StageContext, StageSpec
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    return load_encoder(source.model or source.folder / MODEL_FOLDER, device, precision)
+    return load_encoder(source.model or source.folder / layout.MODEL_FOLDER, device, precision)
 
 
 def open_prompted(
@@ -48,7 +47,7 @@ def open_prompted(
     if prompt is None:
         return encoder
     if not isinstance(encoder, Encoder):
-        raise UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed here: leave it out")
+        raise errors.UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed: leave it out")
     return encoder.prompted(side, prompt)
 
 
@@ -63,7 +62,7 @@ def open_learner(context: StageContext[StageSpec]) -> "Encoder":
     loss, own = type(context.plugins["loss"]), encoder.spec.similarity
     if (wanted := getattr(loss, "similarity", own)) != own:
         mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {own}"
-        raise UsageError(f"{context.name}: {mismatch}: say model.similarity: {wanted}, or take another loss")
+        raise errors.UsageError(f"{context.name}: {mismatch}: say model.similarity: {wanted}, or take another loss")
     return encoder
 
 
@@ -76,7 +75,7 @@ def open_corpus(context: StageContext[StageSpec]) -> Corpus:
     """The corpus of the stage's dataset. Raises DataError where there is no document in it."""
     corpus = open_collection(context.inputs["dataset"]).corpus
     if not len(corpus):
-        raise DataError(f"{context.name}: the corpus has no documents")
+        raise errors.DataError(f"{context.name}: the corpus has no documents")
     return corpus
 
 
@@ -88,9 +87,9 @@ def open_queries(context: StageContext[StageSpec], collection: StoredCollection,
     return queries
 
 
-def no_queries(name: str, split: str) -> DataError:
+def no_queries(name: str, split: str) -> errors.DataError:
     """The error of a stage whose split is empty."""
-    return DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
+    return errors.DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
 
 
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
@@ -100,14 +99,14 @@ def queries_of(context: StageContext[StageSpec], collection: StoredCollection, s
 
 def own_queries(source: ArtifactInput | None) -> Queries | None:
     """The queries that stand beside an artifact; None where it is of a split."""
-    path = None if source is None else source.folder / QUERIES
+    path = None if source is None else source.folder / layout.QUERIES
     return Queries.open(path) if path is not None and path.exists() else None
 
 
 def pass_on(context: StageContext[StageSpec]) -> None:
     """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
-    if (path := context.inputs["run"].folder / QUERIES).exists():
-        link_file(path, context.folder / QUERIES)
+    if (path := context.inputs["run"].folder / layout.QUERIES).exists():
+        link_file(path, context.folder / layout.QUERIES)
 
 
 def open_searcher(
@@ -128,7 +127,7 @@ def open_searcher(
     from hardneg.indexes.kernels.exact.exact import ExactOptions
 
     if not isinstance(source.spec, IndexSpec):
-        raise UsageError(f"{source.name} is no index")
+        raise errors.UsageError(f"{source.name} is no index")
     options = ExactOptions(device=device, expected=expected)
     searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
     return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
@@ -159,7 +158,7 @@ def encoded_queries(
             part = encoder.encode(some, "query", options, context.progress)
             if not isinstance(part, np.ndarray):
                 problem = "makes more than one vector of a text: name one that makes one"
-                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
+                raise errors.ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
             store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
         with replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}

@@ -1,4 +1,4 @@
-"""Stages `mine` and `label`: negatives selected from runs, known positives left out; and pseudo-labels in their form."""
+"""Stages `mine` and `label`: negatives selected from runs, and pseudo-labels by a reranker's scores in their form."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,10 +27,7 @@ from hardneg.mining.lists_of_file import ListsOfFile
 from hardneg.mining.miners.selection import scores_of
 from hardneg.mining.miners.thresholds import Denoised
 from hardneg.protocols import RunJoiner
-from hardneg.records.depths import SCORED_DEPTH
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import DROPPED, NEGATIVES, RUN
-from hardneg.records.types import SCORES, Candidates, Negatives, RankedList
+from hardneg.records import depths, errors, layout, types
 from hardneg.runtime.progress import Task
 from hardneg.runtime.seeding import SEED, drawn_order
 from hardneg.stages import inputs
@@ -101,14 +98,15 @@ class Mine(StageSpec):
         miner = recipe.plugin("miner")
         if isinstance(miner, RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(list(self.runs)))
-        if SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[SCORES]):
-            yield f"runs.{SCORES}: {self.runs[SCORES]!r} {Trait.OF_POSITIVES}; {fields.OF_QUERIES[Trait.OF_POSITIVES]}"
+        if types.SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[types.SCORES]):
+            reason = f"{Trait.OF_POSITIVES}; {fields.OF_QUERIES[Trait.OF_POSITIVES]}"
+            yield f"runs.{types.SCORES}: {self.runs[types.SCORES]!r} {reason}"
         if self.file:
-            if self.runs.keys() - {SCORES}:
-                yield f"runs: beside `file`, which is selected from, only one labelled {SCORES}, which filters judge by"
+            if self.runs.keys() - {types.SCORES}:
+                yield f"runs: beside `file`, which is selected from, only `{types.SCORES}`, which filters judge by"
             try:
                 check_form(self.form, Path(self.file))
-            except UsageError as error:
+            except errors.UsageError as error:
                 yield f"form: {error}"
         elif self.form != OWN:
             yield "form: it is that of `file`, and there is none"
@@ -159,7 +157,7 @@ class MinedBlocks(StageBlocks):
         spec, known = self.context.spec, self.choosing.positives
         if spec.positives_of_others:
             return listing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
-        runs = {label: source.folder / RUN for label, source in self.context.inputs_of("runs").items()}
+        runs = {label: source.folder / layout.RUN for label, source in self.context.inputs_of("runs").items()}
         listed = self.file.listed(self.query_ids, runs) if self.file else lists_side_by_side(runs, self.query_ids)
         if spec.permuted:
             listed = listing.permuted(listed, known, spec.seed)
@@ -167,7 +165,7 @@ class MinedBlocks(StageBlocks):
             withheld = positives(self.collection.withheld())
             if withheld.keys().isdisjoint(self.query_ids):
                 problem = "the dataset withholds no positives of these queries; give it `withheld: {halves: true}`"
-                raise DataError(f"{self.context.name}: planted: {problem}")
+                raise errors.DataError(f"{self.context.name}: planted: {problem}")
             listed = listing.planted(listed, withheld, known, spec.planted, spec.seed)
         return listed
 
@@ -178,10 +176,9 @@ class MinedBlocks(StageBlocks):
             for number in some:
                 facts, lists = Counter[str](), islice(listed, _BLOCK)
                 with TemporaryDirectory() as folder:
-                    names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
-                    negatives.write_negatives(
-                        names[0], negatives.recorded(self.choosing.negatives(lists, facts), names[1])
-                    )
+                    names = [Path(folder) / layout.NEGATIVES, Path(folder) / layout.DROPPED]
+                    mined = negatives.recorded(self.choosing.negatives(lists, facts), names[1])
+                    negatives.write_negatives(names[0], mined)
                     files = {path.name: path.read_bytes() for path in names if path.exists()}
                 task.advance(self.sizes[number])
                 yield number, BlockResult(files, facts)
@@ -189,15 +186,16 @@ class MinedBlocks(StageBlocks):
     def finish(self) -> Facts:
         """Writes the negatives in the order of the queries. Raises DataError where there are none."""
         count, folder = len(self.sizes), self.context.folder
-        joined = negatives.join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
-        negatives.write_negatives(folder / NEGATIVES, negatives.recorded(joined, folder / DROPPED))
+        texts = (self.store.texts(name, count) for name in (layout.NEGATIVES, layout.DROPPED))
+        joined = negatives.join_negatives(*texts)
+        negatives.write_negatives(folder / layout.NEGATIVES, negatives.recorded(joined, folder / layout.DROPPED))
         facts, total = self.store.facts(count), len(self.query_ids)
         if not facts["queries"]:
             why = "was mined; the miner left them all out"
             if facts["queries without positives"] == total:
                 why = "has a positive, a judgement above zero of a document in the corpus"
             split = self.context.spec.split
-            raise DataError(f"{self.context.name}: none of the {total} queries of split {split} {why}")
+            raise errors.DataError(f"{self.context.name}: none of the {total} queries of split {split} {why}")
         return {**facts, **self.texts.facts, **(self.file.counts if self.file else {})}
 
 
@@ -221,7 +219,7 @@ class Label(StageSpec):
     above: float = ABOVE
     below: float = Denoised.below
     count: int = Field(default=Denoised.count, gt=0)
-    depth: int = Field(default=SCORED_DEPTH, gt=0)
+    depth: int = Field(default=depths.SCORED_DEPTH, gt=0)
     size: int | None = Field(default=None, gt=0)
     seed: int = SEED
 
@@ -250,11 +248,14 @@ class Label(StageSpec):
 
         Queries for which a positive is known are left out: they need no label.
         """
-        facts, path = Counter[str](), context.folder / NEGATIVES
+        facts, path = Counter[str](), context.folder / layout.NEGATIVES
         collection = inputs.open_collection(context.inputs["dataset"])
         known = positives(collection.all_qrels())
         query_ids = inputs.queries_of(context, collection, self.split).query_ids
-        runs = {label: context.inputs[name].folder / RUN for label, name in (("run", "run"), (SCORES, "scores"))}
+        runs = {
+            label: context.inputs[name].folder / layout.RUN
+            for label, name in (("run", "run"), (types.SCORES, "scores"))
+        }
 
         def unlabelled() -> Iterator[QueryLists]:
             with context.progress.task("labelling", len(query_ids), "queries") as task:
@@ -288,8 +289,8 @@ def pseudo_labels(
     above: float = ABOVE,
     below: float = Denoised.below,
     count: int = Denoised.count,
-    depth: int = SCORED_DEPTH,
-) -> Iterator[Negatives]:
+    depth: int = depths.SCORED_DEPTH,
+) -> Iterator[types.Negatives]:
     """Labels by thresholds: the one best document is the positive, the first ones with low scores are negatives.
 
     Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
@@ -304,7 +305,7 @@ def pseudo_labels(
         depth: how many documents of the list to look at.
     """
 
-    def with_positives() -> Iterator[Candidates]:
+    def with_positives() -> Iterator[types.Candidates]:
         for query_id, hits in listed:
             if (positive := sure_positive(hits, above, depth)) is None:
                 left_out[NO_POSITIVE] += 1
@@ -318,12 +319,12 @@ def pseudo_labels(
             left_out[NO_NEGATIVE] += 1
 
 
-def sure_positive(hits: Mapping[str, RankedList], above: float = ABOVE, depth: int = SCORED_DEPTH) -> str | None:
+def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int) -> str | None:
     """Return the document with the highest score, if that is high enough; the best ranked of those that share it.
 
     A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
     """
-    top, scored = next(iter(hits.values())).doc_ids[:depth], hits[SCORES]
+    top, scored = next(iter(hits.values())).doc_ids[:depth], hits[types.SCORES]
     scores = scores_of(top, scored)
     best = np.max(scores, where=~np.isnan(scores), initial=-np.inf)
     if not best > above:

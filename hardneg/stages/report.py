@@ -3,35 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hardneg.evaluation.metrics import means
-from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.evaluation import metrics, metrics_json
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
-from hardneg.records import layout
-from hardneg.records.layout import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, START
-from hardneg.records.wording import counted, suggestion
-from hardneg.report.content import ReportContent
-from hardneg.report.cost_section import SystemCosts, costs_section
-from hardneg.report.curve import mean_history
-from hardneg.report.page import write_report
-from hardneg.report.query_section import Passages
+from hardneg.records import layout, wording
+from hardneg.report import content, cost_section, curve, page, query_section
 from hardneg.report.table import Section, Table
-from hardneg.stages.base import (
-    ArtifactInput,
-    BySeed,
-    Facts,
-    RecipeView,
-    Row,
-    SeededStages,
-    Sizes,
-    StageContext,
-    StageSpec,
-    by_label,
-)
-from hardneg.stages.inputs import open_collection
+from hardneg.stages import base, inputs
+from hardneg.stages.base import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, by_label
 from hardneg.training.history import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
@@ -68,7 +50,7 @@ class Report(StageSpec):
         """A system that the evaluation does not have."""
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
         if self.about and self.about not in rows:
-            yield f"about: no row {self.about!r} in {self.evaluation!r}{suggestion(self.about, rows)}"
+            yield f"about: no row {self.about!r} in {self.evaluation!r}{wording.suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The runs that were evaluated, as `runs.LABEL`, all steps that made them, `behind.NUMBER`; their dataset."""
@@ -79,71 +61,72 @@ class Report(StageSpec):
             runs["dataset"] = evaluation.dataset
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
-    def over_seeds(self, seeds: SeededStages) -> "Report":
+    def over_seeds(self, seeds: base.SeededStages) -> "Report":
         """All seeds' trainings, analyses and readings under the label of each."""
         changed: dict[str, dict[str, BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
         for named in changed.values():
             named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
         return self.model_copy(update=changed)
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(1, "page", 4_000_000)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(1, "page", 4_000_000)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The pages, and the scores by query: under the stage's own name where another report has the usual ones."""
         if recipe.report in (None, recipe.name):
-            return {name: name for name in (REPORT_HTML, REPORT_MARKDOWN, QUERY_TABLE)}
-        own = {f"{recipe.name}{Path(name).suffix}": name for name in (REPORT_HTML, REPORT_MARKDOWN)}
-        return {**own, f"{recipe.name}-{QUERY_TABLE}": QUERY_TABLE}
+            return {name: name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.QUERY_TABLE)}
+        own = {f"{recipe.name}{Path(name).suffix}": name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN)}
+        return {**own, f"{recipe.name}-{layout.QUERY_TABLE}": layout.QUERY_TABLE}
 
     def make(self, context: "StageContext[Report]") -> Facts:
         """Writes `report.md`, `report.html` and `queries.tsv`."""
         evaluation, dataset = context.inputs["evaluation"], context.inputs["dataset"]
-        measured, split = read_metrics(evaluation.folder / layout.METRICS), getattr(evaluation.spec, "split", "test")
-        rows, behind = getattr(evaluation.spec, "runs", {}), list(context.inputs_of("behind").values())
+        split, rows = getattr(evaluation.spec, "split", "test"), getattr(evaluation.spec, "runs", {})
+        measured, behind = metrics_json.read_metrics(evaluation.folder / layout.METRICS), context.inputs_of("behind")
         trained, runs = _by_label(context, "training"), dict[str, list[ArtifactInput]]()
         for path, source in context.inputs_of("runs").items():  # several of a row with several seeds
             runs.setdefault(by_label(rows).get(path, (path, None))[0], []).append(source)
-        stages = {item.name: item.spec for item in behind if item.spec is not None}
-        metric = next((name for scores in measured.results.values() for name in scores), "")
-        values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
-        costs = {label: system_costs(items, behind) for label, items in runs.items()}
-        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind)
+        steps = {item.name: item for item in behind.values() if item.spec is not None}
+        stages = {name: item.spec for name, item in steps.items() if item.spec is not None}
+        results, metric = measured.results, next((name for scores in measured.results.values() for name in scores), "")
+        values = {label: metrics.means(scores)[metric] for label, scores in results.items() if metric in scores}
+        costs = {label: system_costs([item.name for item in items], steps) for label, items in runs.items()}
+        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
         of_writers = "written " * (Trait.WRITTEN_QUERIES in dataset.traits)
-        queries = counted(evaluation.facts["queries"], f"{of_writers}query")
-        content = ReportContent.of(
+        queries = wording.counted(evaluation.facts["queries"], f"{of_writers}query")
+        shown = content.ReportContent.of(
             self.title or "Results",
             measured,
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
             notes=[*measured.notes, *([_WRITTEN] if written else [])],
-            costs=costs_section(costs, values, metric),
+            costs=cost_section.costs_section(costs, values, metric),
             settings_tables=[_steps([dataset, *context.inputs.values()])],
-            over=f"{queries} of split {split}, over {counted(evaluation.facts['passages'], 'passage')}",
+            over=f"{queries} of split {split}, over {wording.counted(evaluation.facts['passages'], 'passage')}",
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
-        collection = open_collection(dataset)
-        shown = {label: sources[0].folder / layout.RUN for label, sources in runs.items()}
-        write_report(context.folder, content, measured, Passages(shown, collection.qrels(split), collection, split))
+        collection = inputs.open_collection(dataset)
+        lists = {label: sources[0].folder / layout.RUN for label, sources in runs.items()}
+        passages = query_section.Passages(lists, collection.qrels(split), collection, split)
+        page.write_report(context.folder, shown, measured, passages)
         return {}
 
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
     """The inputs of a field by label and seed; the seed is None where there is one alone."""
-    labels, inputs = by_label(getattr(context.spec, field)), dict[str, dict[int | None, ArtifactInput]]()
-    for path, source in context.inputs_of(field).items():
-        label, seed = labels[path]
-        inputs.setdefault(label, {})[seed] = source
-    return inputs
+    sources = dict[str, dict[int | None, ArtifactInput]]()
+    for path, (label, seed) in by_label(getattr(context.spec, field)).items():
+        sources.setdefault(label, {})[seed] = context.inputs[f"{field}.{path}"]
+    return sources
 
 
-def _steps(inputs: Sequence[ArtifactInput]) -> Table:
+def _steps(items: Sequence[ArtifactInput]) -> Table:
     """Every step that led to the page, with its key and what it took."""
     rows = {}
-    for item in inputs:
+    for item in items:
         if item.spec is not None:
             seconds = item.facts.get("seconds")
             told = f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
@@ -151,36 +134,36 @@ def _steps(inputs: Sequence[ArtifactInput]) -> Table:
     return Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
 
 
-def _histories(trained: _ByLabel) -> dict[str, list[dict[str, object]]]:
+def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
     """The learning curve of each label; that of several seeds is the mean."""
     curves = {}
-    for label, inputs in trained.items():
-        histories = [History(item.folder / layout.HISTORY).read() for item in inputs.values()]
+    for label, sources in trained.items():
+        histories = [History(source.folder / layout.HISTORY).read() for source in sources.values()]
         name = label if len(histories) == 1 else f"{label} (mean of {len(histories)} seeds)"
-        curves[name] = mean_history(histories)
+        curves[name] = curve.mean_history(histories)
     return curves
 
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
     """What one needs to know to judge the table, name by name; of trainings with the label before."""
     settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
-    for label, inputs in trained.items():
-        by_seed = [source.spec.settings(source) if source.spec else {} for source in inputs.values()]
+    for label, sources in trained.items():
+        by_seed = [source.spec.settings(source) for source in sources.values() if source.spec]
         for name in dict.fromkeys(name for settings in by_seed for name in settings):
             values = {str(settings[name]): settings[name] for settings in by_seed if name in settings}
             settings_of[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
     return settings_of
 
 
-def _sections(sources: _ByLabel) -> list[Section]:
+def _sections(by_label: _ByLabel) -> list[Section]:
     """What the verbs that made the artifacts show of them, each of all of its own at once."""
     by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
-    for label, inputs in sources.items():
-        for seed, source in inputs.items():
+    for label, sources in by_label.items():
+        for seed, source in sources.items():
             if source.spec is not None:
                 named = label if seed is None else f"{label}, seed {seed}"
                 by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
-    return [section for spec, inputs in by_verb.values() for section in spec.sections(inputs)]
+    return [section for spec, sources in by_verb.values() for section in spec.sections(sources)]
 
 
 def row_of(model: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
@@ -193,75 +176,72 @@ def row_of(model: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpe
 def began_from(label: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
     """The row of the model that a row's own was trained from; empty where there is none."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
-    start = getattr(trained, "model", None) or START
+    start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
 def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
     """The model that a run was made from by the fewest steps, and how many; empty where there is none."""
-    seen, level, steps = {DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
+    seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
-        if models := [name for name in level if name == START or (name in stages and "model" in stages[name].parts)]:
+        if models := [
+            name for name in level if name == layout.START or (name in stages and "model" in stages[name].parts)
+        ]:
             return models[0], steps
         seen |= {*level}
         known = [stages[name] for name in level if name in stages]
         references = (each for spec in known for each in spec.references())
-        level = [target for path, target, _ in references if path != DATASET and target not in seen]
+        level = [target for path, target, _ in references if path != layout.DATASET and target not in seen]
         steps += 1
     return "", 0
 
 
 def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Iterator[str]:
     """The stages that these come of, and these themselves, each once; the collection is none of them."""
-    seen = {DATASET}
+    seen = {layout.DATASET}
     waiting = list(names)[::-1]
     while waiting:
         name = waiting.pop()
         if name not in seen and name in stages:
             seen.add(name)
             yield name
-            waiting += [target for path, target, _ in stages[name].references() if path != DATASET][::-1]
+            waiting += [target for path, target, _ in stages[name].references() if path != layout.DATASET][::-1]
 
 
-def system_costs(runs: Sequence[ArtifactInput], behind: Sequence[ArtifactInput]) -> SystemCosts:
-    """What a row's run took, or each of its runs with several seeds on average; behind: all steps of all runs."""
-    steps = {item.name: item for item in behind}
+def system_costs(runs: Sequence[str], steps: Mapping[str, ArtifactInput]) -> cost_section.SystemCosts:
+    """What a row's run took, or each of its runs with several seeds on average; steps: all that led to them."""
     specs = {name: item.spec for name, item in steps.items() if item.spec is not None}
+
+    def linked(names: Iterable[str], artifact_type: str) -> list[ArtifactInput]:
+        """Those of a type among the names, and those of the same type that they are made from, each once."""
+        same, waiting = dict[str, ArtifactInput](), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in specs and specs[name].artifact_type == artifact_type and name not in same:
+                same[name] = steps[name]
+                waiting += [target for _, target, _ in specs[name].references()]
+        return list(same.values())
+
     costs, devices = list[dict[str, float | None]](), dict[str, None]()
     for run in runs:
-        items = [steps[name] for name in steps_behind([run.name], specs)]
-        searches = _linked([run.name], "run", steps)
+        behind, searches = [steps[name] for name in steps_behind([run], specs)], linked([run], "run")
         named = [target for item in searches for _, target, _ in specs[item.name].references()]
-        indexes = _linked(named, "index", steps)
-        trained = [
-            item for item in items if specs[item.name].artifact_type in ("model", "reranker") and "steps" in item.facts
-        ]
+        indexes = linked(named, "index")
+        networks = [item for item in behind if specs[item.name].artifact_type in ("model", "reranker")]
         times = [(_total("seconds", [item]), _total("queries", [item])) for item in searches]
         milliseconds = [1000 * seconds / queries for seconds, queries in times if seconds is not None and queries]
-        costs.append(
-            {
-                "training": _total("seconds", trained),
-                "indexing": _total("seconds", indexes),
-                "size": _total("bytes", [item for item in indexes if item.name in named]),
-                "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
-                "steps": _total("seconds", items),
-            }
-        )
-        devices |= dict.fromkeys(device for item in items if (device := _device(item)))
-    known = {name: [each[name] for each in costs if each[name] is not None] for name in costs[0]}
+        own = {
+            "training": _total("seconds", [item for item in networks if "steps" in item.facts]),
+            "indexing": _total("seconds", indexes),
+            "size": _total("bytes", [item for item in indexes if item.name in named]),
+            "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
+            "steps": _total("seconds", behind),
+        }
+        costs.append(own)
+        devices |= dict.fromkeys(device for item in behind if (device := _device(item)))
+    known = {name: [value for each in costs if (value := each[name]) is not None] for name in costs[0]}
     mean = {name: fmean(values) if len(values) == len(costs) else None for name, values in known.items()}
-    return SystemCosts(**mean, devices=tuple(devices))
-
-
-def _linked(names: Iterable[str], artifact_type: str, steps: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
-    """Those of a type among the names, and those of the same type that they are made from, each once."""
-    linked, waiting = dict[str, ArtifactInput](), list(names)
-    while waiting:
-        item = steps.get(waiting.pop())
-        if item is not None and item.spec and item.spec.artifact_type == artifact_type and item.name not in linked:
-            linked[item.name] = item
-            waiting += [target for _, target, _ in item.spec.references()]
-    return list(linked.values())
+    return cost_section.SystemCosts(**mean, devices=tuple(devices))
 
 
 def _total(fact: str, items: Sequence[ArtifactInput]) -> float | None:

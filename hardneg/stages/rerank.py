@@ -18,10 +18,7 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import lists_in_order
 from hardneg.protocols import Reranker, TrainableReranker
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import PluginError
-from hardneg.records.layout import MODEL_FOLDER, RUN
-from hardneg.records.types import RankedList
+from hardneg.records import depths, errors, layout, types
 from hardneg.runtime.progress import Task
 from hardneg.stages import inputs
 from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext, source_of
@@ -48,7 +45,7 @@ class Rerank(RunSpec):
     )
     run: Annotated[Name, Reference(("run",), passes=(Trait.ADDED_POSITIVES, Trait.OWN_QUERIES))]
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(LIST_DEPTH, gt=0, description="How many documents of each query are scored, the best ones.")
+    depth: int = Field(depths.LIST_DEPTH, gt=0, description="How many documents of each query are scored, the best.")
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
@@ -104,8 +101,8 @@ class _QueryBlock:
             scores = next(answers, ())
             if len(scores) != len(doc_ids):
                 counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
-                raise PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
-            yield query_id, RankedList(doc_ids, np.asarray(scores))
+                raise errors.PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
+            yield query_id, types.RankedList(doc_ids, np.asarray(scores))
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class RerankBlocks(RunBlocks):
         """All blocks of the run's lists, cut at the depth."""
         spec = self.context.spec
         known = positives(self.collection.all_qrels()) if spec.positives else {}
-        lists = lists_in_order(self.context.inputs["run"].folder / RUN, self.queries.query_ids)
+        lists = lists_in_order(self.context.inputs["run"].folder / layout.RUN, self.queries.query_ids)
         for start in range(0, len(self.queries), self.step):
             part, facts = slice(start, start + self.step), Counter[str]()
             query_ids = self.queries.query_ids[part]
@@ -157,7 +154,7 @@ class RerankBlocks(RunBlocks):
             from hardneg.rerankers.pair_scoring import PairScorer
 
             options = EncodeOptions(spec.tokens_per_batch, spec.precision)
-            folder = None if source is None else source.folder / MODEL_FOLDER
+            folder = None if source is None else source.folder / layout.MODEL_FOLDER
             scorer = PairScorer.opened(self.plugin, folder, self.context.device, options)
             yield from scorer.rerank_blocks(block.requests(corpus) for block in blocks)
             return

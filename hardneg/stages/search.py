@@ -23,11 +23,7 @@ from hardneg.formats.vectors import flat_vectors, vectors_import
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
 from hardneg.mining import listing
 from hardneg.protocols import Searcher
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import QUERIES, RUN
-from hardneg.records.types import Encoded, Hits, RankedList
-from hardneg.records.wording import counted
+from hardneg.records import depths, errors, layout, types, wording
 from hardneg.runtime.distributed import barrier
 from hardneg.runtime.progress import Seconds, Task
 from hardneg.stages import inputs
@@ -68,7 +64,7 @@ class Search(RunSpec):
     model: Annotated[Name | None, Reference(("model",))] = None
     candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
+    depth: int = Field(depths.LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     query_prompt: str | None = Field(
         default=None, json_schema_extra=LATER, description="The prompt before each query, in place of the model's."
@@ -91,12 +87,8 @@ class Search(RunSpec):
         traits, similarity = recipe.traits(self.index), recipe.model.similarity
         given = {name for name, info in type(self).model_fields.items() if getattr(self, name) != info.default}
         rules = (
-            (
-                "query_vectors" in given,
-                "model scores text_of query_prompt",
-                "goes with no `query_vectors`; leave one out",
-            ),
-            ("text_of" in given, "queries positives query_prompt", "goes with no `text_of: positive`; leave one out"),
+            ("query_vectors" in given, "model scores text_of query_prompt", "not beside query_vectors; leave one out"),
+            ("text_of" in given, "queries positives query_prompt", "not beside text_of: positive; leave one out"),
             (
                 Trait.TEXTS in traits,
                 "query_vectors model positives scores query_prompt",
@@ -162,23 +154,23 @@ def searched_queries(
             path = Path(spec.queries).expanduser()
             known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
             read = query_files.read_query_file(path, known, facts)
-            if not query_files.write_queries(context.folder / QUERIES, read):
-                raise DataError(f"{path}: no query in it that the dataset does not have")
+            if not query_files.write_queries(context.folder / layout.QUERIES, read):
+                raise errors.DataError(f"{path}: no query in it that the dataset does not have")
             if same := facts.get(query_files.SAME_TEXT):
                 leak = "where that is one to measure by, training on it leaks"
                 note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
         barrier()
-        return query_files.Queries.open(context.folder / QUERIES)
+        return query_files.Queries.open(context.folder / layout.QUERIES)
     own = inputs.open_queries(context, collection, spec.split)
     if spec.text_of != "query":
         texts = positive_texts(own, qrels.positives(collection.all_qrels()), collection.corpus, facts)
         if not len(texts):
             problem = f"no query of split {spec.split} has a positive, a judgement above zero of a document"
-            raise DataError(f"{context.name}: text_of: {problem} in the corpus")
+            raise errors.DataError(f"{context.name}: text_of: {problem} in the corpus")
         return texts
     _, owner = own_documents(collection.corpus, own.query_ids, own.texts)
     if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        stand = f"{counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
+        stand = f"{wording.counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
         advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
         note(f"{context.name}: {stand}; {advice}")
     return own
@@ -229,7 +221,7 @@ class SearchBlocks(RunBlocks):
     whole: Counter[str] = field(kw_only=True)
     facts: Counter[str] = field(default_factory=Counter)
     seconds: Seconds = field(default_factory=Seconds)
-    held: dict[range, Encoded] = field(default_factory=dict)
+    held: dict[range, types.Encoded] = field(default_factory=dict)
 
     def run_facts(self) -> Facts:
         """What was counted of all queries, and how many have no candidates where those of a run are ranked."""
@@ -254,9 +246,9 @@ class SearchBlocks(RunBlocks):
         now.update({f"seconds of search: {name}": round(value, 4) for name, value in self.seconds.items()})
         return now - before
 
-    def _candidates(self, part: range | None = None) -> Iterator[RankedList]:
+    def _candidates(self, part: range | None = None) -> Iterator[types.RankedList]:
         """Yield the lists of a part of the queries; reads the whole run so that unknown queries are noticed."""
-        path = self.context.inputs["candidates"].folder / RUN
+        path = self.context.inputs["candidates"].folder / layout.RUN
         lists = enumerate(runs.lists_in_order(path, self.queries.query_ids))
         return (ranked for position, ranked in lists if part is None or position in part)
 
@@ -298,7 +290,7 @@ class SearchBlocks(RunBlocks):
         dimension = context.inputs["index"].facts.get("dimension", file.dimension)
         if file.dimension != dimension:
             problem = f"vectors of dimension {file.dimension}, and {spec.index} has {dimension}"
-            raise DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
+            raise errors.DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
         rows = {query_id: row for row, query_id in enumerate(query_ids)}
         owners = vectors_import.VectorOwners(
             query_ids, lambda ids: np.array([rows.get(each, -1) for each in ids], np.int64), "query"
@@ -315,7 +307,7 @@ class SearchBlocks(RunBlocks):
         angular = spec.scores == "angular"
         if angular and (encoder is None or encoder.spec.similarity != "cosine"):
             reason = "the index has no cosines: leave it out, or take an index whose model has them"
-            raise UsageError(f"search: scores angular: {reason}")
+            raise errors.UsageError(f"search: scores angular: {reason}")
         lists = self._candidates(part) if "candidates" in self.context.inputs else None
         known = qrels.positives(self.collection.all_qrels()) if spec.positives else None
         step = self._options.window if lists else self._at_once
@@ -333,15 +325,16 @@ class SearchBlocks(RunBlocks):
                 hits_of = listing.with_positives(hits, searcher, wanted, theirs, corpus)
             for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
                 self.facts["queries that found no document"] += not len(rows)
-                yield query_id, RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
+                yield query_id, types.RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
         for _ in lists or ():
             pass
 
-    def _encoded(self, encoder: TextEncoder | None, part: range) -> Sequence[str] | Encoded:
+    def _encoded(self, encoder: TextEncoder | None, part: range) -> Sequence[str] | types.Encoded:
         """What some queries become; whole windows are encoded, for vectors depend a little on the texts beside them."""
         if encoder is None:
             return self.queries.texts[part.start : part.stop]
-        size, side = self._options.window, "query" if self.context.spec.text_of == "query" else "document"
+        size = self._options.window
+        side: Literal["query", "document"] = "query" if self.context.spec.text_of == "query" else "document"
         whole = range(len(self.queries))[part.start // size * size : -(-part.stop // size) * size]
         if whole not in self.held:
             self.held.clear()
@@ -352,8 +345,12 @@ class SearchBlocks(RunBlocks):
         return encoded if whole == part else encoded[part.start - whole.start : part.stop - whole.start]
 
     def _hits(
-        self, searcher: Searcher, wanted: Sequence[str] | Encoded, lists: Iterator[RankedList] | None, count: int
-    ) -> Hits:
+        self,
+        searcher: Searcher,
+        wanted: Sequence[str] | types.Encoded,
+        lists: Iterator[types.RankedList] | None,
+        count: int,
+    ) -> types.Hits:
         with self.seconds.of("search"):
             if lists is None:
                 return searcher.search(wanted, self._depth)

@@ -6,12 +6,12 @@ from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Kept, Model, PluginKind, Setting
 from hardneg.formats.collection import write_collection
 from hardneg.protocols import DatasetLoader
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import MODEL_FOLDER
+from hardneg.records import errors, layout
 from hardneg.runtime.distributed import world
 from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, StageSpec
 
@@ -59,7 +59,7 @@ class BroughtModel(StageSpec):
 
     version = 1
     artifact_type = "model"
-    artifact_folder = MODEL_FOLDER
+    artifact_folder = layout.MODEL_FOLDER
     every_process = True
     inherits = ()
     purpose = "bring in another model, beside the recipe's own"
@@ -86,13 +86,12 @@ class BroughtModel(StageSpec):
             UsageError: it has no weights here.
         """
         from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.open.resolved import load_encoder
 
         if not world().first:
             return {}
         encoder = load_encoder(self.model, context.device)
         if not isinstance(encoder, Encoder):
             problem = "has no weights here that could be kept: make it the recipe's own model"
-            raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
-        encoder.save(context.folder / MODEL_FOLDER)
+            raise errors.UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
+        encoder.save(context.folder / layout.MODEL_FOLDER)
         return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}

@@ -12,11 +12,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, LossSetting, Name, PluginKind, Reference, Setting, marked_references, without_problems
 from hardneg.formats.collection import StoredCollection
 from hardneg.protocols import TrainableReranker
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import DATASET, MODEL_FOLDER
-from hardneg.records.named_plugins import BCE
-from hardneg.records.types import PluginSetting
-from hardneg.records.wording import counted
+from hardneg.records import errors, layout, named_plugins, types, wording
 from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, source_of
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.training import Told, TrainConfig, Validate, ValidationOptions, of_the_run
@@ -124,9 +120,9 @@ class Train(TeacherOptions, DualOptions):
             elif source.negatives is None and self.options.negatives_per_query:
                 advice = "for the other queries' documents alone set options.negatives_per_query to 0"
                 yield f"datasets.{name}.negatives: missing; {advice}"
-            elif source.negatives in recipe.stages and source.dataset is not None:
-                if (own := _collection_of(source.negatives, recipe)) != source.dataset:
-                    yield f"datasets.{name}.dataset: {source.negatives!r} is of {own!r}; leave this out"
+            own = _collection_of(source.negatives, recipe)
+            if source.negatives in recipe.stages and source.dataset not in (None, own):
+                yield f"datasets.{name}.dataset: {source.negatives!r} is of {own!r}; leave this out"
 
     def why(self) -> str:
         others = "the relevant passages of the other queries in the batch"
@@ -190,8 +186,8 @@ class Train(TeacherOptions, DualOptions):
         """drawn: how many examples of each source."""
         facts: dict[str, object] = {}
         for name, source in mixture.sources.items():
-            queries = counted(len(source.query_ids), "query", "queries")
-            examples, passages = counted(drawn[name], "example"), counted(len(source.corpus), "passage")
+            queries = wording.counted(len(source.query_ids), "query", "queries")
+            examples, passages = wording.counted(drawn[name], "example"), wording.counted(len(source.corpus), "passage")
             facts[f"Dataset {name}"] = f"{passages}, {queries}; {examples}"
         by = "one a batch" if mixture.one_source else "mixed in a batch"
         width = self.options.negatives_per_query
@@ -199,9 +195,9 @@ class Train(TeacherOptions, DualOptions):
         return {**facts, "Mixing": f"temperature {mixture.temperature:g}, {by}", "Negatives": negatives}
 
 
-def _collection_of(negatives: str, recipe: RecipeView) -> str:
-    stage = recipe.stages.get(negatives)
-    return DATASET if stage is None or stage.dataset is None else stage.dataset
+def _collection_of(negatives: str | None, recipe: RecipeView) -> str:
+    stage = recipe.stages.get(negatives or "")
+    return layout.DATASET if stage is None or stage.dataset is None else stage.dataset
 
 
 class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
@@ -220,7 +216,7 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
         description="The stage whose weights it goes on from, of the same plugin; by default the plugin's source.",
     )
     negatives: Annotated[Name, Reference(("negatives",))] = Field(description="Mined negatives, with their queries.")
-    loss: LossSetting = Field(default=PluginSetting(BCE), description="What is minimised.")
+    loss: LossSetting = Field(default=types.PluginSetting(named_plugins.BCE), description="What is minimised.")
     options: Annotated[RerankerOptions, AfterValidator(without_problems)] = of_the_run(RerankerOptions)
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
@@ -239,7 +235,7 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
         return Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        return {f"rerankers/{recipe.name}": MODEL_FOLDER, **super().publishes(recipe)}
+        return {f"rerankers/{recipe.name}": layout.MODEL_FOLDER, **super().publishes(recipe)}
 
     @property
     def batch(self) -> str:
@@ -256,13 +252,13 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
             own, now = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
             if own != now:
                 problem = f"{start.name} has trained a {own}, this is a {now}: take the same plugin"
-                raise UsageError(f"{context.name}.start: {problem}")
-        module = context.plugins["reranker"].load(None if start is None else start.folder / MODEL_FOLDER)
+                raise errors.UsageError(f"{context.name}.start: {problem}")
+        module = context.plugins["reranker"].load(None if start is None else start.folder / layout.MODEL_FOLDER)
         network, loss = PairNetwork(module.to(context.device or best_device())), context.plugins["loss"]
         wanted, outputs = getattr(loss, "outputs", None), network.module.num_labels
         if wanted not in (None, outputs):
             needed = f"loss {self.loss.name} needs a head of {wanted} outputs, the reranker has {outputs}"
-            raise UsageError(f"{context.name}: {needed}: say outputs: {wanted} in its options, or take loss bce")
+            raise errors.UsageError(f"{context.name}: {needed}: say outputs: {wanted} in its options, or take loss bce")
         data, lacking = self.taught(context, examples_of(collection, negatives))
 
         def told(result: Any) -> tuple[Facts, Facts]:
@@ -286,4 +282,4 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
         from hardneg.rerankers.network import reranker_card
 
-        network.save(context.folder / MODEL_FOLDER, reranker_card(network, card))
+        network.save(context.folder / layout.MODEL_FOLDER, reranker_card(network, card))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -15,12 +15,9 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.mining.choosing import needs_answers
 from hardneg.protocols import DenseSearcher, EstimatedBackend, RunJoiner, Searcher, StoredSearcher
-from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import INDEX_FOLDER, NEGATIVES
+from hardneg.records import depths, errors, layout
 from hardneg.registry import configure
 from hardneg.runtime.distributed import world
-from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import generator
 from hardneg.stages import base, inputs, training_data
 from hardneg.stages.base import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext
@@ -29,11 +26,6 @@ from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
 from hardneg.training.refresh.refresh_options import Devices, RefreshOptions
-
-if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.training.refresh.provider import RefreshProvider
 
 
 class WatchOptions(BaseModel):
@@ -45,7 +37,7 @@ class WatchOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: int = Field(gt=0)
-    depth: int = Field(default=TOP_DEPTH, gt=0)
+    depth: int = Field(default=depths.TOP_DEPTH, gt=0)
     queries: int = Field(default=200, gt=0)
 
 
@@ -71,7 +63,7 @@ class TrainQueries(training_data.GuideOptions, EncoderOptions, IndexSpec):
         default=None, description="The lists of schedule `static`."
     )
     refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
-    depth: int = Field(default=TOP_DEPTH, gt=0, description="Documents a query.")
+    depth: int = Field(default=depths.TOP_DEPTH, gt=0, description="Documents a query.")
     forced_positives: Literal["none_retrieved", "always", "never"] = Field(
         default="none_retrieved", description="When the known positives that a list lacks are put after its end."
     )
@@ -101,7 +93,7 @@ class TrainQueries(training_data.GuideOptions, EncoderOptions, IndexSpec):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        return {**super().parts} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
+        return {**super().parts} | ({"index": layout.INDEX_FOLDER} if self.centroids == "trained" else {})
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
@@ -116,9 +108,7 @@ class TrainQueries(training_data.GuideOptions, EncoderOptions, IndexSpec):
     def estimate(self, sizes: Sizes, split: str = "train", models: int = 2) -> Row:
         return super().estimate(sizes, self.split, models)
 
-    def open_index(
-        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: Progress | None
-    ) -> Searcher:
+    def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.backends.product import PqSearcher
 
         return PqSearcher.open(source.part("index")).using(options, progress)
@@ -134,7 +124,8 @@ class TrainQueries(training_data.GuideOptions, EncoderOptions, IndexSpec):
 
         def told(result: Any) -> tuple[Facts, Facts]:
             if isinstance(way, JpqTraining):
-                way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
+                centroids = way.centroids.detach().cpu().numpy()
+                way.product.write_with_centroids(context.folder / layout.INDEX_FOLDER, centroids)
             card = {
                 **training_data.data_facts(context, data.corpus, len(data.query_ids)),
                 "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
@@ -145,9 +136,7 @@ class TrainQueries(training_data.GuideOptions, EncoderOptions, IndexSpec):
 
         return way, told
 
-    def _method(
-        self, context: StageContext[Any], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
-    ) -> Any:
+    def _method(self, context: StageContext[Any], collection: StoredCollection, data: Any, encoder: Any) -> Any:
         """The training (`AdoreTraining`), with what its negatives come from."""
         from hardneg.indexes.backends.product import PqSearcher
         from hardneg.training import negative_sources as sources
@@ -155,16 +144,17 @@ class TrainQueries(training_data.GuideOptions, EncoderOptions, IndexSpec):
         from hardneg.training.validation import StalenessWatch
 
         index, seed = context.inputs["index"], self.options.seed
+        where = f"{context.name}: index {index.name}"
         searcher = inputs.open_searcher(index, collection, context.device, None, few=self.schedule == "dynamic")
         if not isinstance(searcher, DenseSearcher | StoredSearcher):
-            advice = "holds nothing of documents that queries could be scored with"
-            raise UsageError(f"{context.name}: index {index.name} {advice}: name an encode stage or an index of one")
+            problem = "holds nothing of documents that queries could be scored with"
+            raise errors.UsageError(f"{where} {problem}: name an encode stage or an index of one")
         if self.centroids == "trained" and not isinstance(searcher, PqSearcher):
-            raise UsageError(f"{context.name}: index {index.name} has no centroids to train: name one of pq or opq-pq")
+            raise errors.UsageError(f"{where} has no centroids to train: name one of pq or opq-pq")
         folder, shape = context.folder / SCRATCH, (len(data.query_ids), self.depth)
         source: sources.NegativeSource
         if self.schedule == "static":
-            negatives = read_negatives(context.inputs["negatives"].folder / NEGATIVES)
+            negatives = read_negatives(context.inputs["negatives"].folder / layout.NEGATIVES)
             source = sources.NegativeTable(folder, shape, sources.mined(data, negatives, self.depth))
         elif self.schedule == "refreshed":
             lists = sources.lists_by(encoder, data, searcher, self.depth)
@@ -293,9 +283,9 @@ class TrainRefreshed(training_data.DualOptions):
 
 @contextmanager
 def _supply(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder
-) -> "Iterator[RefreshProvider]":
-    """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
+    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: RefreshFolder
+) -> Iterator[Any]:
+    """The `RefreshProvider` of the training; ends the process beside this one, and gives back the threads it had."""
     import torch
 
     from hardneg.training.checkpoint import Checkpoints

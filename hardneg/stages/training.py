@@ -15,16 +15,14 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import lists_in_order
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
-from hardneg.records.layout import HISTORY, MODEL_FOLDER, RUN, START
-from hardneg.records.types import PluginSetting, RankedList
-from hardneg.records.wording import counted
+from hardneg.records import layout, types, wording
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime.distributed import world
 from hardneg.stages.base import FORM_WORDS, ArtifactInput, Facts, RecipeView, Row, Sizes, StageContext, StageSpec
 from hardneg.stages.inputs import open_collection
 from hardneg.store.artifacts import KEPT, SCRATCH
 from hardneg.store.identity import options_in_key
-from hardneg.training.options import TABLE, LearningOptions, gathered, usual_rate
+from hardneg.training.options import LearningOptions, gathered
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
@@ -40,7 +38,7 @@ class OptionGroup(StageSpec):
 
     gives: ClassVar[tuple[str, ...]] = ()
     if TYPE_CHECKING:  # what a group reads of others, where the verb has them
-        loss: PluginSetting
+        loss: types.PluginSetting
         options: LearningOptions
         segments: Segments | None
 
@@ -61,7 +59,7 @@ class TrainConfig(OptionGroup):
     """
 
     needs_dataset = resumes = every_process = True
-    artifact_folder = MODEL_FOLDER
+    artifact_folder = layout.MODEL_FOLDER
     judged: ClassVar[str] = "over a pool"
     loss: LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
     options: Annotated[LearningOptions, AfterValidator(without_problems)] = of_the_run(LearningOptions)
@@ -123,11 +121,11 @@ class TrainConfig(OptionGroup):
             return {}
         facts, more = told(result)
         rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
-        card = {**facts, "Loss": loss, "Training": f"{counted(result.steps, 'step')} of {self.batch}, {rate}"}
+        card = {**facts, "Loss": loss, "Training": f"{wording.counted(result.steps, 'step')} of {self.batch}, {rate}"}
         if result.best is not None:
             card[f"Dev {options.metric}, {self.judged}"] = f"{result.best:.4f} at step {result.best_step}"
         self.save(context, way.encoder, card)
-        context.keep_only(*self.parts.values(), KEPT, HISTORY, SCRATCH)
+        context.keep_only(*self.parts.values(), KEPT, layout.HISTORY, SCRATCH)
         return {**result.facts(options.metric), **more}
 
 
@@ -167,9 +165,9 @@ class ValidationOptions(OptionGroup):
             return None
         queries, options = collection.queries(self.validation.split), self.validation
         query_ids, texts = queries.query_ids[: options.queries], queries.texts[: options.queries]
-        lists = lists_in_order(context.inputs["validation_run"].folder / RUN, queries.query_ids)
+        lists = lists_in_order(context.inputs["validation_run"].folder / layout.RUN, queries.query_ids)
         # the top alone: a run of all may be too large to hold
-        tops = (RankedList(ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
+        tops = (types.RankedList(ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
         run, judged = dict(zip(query_ids, tops, strict=False)), collection.judged(options.split)
         segments = getattr(self, "segments", None)
         return self.measure(network, ValidationData(collection.corpus, query_ids, texts, judged, run, segments))
@@ -185,7 +183,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
     """The encoder to begin with, how documents are cut for it, and the groups of every verb that trains an encoder."""
 
     artifact_type = "model"
-    model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
+    model: Annotated[Name, Reference(("model",))] = Field(default=layout.START, description="The model to begin with.")
     segments: OwnCut = Field(
         default=None,
         json_schema_extra=LATER,
@@ -196,13 +194,9 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         return recipe.model_of(self.model)
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
-        start, rate = self.began_with(recipe), self.options.learning_rate
-        model = recipe.models.of(start)
-        similarity, family = start.similarity, model.known_family
-        if (usual := usual_rate(model) or rate) < TABLE <= rate:
-            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
-            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
+        """A model that cannot learn or whose texts cannot be cut, a loss for scores of another similarity."""
+        start = self.began_with(recipe)
+        similarity, family = start.similarity, recipe.models.of(start).known_family
         if family is not None and not family.trainable:
             yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
         if self.segments is not None and family is not None and family.form != "vectors":
@@ -236,4 +230,4 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         model, cut = context.inputs["model"], self.segments
         base = {"Base model": model.name if model.model is None else model.model.name}
         more = {"Documents": f"by the best of up to {cut.count} segments of {cut.length} tokens"} if cut else {}
-        network.save(context.folder / MODEL_FOLDER, card=model_card(network, {**base, **card, **more}))
+        network.save(context.folder / layout.MODEL_FOLDER, card=model_card(network, {**base, **card, **more}))

@@ -9,19 +9,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from hardneg.fields import (
-    LATER,
-    OF_QUERIES,
-    Dimensions,
-    Name,
-    PluginKind,
-    Reference,
-    RegularizerSetting,
-    Setting,
-    Trait,
-    each_once,
-    without_problems,
-)
+from hardneg import fields
+from hardneg.fields import LATER, Name, PluginKind, Reference, Trait, without_problems
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
@@ -29,13 +18,10 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import lists_in_order
 from hardneg.protocols import DenseSearcher, StoredSearcher
-from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.layout import NEGATIVES, RUN
-from hardneg.records.types import PluginSetting, StoredPrecision
-from hardneg.records.wording import counted
+from hardneg.records import errors, layout, types, wording
 from hardneg.registry import needs_of
 from hardneg.runtime.distributed import barrier, world
-from hardneg.stages.base import FORM_WORDS, NOT_ONE_VECTOR, ArtifactInput, Facts, RecipeView, StageContext
+from hardneg.stages.base import FORM_WORDS, NOT_ONE_VECTOR, ArtifactInput, RecipeView, StageContext
 from hardneg.stages.inputs import encoded_queries, open_collection, open_searcher, own_queries
 from hardneg.stages.training import EncoderOptions, OptionGroup, of_the_run
 from hardneg.store.artifacts import SCRATCH
@@ -62,7 +48,7 @@ def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
     """Queries with all that is known to be relevant to them, and their mined negatives, if any."""
-    lists = None if negatives is None else read_negatives(negatives.folder / NEGATIVES)
+    lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
     known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
     if pseudo := pseudo_positives(negatives):
         known = with_positives(known, pseudo)
@@ -73,20 +59,21 @@ def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
     """The file of mined negatives, where it tells positives beside the collection's."""
     if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
         return None
-    return negatives.folder / NEGATIVES
+    return negatives.folder / layout.NEGATIVES
 
 
 def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
     """What a model card says of what was trained on."""
     written = ", written from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
     teacher = {"Teacher": f"the scores of {context.inputs['teacher'].name}"} if "teacher" in context.inputs else {}
-    return {"Dataset": f"{counted(len(corpus), 'passage')}, {counted(queries, 'training query')}{written}", **teacher}
+    counts = f"{wording.counted(len(corpus), 'passage')}, {wording.counted(queries, 'training query')}"
+    return {"Dataset": f"{counts}{written}", **teacher}
 
 
 class TeacherOptions(OptionGroup):
     """A teacher, where the loss learns from one."""
 
-    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
+    teacher: Annotated[Name | None, Reference(("run",), refuses=fields.OF_QUERIES)] = Field(
         default=None,
         description="A run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn; it "
         "is of the queries that the negatives are of.",
@@ -98,7 +85,7 @@ class TeacherOptions(OptionGroup):
             reason = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
             yield "teacher", f"teacher: {reason}"
 
-    def taught(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, Facts]:
+    def taught(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
         """The examples with the scores of the `teacher`, if one is named, and how many lack a scored positive.
 
         Raises:
@@ -110,7 +97,7 @@ class TeacherOptions(OptionGroup):
             return data, {}
         folder = context.folder / SCRATCH / "teacher"
         if world().first:
-            write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
+            write_teacher(folder, data.corpus, lists_in_order(source.folder / layout.RUN, data.query_ids))
         barrier()
         teacher, scored, known = Teacher.open(folder, len(data.corpus)), 0, 0
         queries = iter(enumerate(data.query_ids))
@@ -121,7 +108,7 @@ class TeacherOptions(OptionGroup):
             scored, known = scored + len(np.unique(rows[~np.isnan(scores)])), known + len(np.unique(rows))
         if not scored:
             none = f"{source.name} scores no known positive of the training queries"
-            raise TrainingError(f"{context.name}.teacher: {none}: rerank their run with `positives: true`")
+            raise errors.TrainingError(f"{context.name}.teacher: {none}: rerank their run with `positives: true`")
         if scored < known:
             few = f"{known - scored} of {known} queries have no positive that {source.name} scores"
             context.progress.note(f"{context.name}: {few}")
@@ -172,7 +159,8 @@ class GuideOptions(OptionGroup):
             return data
         searcher = open_searcher(source, open_collection(context.inputs["dataset"]), context.device, None)
         if not isinstance(searcher, StoredSearcher | DenseSearcher):
-            raise UsageError(f"{context.name}: guide {source.name} holds nothing of documents: name an encode stage")
+            problem = f"guide {source.name} holds nothing of documents"
+            raise errors.UsageError(f"{context.name}: {problem}: name an encode stage")
         model = context.inputs["guide.model"]
         queries = encoded_queries(context, model, data.texts, "guide-queries")
         return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
@@ -187,8 +175,8 @@ class BatchOptions(OptionGroup):
     """The order of queries in batches."""
 
     batches: Annotated[
-        Setting | None,
-        AfterValidator(lambda setting: None if setting == PluginSetting(SHUFFLED) else setting),
+        fields.Setting | None,
+        AfterValidator(lambda setting: None if setting == types.PluginSetting(SHUFFLED) else setting),
         PluginKind("batches"),
     ] = Field(default=None, json_schema_extra=LATER, description="The order of the queries; by default `shuffled`.")
     batches_from: Annotated[Name | None, Reference(("index", "run"), NOT_ONE_VECTOR, with_model=True)] = Field(
@@ -233,7 +221,7 @@ class BatchOptions(OptionGroup):
             model = context.inputs["batches_from.model"]
             needs["vectors"] = encoded_queries(context, model, data.texts, "batches-queries")
         if "run" in plugin.needs:
-            needs["run"] = lists_in_order(context.inputs["batches_from"].folder / RUN, data.query_ids)
+            needs["run"] = lists_in_order(context.inputs["batches_from"].folder / layout.RUN, data.query_ids)
         queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)
         file = context.folder / SCRATCH / "batches.npy"
         if world().first and not file.exists():
@@ -250,15 +238,15 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
 
     gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
     options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)
-    dims: Dimensions | None = Field(
+    dims: fields.Dimensions | None = Field(
         default=None,
         json_schema_extra=LATER,
         description="Numbers of dimensions that the loss is taken at, with or without a weight each; none: all alone.",
     )
-    precisions: Annotated[tuple[StoredPrecision, ...], AfterValidator(each_once)] = Field(
+    precisions: Annotated[tuple[types.StoredPrecision, ...], AfterValidator(fields.each_once)] = Field(
         default=(), json_schema_extra=LATER, description="Precisions of an index's documents that the loss is taken at."
     )
-    regularizer: RegularizerSetting = Field(
+    regularizer: fields.RegularizerSetting = Field(
         default=None, json_schema_extra=LATER, description="A penalty on what texts are encoded into."
     )
     self_mask: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(

@@ -15,21 +15,15 @@ from pydantic import Field, model_validator
 from hardneg.datasets.pydocs import SplitShares
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import MEASURED, Name, Trait, WriterSettings
+from hardneg.formats import hash_index, id_pairs, runs
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.hash_index import normalise
-from hardneg.formats.id_pairs import Exclusion
-from hardneg.formats.runs import lists_in_order, write_run
 from hardneg.protocols import QueryWriter, SessionWriter
-from hardneg.records.depths import RETURN_DEPTH
-from hardneg.records.errors import DataError
-from hardneg.records.layout import RUN
+from hardneg.records import depths, errors, layout, types, wording
 from hardneg.records.terms import terms
-from hardneg.records.types import Document, Judgement, Membership, Query, RankedList, Side, Written
-from hardneg.records.wording import counted
-from hardneg.runtime.seeding import SEED, derive_seed, drawn_order
+from hardneg.runtime import seeding
+from hardneg.stages import inputs
 from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, StageSpec, source_of
-from hardneg.stages.inputs import open_collection, open_corpus, open_queries
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
@@ -85,7 +79,7 @@ class WriteQueries(StageSpec):
     split_by: Literal["group", "passage"] = Field(
         "group", description="What stays together in one split: a document's passages, or each passage alone."
     )
-    seed: int = Field(SEED, description="For writers that draw, and for the splits.")
+    seed: int = Field(seeding.SEED, description="For writers that draw, and for the splits.")
 
     @model_validator(mode="after")
     def _complete(self) -> "WriteQueries":
@@ -118,7 +112,7 @@ class WriteQueries(StageSpec):
         Raises:
             DataError: there are no documents, no query was written, or a split has none.
         """
-        open_corpus(context)
+        inputs.open_corpus(context)
         used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
         with ExitStack() as stack:
             writers: dict[str, QueryWriter] = {}
@@ -126,7 +120,7 @@ class WriteQueries(StageSpec):
                 plugin = context.plugins[f"writers.{number}"]
                 session = isinstance(plugin, SessionWriter)
                 writers[name] = stack.enter_context(plugin.writing(counts, context.device)) if session else plugin
-            writing = _Writing(context.name, self, open_collection(context.inputs["dataset"]), writers)
+            writing = _Writing(context.name, self, inputs.open_collection(context.inputs["dataset"]), writers)
             facts = write_collection(writing, context.folder, context.progress)
         of_writers = {f"{name}: {what}": count for name, counts in used.items() for what, count in counts.items()}
         return {**facts, **writing.counts, **of_writers}
@@ -146,11 +140,11 @@ class _Writing:
     drafts: list[Draft] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[types.Document]:
         spec, chosen, copies = self.spec, None, self._copies
-        copied = dict[str, Document].fromkeys(copies.values())
+        copied = dict[str, types.Document].fromkeys(copies.values())
         if spec.passages is not None:  # drawn by id: a larger number has those of a smaller one
-            chosen = frozenset(drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
+            chosen = frozenset(seeding.drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
         documents = self.source.corpus.documents()
         for writer, (queries, document) in mixed(self.writers, documents, spec.per_passage, spec.seed, chosen, copies):
             doc_id = document.doc_id
@@ -199,49 +193,47 @@ class _Writing:
         if not queries:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items() if count)
             advice = "take other writers or more documents; `docstring` writes for Python files alone (`forms: [py]`)"
-            raise DataError(f"{self.name}: no query stays of what {', '.join(self.writers)} wrote ({counts}); {advice}")
+            problem = f"no query stays of what {', '.join(self.writers)} wrote ({counts})"
+            raise errors.DataError(f"{self.name}: {problem}; {advice}")
         if empty := [split for split, some in by_split.items() if not some]:
-            unit, advice = (
-                ("document", "say `split_by: passage`, set") if spec.split_by == "group" else ("passage", "set")
-            )
-            groups = counted(len({query.group for query in queries}), unit)
-            problem = f"no query for split {' and '.join(empty)}: {counted(len(queries), 'query')} of {groups} written"
-            raise DataError(f"{self.name}: {problem}; {advice} its share to 0, or take other writers or more documents")
+            unit = "document" if spec.split_by == "group" else "passage"
+            advice = "say `split_by: passage`, set" if unit == "document" else "set"
+            groups = wording.counted(len({query.group for query in queries}), unit)
+            written = f"{wording.counted(len(queries), 'query')} of {groups} written"
+            advice += " its share to 0, or take other writers or more documents"
+            raise errors.DataError(f"{self.name}: no query for split {' and '.join(empty)}: {written}; {advice}")
         return by_split
 
     def splits(self) -> Sequence[str]:
         return [split for split, share in self._shares.by_split.items() if share > 0]
 
-    def queries(self, split: str) -> Iterator[Query]:
-        return (Query(query.query_id, query.text) for query in self._by_split[split])
+    def queries(self, split: str) -> Iterator[types.Query]:
+        return (types.Query(query.query_id, query.text) for query in self._by_split[split])
 
-    def qrels(self, split: str) -> Iterator[Judgement]:
+    def qrels(self, split: str) -> Iterator[types.Judgement]:
         for query in self._by_split[split]:
-            yield from (Judgement(query.query_id, doc_id, 1) for doc_id in query.doc_ids)
+            yield from (types.Judgement(query.query_id, doc_id, 1) for doc_id in query.doc_ids)
 
-    def groups(self, side: Side) -> Iterator[Membership]:
+    def groups(self, side: types.Side) -> Iterator[types.Membership]:
         if side == "document":
-            yield from (Membership(*pair) for pair in self._groups.items())
+            yield from (types.Membership(*pair) for pair in self._groups.items())
         elif self._groups:
             for query in (each for some in self._by_split.values() for each in some):
-                yield Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
+                yield types.Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
 
     def notes(self) -> Sequence[str]:
-        """What was written, what was left out, and writers that could write for few of their passages."""
-        written = {name: self.counts[f"queries written by {name}"] for name in self.writers}
-        few = [name for name, count in written.items() if count < 0.1 * sum(written.values()) / len(written)]
-        rare = [f"{name} can write for few of these passages: the other writers wrote in its place" for name in few]
-        return [*(f"{name}: {count:,}" for name, count in self.counts.items() if count), *rare]
+        """What was written, and what was left out."""
+        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
 
 
 def mixed(
     writers: Mapping[str, QueryWriter],
-    documents: Iterable[Document],
+    documents: Iterable[types.Document],
     count: int,
     seed: int,
     only: Container[str] | None = None,
     copies: Container[str] = (),
-) -> Iterator[tuple[str, Written]]:
+) -> Iterator[tuple[str, types.Written]]:
     """Each document with what one of the writers made of it, and that one's name; no name where none wrote a query.
 
     Which writer has the first turn at a document is drawn by the seed and its id; one that can write nothing leaves it
@@ -258,10 +250,10 @@ def mixed(
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
         turns = [
-            sorted(writers, key=lambda name: (derive_seed(seed, "writer", name, document.doc_id), name))
+            sorted(writers, key=lambda name: (seeding.derive_seed(seed, "writer", name, document.doc_id), name))
             for document in block
         ]
-        results = [("", Written((), document)) for document in block]
+        results = [("", types.Written((), document)) for document in block]
         ids = enumerate(document.doc_id for document in block)
         wanted = [row for row, doc_id in ids if (only is None or doc_id in only) and doc_id not in copies]
         for turn in range(len(writers)):
@@ -313,7 +305,7 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
     firsts, copies = dict[str, str](), dict[str, str]()
     for doc_id, contents in zip(corpus.ids(rows), corpus.contents(rows), strict=True):
-        first = firsts.setdefault(normalise(contents), doc_id)  # equal hashes may be of different texts
+        first = firsts.setdefault(hash_index.normalise(contents), doc_id)  # equal hashes may be of different texts
         if first != doc_id:
             copies[doc_id] = first
     return copies
@@ -338,7 +330,7 @@ def with_repeats(
         alike.setdefault(first, [first]).append(doc_id)
         alike[doc_id] = alike[first]
     for query in queries:
-        own, words, beside = query.doc_ids[0], normalise(query.text), dict[str, None]()
+        own, words, beside = query.doc_ids[0], hash_index.normalise(query.text), dict[str, None]()
         for doc_id in alike.get(own, [own]):
             if doc_id not in beside:  # else all that stand beside it are there
                 beside |= dict.fromkeys(_beside(corpus, doc_id, words, groups))
@@ -354,12 +346,12 @@ def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) 
     if (group := groups.get(doc_id)) is None:
         return
     row = int(corpus.rows([doc_id])[0])
-    if words not in normalise(corpus.documents_at(np.array([row]))[0].text):
+    if words not in hash_index.normalise(corpus.documents_at(np.array([row]))[0].text):
         return
     for rows in (range(row - 1, -1, -1), range(row + 1, len(corpus))):
         for at in rows:
             other = corpus.documents_at(np.array([at]))[0]
-            if groups.get(other.doc_id) != group or words not in normalise(other.text):
+            if groups.get(other.doc_id) != group or words not in hash_index.normalise(other.text):
                 break
             yield other.doc_id
 
@@ -382,7 +374,7 @@ class RoundTrip(StageSpec):
     stage: Literal["round-trip"]
     run: Annotated[Name, MEASURED] = Field(description="A search for the queries of the split.")
     split: Name = Field("train", description="The split whose queries go.")
-    depth: int = Field(RETURN_DEPTH, gt=0, description="A relevant passage must be among so many.")
+    depth: int = Field(depths.RETURN_DEPTH, gt=0, description="A relevant passage must be among so many.")
 
     @property
     def parts(self) -> dict[str, str]:
@@ -405,12 +397,12 @@ class RoundTrip(StageSpec):
         Raises:
             DataError: none stays.
         """
-        collection = open_collection(context.inputs["dataset"])
-        queries = open_queries(context, collection, self.split)
+        collection = inputs.open_collection(context.inputs["dataset"])
+        queries = inputs.open_queries(context, collection, self.split)
         returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)
 
-        def staying() -> Iterator[tuple[str, RankedList]]:
-            lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
+        def staying() -> Iterator[tuple[str, types.RankedList]]:
+            lists = runs.lists_in_order(context.inputs["run"].folder / layout.RUN, queries.query_ids)
             for query_id, ranked in zip(queries.query_ids, lists, strict=True):
                 judged = qrels.get(query_id, {})
                 if any(judged.get(doc_id, 0) > 0 for doc_id in ranked.doc_ids[: self.depth]):
@@ -419,10 +411,10 @@ class RoundTrip(StageSpec):
                 else:
                     missed[query_id.partition(":")[0]] += 1
 
-        write_run(context.folder / RUN, staying())
+        runs.write_run(context.folder / layout.RUN, staying())
         if not returned.query_ids:
             problem = f"no passage of {len(queries)} queries is among the first {self.depth} of {self.run}"
-            raise DataError(f"{context.name}: {problem}; take a larger depth, or another retriever")
+            raise errors.DataError(f"{context.name}: {problem}; take a larger depth, or another retriever")
         facts = write_collection(returned, context.folder, context.progress, collection.corpus)
         left_out = {f"queries left out, by {writer}": count for writer, count in sorted(missed.items())}
         return {**facts, "queries that stay": len(returned.query_ids), **left_out}
@@ -436,26 +428,26 @@ class _Returned:
     split: str
     query_ids: set[str]
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[types.Document]:
         return self.whole.corpus.documents()
 
     def splits(self) -> Sequence[str]:
         return self.whole.splits
 
-    def queries(self, split: str) -> Iterator[Query]:
+    def queries(self, split: str) -> Iterator[types.Query]:
         return (query for query in self.whole.queries(split) if split != self.split or query.query_id in self.query_ids)
 
-    def qrels(self, split: str) -> Iterator[Judgement]:
+    def qrels(self, split: str) -> Iterator[types.Judgement]:
         for query_id, judged in self.whole.judged(split).items():
             if split != self.split or query_id in self.query_ids:
-                yield from (Judgement(query_id, *pair) for pair in judged.items())
+                yield from (types.Judgement(query_id, *pair) for pair in judged.items())
 
-    def groups(self, side: Side) -> Iterator[Membership]:
-        return (Membership(*pair) for pair in self.whole.groups(side).items())
+    def groups(self, side: types.Side) -> Iterator[types.Membership]:
+        return (types.Membership(*pair) for pair in self.whole.groups(side).items())
 
-    def excluded(self) -> Iterator[Exclusion]:
+    def excluded(self) -> Iterator[id_pairs.Exclusion]:
         excluded = self.whole.excluded().items()
-        return (Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
+        return (id_pairs.Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
         return ()

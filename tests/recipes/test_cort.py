@@ -50,7 +50,7 @@ def test_a_misspelled_metric_is_told_before_anything_runs():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["stages.bm25.scores=angular"], "angular needs vectors, and bm25-index has none"),
+        (["stages.bm25.scores=angular"], "scores: 'bm25-index' is searched with texts"),
         (["model.similarity=dot", "stages.cort-test.scores=angular"], "angular needs model.similarity: cosine"),
     ],
 )

@@ -170,7 +170,7 @@ def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hardneg.stages.mine.write_negatives", full)
+    monkeypatch.setattr("hardneg.formats.negatives.write_negatives", full)
     with pytest.raises(ArtifactError, match="disk is full"):
         again(path, store)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from hardneg.runtime.distributed import join, leave
 from hardneg.runtime.progress import Silent
 from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.train import Train
-from hardneg.stages.training_data import ordered, training_data
+from hardneg.stages.training_data import training_data
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.examples import Examples
@@ -121,7 +121,7 @@ def context_of(folder: Path, collection: Path, model: Path) -> StageContext:
 
 
 def batches_of(context: StageContext, collection: StoredCollection) -> list[list[str]]:
-    data = ordered(context, training_data(collection, collection.queries("train"), None))
+    data = context.spec.ordered(context, training_data(collection, collection.queries("train"), None))
     examples = Examples(data, 0, 42)
     return [examples.draw(start, 6).query_ids for start in range(0, 3 * len(examples), 6)]
 

@@ -99,8 +99,8 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
     ("stages", "message"),
     [
         ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing; no model is known that encodes"),
-        ({"test-run": {"model": "start"}}, "test-run.model: the queries have vectors; leave the model out"),
-        ({"test-run": {"scores": "angular"}}, "test-run.scores: angular needs the cosines of a model"),
+        ({"test-run": {"model": "start"}}, "test-run.model: not beside query_vectors; leave one out"),
+        ({"test-run": {"scores": "angular"}}, "test-run.scores: not beside query_vectors"),
         ({"test-run": {"query_vectors": None, "query_ids": "x"}}, "test-run.query_ids: goes with query_vectors"),
         ({"given": {"stage": "index", "backend": "bm25", "vectors": None}}, "is searched with texts, not vectors"),
     ],

@@ -182,9 +182,15 @@ def test_prompts_of_a_collection_are_used_where_it_is_encoded_and_searched(tmp_p
     assert runs[0] == runs[1] != runs[2] and vectors[0] == vectors[1] != vectors[2]
 
 
-@pytest.mark.parametrize("more", [{"index": "lexical"}, {"text_of": "positive"}])
-def test_prompts_where_no_model_encodes_queries(tmp_path, tree, more):
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"index": "lexical"}, "'lexical' is searched with texts"),
+        ({"text_of": "positive"}, "not beside text_of: positive"),
+    ],
+)
+def test_prompts_where_no_model_encodes_queries(tmp_path, tree, more, told):
     search = {"stage": "search", "index": "index", "query_prompt": "x", **more}
     stages = {"index": {"stage": "encode"}, "lexical": {"stage": "index", "backend": "bm25"}, "run": search}
-    with pytest.raises(RecipeError, match=r"query_prompt: no model encodes queries here; leave it out"):
+    with pytest.raises(RecipeError, match=rf"query_prompt: {told}"):
         recipe_in(tmp_path, {**tree, "stages": stages})

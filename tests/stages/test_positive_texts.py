@@ -71,18 +71,9 @@ def test_an_ordinary_search_keeps_its_key(recipe):
 @pytest.mark.parametrize(
     ("stages", "told"),
     [
-        (
-            {"ahead": {**LOOKAHEAD, "positives": True}},
-            "ahead.positives: each query's own positive would head its list; leave positives out, or text_of",
-        ),
-        (
-            {"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}},
-            "ahead.text_of: the positives are encoded; leave query_vectors out, or text_of",
-        ),
-        (
-            {"ahead": {**LOOKAHEAD, "queries": "q.tsv"}},
-            "ahead.text_of: nothing is known of the queries of a file; leave queries out, or text_of",
-        ),
+        ({"ahead": {**LOOKAHEAD, "positives": True}}, "ahead.positives: not beside text_of: positive; leave one out"),
+        ({"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}}, "ahead.text_of: not beside query_vectors; leave one out"),
+        ({"ahead": {**LOOKAHEAD, "queries": "q.tsv"}}, "ahead.queries: not beside text_of: positive; leave one out"),
         (
             {"scores": {"stage": "evaluate", "split": "train", "runs": {"r": "ahead"}}},
             "scores.runs.r: 'ahead' lists positives that were not found; name one without `positives` or `text_of`",

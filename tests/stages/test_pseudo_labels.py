@@ -62,7 +62,7 @@ def test_of_equal_ones_the_best_ranked_is_the_positive(corpus, tmp_path):
     [(_, found)] = stream_run(path)
     assert found.doc_ids == ["1", "2", "3", "4", "5"] and len(set(found.scores.tolist())) == 5
     hits = {"run": lists(["4", "3", "2", "5", "1"], scores)["run"], "scores": found}
-    assert sure_positive(hits) == "3"
+    assert sure_positive(hits, 0.9, 5) == "3"
 
 
 def test_a_document_without_a_score_is_nothing(corpus):

@@ -8,7 +8,6 @@ from hardneg.encoders.spec import FullSpec
 from hardneg.records.types import PluginSetting
 from hardneg.stages.base import Sizes, encoding
 from hardneg.stages.train import Train
-from hardneg.stages.training_data import encoder_training
 
 _MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)
 _VECTORS = Sizes(1_000_000, {}, _MODEL, BASE)
@@ -35,5 +34,5 @@ def test_an_adapter_has_few_weights_with_a_state() -> None:
     adapted = replace(SIZES, model=FullSpec("m", adapter=AdapterSpec(rank=4)))
     learning = 4 * 4 * 2 * 18 * 100  # float32, rank, layers, sizes of six pairs of matrices
     spec = Train(stage="train", loss=PluginSetting("infonce"), negatives="mined")
-    whole, few = (encoder_training(spec, sizes) for sizes in (SIZES, adapted))
+    whole, few = (spec.estimate(sizes) for sizes in (SIZES, adapted))
     assert whole.disk == 4 * 4_000_000 and few.disk == 4_000_000 + 3 * learning

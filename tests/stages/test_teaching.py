@@ -10,7 +10,7 @@ from hardneg.records.errors import DataError, RecipeError, TrainingError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.stages.base import ArtifactInput, StageContext
-from hardneg.stages.training_data import taught
+from hardneg.stages.training_data import TeacherOptions
 from hardneg.training.history import History
 
 
@@ -47,6 +47,7 @@ def test_a_run_must_score_positives_of_these_queries(tmp_path):
     (tmp_path / "run").mkdir()
     inputs = {"teacher": ArtifactInput("reranked", "", tmp_path / "run")}
     work = StageContext("student", None, tmp_path / "work", inputs, {}, Silent())
+    taught = TeacherOptions.model_construct().taught
     run = tmp_path / "run" / "run.trec.gz"
     write_run(run, [("q0", RankedList(["p0", "n1"], np.float32([1, 0]))), ("q3", RankedList(["n3"], np.float32([1])))])
     found, told = taught(work, data)

@@ -92,10 +92,10 @@ def test_another_plugins_weights_are_refused(planned):
     first = SimpleNamespace(name="first", plugins={"reranker": Path()})
     own, spec = CrossEncoder("any"), planned().steps["judge"].spec
     inputs = {"start": first, "negatives": None}
-    work: Any = SimpleNamespace(name="judge", inputs=inputs, plugins={"reranker": own}, plugin=lambda *asked: own)
+    work: Any = SimpleNamespace(name="judge", inputs=inputs, plugins={"reranker": own})
     told = r"judge\.start: first has trained a PosixPath, this is a CrossEncoder: take"
-    with pytest.raises(UsageError, match=told), spec.opened(work, None):
-        pass
+    with pytest.raises(UsageError, match=told):
+        spec.opened(work, None, None)
 
 
 def query_text(folder, query_id):

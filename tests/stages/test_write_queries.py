@@ -16,7 +16,7 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
-from hardneg.stages.write_queries import COPIES, _Writing
+from hardneg.stages.write_queries import COPIES
 from hardneg.store.artifacts import Store
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
@@ -250,12 +250,3 @@ def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, o
         assert relevant.keys() == {doc_id for doc_id, text in texts.items() if queries[query_id] in text}
         shared += len(relevant) > 1
     assert shared > 5
-
-
-@pytest.mark.parametrize(("few", "told"), [(4, True), (5, False)])
-def test_a_writer_that_could_write_for_few_passages_is_named(few, told):
-    writing = _Writing("written", None, None, {"inverse-cloze": None, "crop": None})
-    writing.counts.update({"queries written by inverse-cloze": few, "queries written by crop": 100 - few})
-    notes = writing.notes()
-    assert notes[0] == f"queries written by inverse-cloze: {few}"
-    assert (notes[-1].startswith("inverse-cloze can write for few of these passages")) == told

@@ -7,7 +7,6 @@ from tiny import tiny_encoder, tiny_static
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import RecipeError
 from hardneg.records.types import PluginSetting
 from hardneg.training.options import usual_rate
 
@@ -42,15 +41,3 @@ def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):
     assert recipe_in(tmp_path, tree).notes == ()
     (note,) = recipe_in(tmp_path, tree, "model.name=org/not-here").notes
     assert note.startswith("stages.star.options.learning_rate: 2e-05 is taken, as nothing is known of org/not-here")
-
-
-def test_a_tables_rate_is_refused_for_a_transformer(tmp_path, tree):
-    tree["stages"]["star"]["options"]["learning_rate"] = 0.03
-    with pytest.raises(RecipeError) as refused:
-        recipe_in(tmp_path, tree)
-    assert refused.value.problems == (
-        "stages.star.options.learning_rate: 0.03 is a rate for a static table, under which any other model gives "
-        "all texts one vector; set it to 2e-05, which is usual for this one",
-    )
-    table = f"model.name={tiny_static(tmp_path / 'table')}"
-    assert recipe_in(tmp_path, tree, table).notes == ()

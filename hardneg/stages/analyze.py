@@ -85,12 +85,10 @@ class Analyze(StageSpec):
                 yield f"{_FIELD}.{each.name}.{path}", name, need
 
     def identity(self) -> dict[str, Any]:
-        """Each analysis with its version, and what all share."""
         shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
         return {**shared, "analyses": [[each.name, each.identity()] for each in self.analysis]}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Indexes whose queries no model encodes that is named or known."""
         for each, path, index in self._encoders():
             if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
                 problem = f"no model is known that encodes queries for {index!r}, of imported vectors"

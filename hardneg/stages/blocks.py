@@ -76,14 +76,12 @@ class RunBlocks(StageBlocks):
         raise NotImplementedError
 
     def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
-        """The lines of each block."""
         for number, (entries, counted) in zip(numbers, self.ranking(numbers, task), strict=True):
             lines = run_bytes(entries)
             yield number, BlockResult({_LINES: lines}, counted())
             task.advance(self.sizes[number])
 
     def finish(self) -> Facts:
-        """Writes the run in the order of the queries."""
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
         with replacing(self.context.folder / layout.RUN) as file:

@@ -78,7 +78,6 @@ class Evaluate(StageSpec):
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
         for label, names in self.metrics_of.items():
             if label not in self.runs:
                 yield f"metrics_of.{label}: no row {label!r}{wording.suggestion(label, self.runs)}"
@@ -103,7 +102,6 @@ class Evaluate(StageSpec):
                 yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
     def missing(self, collection: Facts) -> Iterator[str]:
-        """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
         answers = [name for name in self.metrics if name.startswith("answer@")]

@@ -114,7 +114,6 @@ class Fuse(RunSpec):
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A metric to tune by that is cut below the lists which are tuned on."""
         if self.tuning is None:
             return
         longest = self.list_length(recipe, self.tuning.runs)

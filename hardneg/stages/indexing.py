@@ -46,13 +46,11 @@ class Encode(IndexSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Segments of documents that become a vector a token."""
         model = recipe.models.of(self.began_with(recipe))
         if self.segments is not None and model.family.form == "token-vectors":
             yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Several vectors a document, where it is cut, and what else than a vector a text becomes."""
         form = FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
         own = [Trait.SEGMENTS] if self.segments is not None else []
         return dict.fromkeys([*own, *([form] if form else [])], recipe.name)
@@ -92,13 +90,11 @@ class EncodedBlocks(StageBlocks):
     options: EncodeOptions = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
-        """What the texts of each block are encoded into."""
         from hardneg.encoders.corpus.stream import encoded_blocks
 
         return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
 
     def finish(self) -> Facts:
-        """Writes the index, and tells of it."""
         from hardneg.encoders.corpus.stream import join_blocks
 
         folder, rows = self.context.folder, cast(Any, self.rows)
@@ -137,7 +133,6 @@ class ImportVectors(IndexSpec):
         return {Trait.IMPORTED: recipe.name}
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the vector that is read; twice the disk, for those in another order."""
         return Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
@@ -146,7 +141,6 @@ class ImportVectors(IndexSpec):
         return FlatSearcher(flat_vectors.FlatVectors.open(source.folder), options=options, progress=progress)
 
     def make(self, context: "StageContext[ImportVectors]") -> Facts:
-        """Streams the vectors into the index; tells of those that are of no document."""
         corpus, ids = open_corpus(context), None if self.ids is None else Path(self.ids).expanduser()
         file = vectors_import.open_vectors(Path(self.vectors).expanduser(), ids)
         owners = vectors_import.VectorOwners(corpus.doc_ids, corpus.rows, "document")
@@ -178,7 +172,6 @@ class BuildIndex(IndexSpec):
     ] = None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Vectors where the backend takes texts, none where it takes what is encoded, or those of another form."""
         source = getattr(recipe.plugin("backend"), "input", None)
         traits, name = recipe.traits(self.vectors or ""), self.backend.name
         form = next((form for form, trait in FORMS.items() if trait in traits), "vectors")

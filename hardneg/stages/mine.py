@@ -94,7 +94,6 @@ class Mine(StageSpec):
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """What a miner that joins several runs has against them; a file of another form, or beside a run."""
         miner = recipe.plugin("miner")
         if isinstance(miner, RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(list(self.runs)))
@@ -112,7 +111,6 @@ class Mine(StageSpec):
             yield "form: it is that of `file`, and there is none"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers, where negatives are told by them."""
         needing = "without_answers" if self.without_answers else "filters" if needs_answers(self.filters) else ""
         if needing and not fields.has_answers(collection, self.split):
             yield f"{needing}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
@@ -236,7 +234,6 @@ class Label(StageSpec):
             yield f"split: no split {self.split!r} in this dataset; {advice}"
 
     def identity(self) -> dict[str, Any]:
-        """The seed counts where something is drawn."""
         identity = super().identity()
         return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
 

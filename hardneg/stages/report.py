@@ -47,7 +47,6 @@ class Report(StageSpec):
         return self.model_copy(update={"about": about})
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A system that the evaluation does not have."""
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
         if self.about and self.about not in rows:
             yield f"about: no row {self.about!r} in {self.evaluation!r}{wording.suggestion(self.about, rows)}"
@@ -62,7 +61,6 @@ class Report(StageSpec):
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
     def over_seeds(self, seeds: base.SeededStages) -> "Report":
-        """All seeds' trainings, analyses and readings under the label of each."""
         changed: dict[str, dict[str, BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
         for named in changed.values():
             named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
@@ -79,7 +77,6 @@ class Report(StageSpec):
         return {**own, f"{recipe.name}-{layout.QUERY_TABLE}": layout.QUERY_TABLE}
 
     def make(self, context: "StageContext[Report]") -> Facts:
-        """Writes `report.md`, `report.html` and `queries.tsv`."""
         evaluation, dataset = context.inputs["evaluation"], context.inputs["dataset"]
         split, rows = getattr(evaluation.spec, "split", "test"), getattr(evaluation.spec, "runs", {})
         measured, behind = metrics_json.read_metrics(evaluation.folder / layout.METRICS), context.inputs_of("behind")

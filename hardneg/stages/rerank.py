@@ -57,14 +57,12 @@ class Rerank(RunSpec):
         return self
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Positives may stand in its lists: its own, or those that the run has."""
         return {**super().traits(recipe), **({Trait.ADDED_POSITIVES: recipe.name} if self.positives else {})}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
         return source_of(recipe.plugin("plugin"))
 
     def list_length(self, recipe: RecipeView) -> int:
-        """Its depth, or as much as the run has."""
         listed = recipe.list_length(self.run)
         return self.depth if listed is None else min(self.depth, listed)
 

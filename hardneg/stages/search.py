@@ -37,7 +37,7 @@ _PURPOSES = {
     "dev": "rank the passages for the dev queries, for validation and tuning",
     "test": "rank the passages for the test queries, to measure",
 }
-WITHOUT = "queries without positives"
+WITHOUT, _OTHERS = "queries without positives", "vectors of other queries"
 _BLOCK = 1024  # queries
 _MOST, _DOCUMENTS = 65_536, 16  # queries of a pass over the index; and in blocks of documents that an encoder writes
 _PRODUCTS, _FASTER = 1 << 43, 64  # of a pass that takes about half a minute on a CPU, and how much faster a GPU is
@@ -83,7 +83,6 @@ class Search(RunSpec):
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """What an index over texts cannot give, cosines of a model that has none, vectors and texts of queries."""
         traits, similarity = recipe.traits(self.index), recipe.model.similarity
         given = {name for name, info in type(self).model_fields.items() if getattr(self, name) != info.default}
         rules = (
@@ -110,12 +109,10 @@ class Search(RunSpec):
         return self.purpose if self.queries is not None else _PURPOSES.get(self.split, self.purpose)
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The model that encoded the index."""
         own = recipe.query_model(self.index) if self.model is None and self.query_vectors is None else None
         return {} if own is None else {"model": own}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Positives that were not found, and queries of a file."""
         own = {
             Trait.ADDED_POSITIVES: self.positives or self.text_of == "positive",
             Trait.OWN_QUERIES: self.queries is not None,
@@ -209,6 +206,10 @@ def positive_texts(
     return query_files.Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
 
 
+def _places(rows: Mapping[str, int], names: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([rows.get(name, -1) for name in names], np.int64)
+
+
 @dataclass(frozen=True)
 class SearchBlocks(RunBlocks):
     """A search at work: what it reads, and what it counts and times.
@@ -224,7 +225,6 @@ class SearchBlocks(RunBlocks):
     held: dict[range, types.Encoded] = field(default_factory=dict)
 
     def run_facts(self) -> Facts:
-        """What was counted of all queries, and how many have no candidates where those of a run are ranked."""
         _ = self._vectors  # counts the vectors of other queries
         counts = {name: count for name, count in self.whole.items() if count}
         facts = {**counts, "queries": len(self.queries), "depth": self.context.spec.depth}
@@ -254,7 +254,6 @@ class SearchBlocks(RunBlocks):
 
     @cached_property
     def _excluded(self) -> dict[str, list[str]]:
-        """The documents that do not count for a query, by query; none where nothing is excluded."""
         return self.collection.excluded()
 
     @cached_property
@@ -291,13 +290,10 @@ class SearchBlocks(RunBlocks):
         if file.dimension != dimension:
             problem = f"vectors of dimension {file.dimension}, and {spec.index} has {dimension}"
             raise errors.DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
-        rows = {query_id: row for row, query_id in enumerate(query_ids)}
-        owners = vectors_import.VectorOwners(
-            query_ids, lambda ids: np.array([rows.get(each, -1) for each in ids], np.int64), "query"
-        )
+        place = partial(_places, {query_id: row for row, query_id in enumerate(query_ids)})
+        owners = vectors_import.VectorOwners(query_ids, place, "query")
         folder = Path(mkdtemp(dir=context.folder / SCRATCH)) / "query-vectors"  # of each process that needs them
-        others = vectors_import.arrange_vectors(file, owners, folder, context.progress)
-        self.whole["vectors of other queries"] = others
+        self.whole[_OTHERS] = vectors_import.arrange_vectors(file, owners, folder, context.progress)
         return flat_vectors.FlatVectors.open(folder)
 
     def _entries(self, part: range) -> Iterator[Entry]:

@@ -1,25 +1,34 @@
-"""Stages `train` and `train-reranker`: a dual encoder, or a cross-encoder, trained on mined negatives."""
+"""The stages that train, on mined negatives or on those that are searched for while the model learns."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from hardneg import fields
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import LATER, LossSetting, Name, PluginKind, Reference, Setting, marked_references, without_problems
+from hardneg.fields import FREE, LATER, Name, Reference, Trait, without_problems
 from hardneg.formats.collection import StoredCollection
-from hardneg.protocols import TrainableReranker
-from hardneg.records import errors, layout, named_plugins, types, wording
-from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, source_of
-from hardneg.stages.inputs import open_collection, open_learner
-from hardneg.stages.training import Told, TrainConfig, Validate, ValidationOptions, of_the_run
-from hardneg.stages.training_data import DualOptions, TeacherOptions, data_facts, examples_of
+from hardneg.formats.negatives import read_negatives
+from hardneg.mining.choosing import needs_answers
+from hardneg.protocols import DenseSearcher, EstimatedBackend, RunJoiner, Searcher, StoredSearcher, TrainableReranker
+from hardneg.records import depths, errors, layout, named_plugins, types, wording
+from hardneg.registry import configure
+from hardneg.runtime.distributed import world
+from hardneg.runtime.seeding import generator
+from hardneg.stages import base, inputs, training
+from hardneg.stages.base import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, source_of
+from hardneg.store.artifacts import SCRATCH
 from hardneg.store.identity import options_in_key
-from hardneg.training.examples import TrainingData
+from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.options import RerankerOptions
+from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
+from hardneg.training.refresh.refresh_options import Devices, RefreshOptions
 from hardneg.training.sources import Mixture, mixed
 
 _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
@@ -48,7 +57,7 @@ _Source = Annotated[
 """A source may be the name of its negatives alone."""
 
 
-class Train(TeacherOptions, DualOptions):
+class Train(training.TeacherOptions, training.DualOptions):
     """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
     version = 2
@@ -84,7 +93,7 @@ class Train(TeacherOptions, DualOptions):
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         yield from super().references()
         for name, source in self.datasets.items():
-            for path, target, need in marked_references(source):
+            for path, target, need in fields.marked_references(source):
                 yield f"datasets.{name}.{path}", target, need
 
     def identity(self) -> dict[str, Any]:
@@ -106,7 +115,6 @@ class Train(TeacherOptions, DualOptions):
         return {**super().implied(recipe), **collections}
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """Options of one collection beside several, and what sources cannot have."""
         if not self.datasets and self.mixing != MixingOptions():
             yield "mixing: there is nothing to mix; name collections in datasets, or leave it out"
         for name in _OF_ONE if self.datasets else ():
@@ -136,17 +144,17 @@ class Train(TeacherOptions, DualOptions):
             sizes = replace(sizes, splits={**sizes.splits, split: queries})
         return super().estimate(sizes, split, models)
 
-    def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> tuple[Any, Told]:
+    def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> training.Opened:
         from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
-        encoder, lacking = open_learner(context), dict[str, int]()
+        encoder, lacking = inputs.open_learner(context), dict[str, int]()
         if self.datasets:
             data: TrainingData | Mixture = self._mixture(context)
         else:
-            data, lacking = self.taught(context, examples_of(collection, context.inputs.get("negatives")))
+            data, lacking = self.taught(context, training.examples_of(collection, context.inputs.get("negatives")))
             if "augmented" in context.inputs:
                 # without the queries that these negatives lack: whoever made them has counted what was left out
-                more = examples_of(collection, context.inputs["augmented"])
+                more = training.examples_of(collection, context.inputs["augmented"])
                 listed = set() if more.negatives is None else {*more.negatives.query_ids}
                 data = mixed(data, more.only([row for row, name in enumerate(more.query_ids) if name in listed]))
             data = self.guided(context, self.ordered(context, replace(data, segments=self.segments)))
@@ -168,7 +176,7 @@ class Train(TeacherOptions, DualOptions):
         else:
             queries, maker = negatives.facts["queries"], negatives.plugins.get("miner", negatives.name)
             chosen = f"{self.options.negatives_per_query} a query from {maker}"
-        facts = data_facts(context, collection.corpus, queries)
+        facts = training.data_facts(context, collection.corpus, queries)
         if more is not None:
             facts["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
         return {**facts, "Negatives": chosen}
@@ -177,8 +185,8 @@ class Train(TeacherOptions, DualOptions):
         """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
         sources = dict[str, TrainingData]()
         for name in sorted(self.datasets):
-            collection = open_collection(context.inputs[f"datasets.{name}.dataset"])
-            data = examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
+            collection = inputs.open_collection(context.inputs[f"datasets.{name}.dataset"])
+            data = training.examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
             sources[name] = replace(data, segments=self.segments)
         return Mixture(sources, self.mixing.temperature, self.mixing.one_source, self.segments)
 
@@ -200,7 +208,7 @@ def _collection_of(negatives: str | None, recipe: RecipeView) -> str:
     return layout.DATASET if stage is None or stage.dataset is None else stage.dataset
 
 
-class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
+class TrainReranker(training.TeacherOptions, training.ValidationOptions, training.TrainConfig):
     """Trains a reranker on mined negatives, each query's documents against each other."""
 
     version = 2
@@ -210,17 +218,16 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
     gives = ("teacher",)
     purpose = "teach a network that reads a query and a passage together"
     stage: Literal["train-reranker"]
-    reranker: Annotated[Setting, PluginKind("rerankers")] = Field(description="The reranker to train.")
+    reranker: Annotated[fields.Setting, fields.PluginKind("rerankers")] = Field(description="The reranker to train.")
     start: Annotated[Name | None, Reference(("reranker",))] = Field(
         default=None,
         description="The stage whose weights it goes on from, of the same plugin; by default the plugin's source.",
     )
     negatives: Annotated[Name, Reference(("negatives",))] = Field(description="Mined negatives, with their queries.")
-    loss: LossSetting = Field(default=types.PluginSetting(named_plugins.BCE), description="What is minimised.")
-    options: Annotated[RerankerOptions, AfterValidator(without_problems)] = of_the_run(RerankerOptions)
+    loss: fields.LossSetting = Field(default=types.PluginSetting(named_plugins.BCE), description="What is minimised.")
+    options: Annotated[RerankerOptions, AfterValidator(without_problems)] = training.of_the_run(RerankerOptions)
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A plugin without a network, or with a head that the loss does not take."""
         reranker, wanted = recipe.plugin("reranker"), getattr(recipe.plugin("loss"), "outputs", None)
         if reranker is not None and not isinstance(reranker, TrainableReranker):
             yield f"reranker: {self.reranker.name} cannot be trained: it has no network to load"
@@ -242,7 +249,7 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
         options = self.options
         return f"{options.batch_size * options.accumulate * (1 + options.negatives_per_query)} pairs"
 
-    def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> tuple[Any, Told]:
+    def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> training.Opened:
         from hardneg.rerankers.network import PairNetwork
         from hardneg.rerankers.pair_scoring import best_device
         from hardneg.training.methods.reranker import RerankerTraining
@@ -259,14 +266,14 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
         if wanted not in (None, outputs):
             needed = f"loss {self.loss.name} needs a head of {wanted} outputs, the reranker has {outputs}"
             raise errors.UsageError(f"{context.name}: {needed}: say outputs: {wanted} in its options, or take loss bce")
-        data, lacking = self.taught(context, examples_of(collection, negatives))
+        data, lacking = self.taught(context, training.examples_of(collection, negatives))
 
         def told(result: Any) -> tuple[Facts, Facts]:
             maker = negatives.plugins.get("miner", negatives.name)
             more = {"Adversarial": f"embeddings moved by {options.adversarial:g}"} if options.adversarial else {}
             card = {
                 "Base model": self.start or self.reranker.options.get("source", self.reranker.name),
-                **data_facts(context, collection.corpus, negatives.facts["queries"]),
+                **training.data_facts(context, collection.corpus, negatives.facts["queries"]),
                 "Negatives": f"{options.negatives_per_query} a query from {maker}",
                 **more,
             }
@@ -274,7 +281,7 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
 
         return RerankerTraining(network, data, loss, options), told
 
-    def measure(self, network: Any, data: Any) -> Validate:
+    def measure(self, network: Any, data: Any) -> training.Validate:
         from hardneg.training.methods.reranker import rerank_validation
 
         return rerank_validation(network, data, self.validation.depth, EncodeOptions(precision=self.options.precision))
@@ -283,3 +290,299 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
         from hardneg.rerankers.network import reranker_card
 
         network.save(context.folder / layout.MODEL_FOLDER, reranker_card(network, card))
+
+
+class WatchOptions(BaseModel):
+    """What to note every so many steps of some training queries: how the lists in use age, and the ranking.
+
+    depth: the top of the index that they are compared with. queries: how many to look at.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(gt=0)
+    depth: int = Field(default=depths.TOP_DEPTH, gt=0)
+    queries: int = Field(default=200, gt=0)
+
+
+class TrainQueries(training.GuideOptions, training.EncoderOptions, IndexSpec):
+    """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
+
+    version = 3
+    purpose = "teach the query side alone, against the passages as they are in the index"
+    gives = ("ranks", "teacher", "guide")
+    inherits = ("seed",)
+    stage: Literal["train-queries"]
+    index: Annotated[Name, Reference(("index",), refuses={Trait.SEGMENTS: "name one without `segments`"})] = Field(
+        description="The index that stays as it is."
+    )
+    split: Name = Field(default="train", description="The queries to train on.")
+    schedule: Literal["dynamic", "static", "refreshed", "random"] = Field(
+        default="dynamic",
+        description="Where a step's documents come from: `dynamic` searches the index at each step, `static` takes the "
+        "first `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` "
+        "draws from the corpus.",
+    )
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None, description="The lists of schedule `static`."
+    )
+    refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
+    depth: int = Field(default=depths.TOP_DEPTH, gt=0, description="Documents a query.")
+    forced_positives: Literal["none_retrieved", "always", "never"] = Field(
+        default="none_retrieved", description="When the known positives that a list lacks are put after its end."
+    )
+    retrieval_dropout: bool = Field(
+        default=True, description="Queries search as dropout left them; without it they are encoded once more."
+    )
+    centroids: Literal["fixed", "trained"] = Field(
+        default="fixed",
+        description="`trained` moves those of a product-quantised index too; the stage then makes an index as well, "
+        "which a search may name.",
+    )
+    centroid_learning_rate: float = Field(default=1e-4, gt=0, description="The rate of the centroids.")
+    watch: WatchOptions | None = Field(default=None, description="What to note of how negatives age.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "TrainQueries":
+        if self.segments is not None:
+            raise ValueError("segments: the index has one vector a document; leave them out")
+        if self.centroids == "trained" and self.options.keep_every:
+            raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
+        for name, schedule in (("negatives", "static"), ("refresh_every", "refreshed")):
+            is_set = getattr(self, name) is not None
+            if is_set != (self.schedule == schedule):
+                advice = f"leave out {name}" if is_set else f"give {name}"
+                raise ValueError(f"schedule {self.schedule}: {advice}")
+        return self
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        return {**super().parts} | ({"index": layout.INDEX_FOLDER} if self.centroids == "trained" else {})
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
+
+    def identity(self) -> dict[str, Any]:
+        watch = {} if self.watch is None else {"watch": self.watch.model_dump(mode="json")}
+        return {**super().identity(), **watch}
+
+    def query_model(self, recipe: RecipeView) -> str:
+        return recipe.name
+
+    def estimate(self, sizes: Sizes, split: str = "train", models: int = 2) -> Row:
+        return super().estimate(sizes, self.split, models)
+
+    def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
+        from hardneg.indexes.backends.product import PqSearcher
+
+        return PqSearcher.open(source.part("index")).using(options, progress)
+
+    def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> training.Opened:
+        from hardneg.encoders.encoder import split
+        from hardneg.training.methods.adore import JpqTraining
+
+        encoder = split(inputs.open_learner(context))
+        queries, negatives = collection.queries(self.split), context.inputs.get("negatives")
+        data = self.guided(context, training.training_data(collection, queries, negatives))
+        way = self._method(context, collection, data, encoder)
+
+        def told(result: Any) -> tuple[Facts, Facts]:
+            if isinstance(way, JpqTraining):
+                centroids = way.centroids.detach().cpu().numpy()
+                way.product.write_with_centroids(context.folder / layout.INDEX_FOLDER, centroids)
+            card = {
+                **training.data_facts(context, data.corpus, len(data.query_ids)),
+                "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
+                "Negatives": f"{self.schedule}, {self.depth} a query",
+                **self.guide_facts(context),
+            }
+            return card, {}
+
+        return way, told
+
+    def _method(self, context: StageContext[Any], collection: StoredCollection, data: Any, encoder: Any) -> Any:
+        """The training (`AdoreTraining`), with what its negatives come from."""
+        from hardneg.indexes.backends.product import PqSearcher
+        from hardneg.training import negative_sources, validation
+        from hardneg.training.methods import adore
+
+        index, seed = context.inputs["index"], self.options.seed
+        where = f"{context.name}: index {index.name}"
+        searcher = inputs.open_searcher(index, collection, context.device, None, few=self.schedule == "dynamic")
+        if not isinstance(searcher, DenseSearcher | StoredSearcher):
+            problem = "holds nothing of documents that queries could be scored with"
+            raise errors.UsageError(f"{where} {problem}: name an encode stage or an index of one")
+        if self.centroids == "trained" and not isinstance(searcher, PqSearcher):
+            raise errors.UsageError(f"{where} has no centroids to train: name one of pq or opq-pq")
+        folder, shape = context.folder / SCRATCH, (len(data.query_ids), self.depth)
+        source: negative_sources.NegativeSource
+        if self.schedule == "static":
+            negatives = read_negatives(context.inputs["negatives"].folder / layout.NEGATIVES)
+            source = negative_sources.NegativeTable(folder, shape, negative_sources.mined(data, negatives, self.depth))
+        elif self.schedule == "refreshed":
+            lists = negative_sources.lists_by(encoder, data, searcher, self.depth)
+            source = negative_sources.NegativeTable(folder, shape, lists, self.refresh_every)
+        elif self.schedule == "random":
+            source = negative_sources.Uniform(len(data.corpus), self.depth, seed)
+        else:
+            source = negative_sources.Searched(searcher, self.depth, encoder.collect)
+        examples, watch = Examples(data, int(data.negatives is not None), seed), None
+        if self.watch is not None:
+            count, draws = min(self.watch.queries, len(examples)), generator(seed, "watch")
+            watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
+            in_use, every, depth = partial(source.in_use, watched), self.watch.every, self.watch.depth
+            watch = validation.StalenessWatch(encoder, searcher, len(data.corpus), watched, in_use, every, depth)
+        more: dict[str, Any] = {}
+        if self.centroids == "trained":
+            more["factor"] = self.centroid_learning_rate / self.options.learning_rate
+        return (adore.JpqTraining if more else adore.AdoreTraining)(
+            encoder=encoder,
+            examples=examples,
+            searcher=searcher,
+            index=index.key,
+            content_hash=data.corpus.content_hash,
+            source=source,
+            forced=self.forced_positives,
+            dropout=self.retrieval_dropout,
+            watch=watch,
+            guide=data.guide,
+            mask=None if data.guide is None else self.guided_mask,
+            **more,
+        )
+
+
+class TrainRefreshed(training.DualOptions):
+    """Trains a dual encoder on negatives that it mines itself, again and again, while it trains."""
+
+    version = 2
+    purpose = "teach the model, with hard negatives that are mined again on the way"
+    stage: Literal["train-refreshed"]
+    split: Name = Field(default="train", description="The queries to train on.")
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None,
+        description="What is trained on until the first refresh, which then is not mined from the model as it starts; "
+        "without them that one is waited for.",
+    )
+    refresh: Annotated[RefreshOptions, AfterValidator(without_problems)] = Field(
+        description="When negatives are mined, and which."
+    )
+    miner: fields.OwnMinerSetting = Field(
+        default=None, description="Selects negatives from the top of what the model finds, as `refresh.choice` may too."
+    )
+    filters: fields.FilterSettings = Field(default=(), description="Leave candidates out before, one after another.")
+    devices: Annotated[Devices, AfterValidator(without_problems)] = Field(
+        default=Devices(), json_schema_extra=FREE, description="What the two processes may use."
+    )
+    backend: fields.OwnIndexSetting = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="The index that each refresh builds of the corpus and searches; without one it searches what the "
+        "corpus was encoded into, exactly.",
+    )
+
+    @model_validator(mode="after")
+    def _mines(self) -> "TrainRefreshed":
+        if self.miner is not None and self.refresh.choice != "sampled":
+            raise ValueError("refresh.choice: does not go with miner, which sets what is chosen; leave it out")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        identity = {**super().identity(), "refresh": self.refresh.identity()}
+        if self.miner is not None:
+            del identity["refresh"]["choice"]
+        return identity
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        if isinstance(miner := recipe.plugin("miner"), RunJoiner):
+            yield from (f"miner: {problem}" for problem in miner.problems(["dense"]))
+        source, words = getattr(recipe.plugin("backend"), "input", None), base.FORM_WORDS
+        family = recipe.models.of(self.began_with(recipe)).known_family
+        if self.backend is not None and source == "texts":
+            problem = f"{self.backend.name} is built from texts, which no refresh changes"
+            yield f"backend: {problem}; leave it out, or name one of {words['vectors']}"
+        elif self.backend is not None and family is not None and source not in (None, family.form):
+            problem = f"{self.backend.name} is built from {words.get(str(source), source)}"
+            yield f"backend: {problem}, and the recipe's model makes {words[family.form]}; name another"
+
+    def missing(self, collection: Facts) -> Iterator[str]:
+        needing = {"refresh.without_answers": self.refresh.without_answers, "filters": needs_answers(self.filters)}
+        if not fields.has_answers(collection, self.split):
+            reason = f"needs answers, and split {self.split} has none: leave it out"
+            yield from (f"{name}: {reason}" for name, needs in needing.items() if needs)
+
+    def estimate(self, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+        row, encoding = super().estimate(sizes, split, models), base.encoding(self.segments, sizes)
+        backend = None if self.backend is None else configure("indexes", self.backend)
+        rows, disk = 1 if self.segments is None else self.segments.count, row.disk + encoding.disk
+        if isinstance(backend, EstimatedBackend):
+            disk += backend.disk_bytes(sizes.documents, sizes.documents * rows, sizes.dimension)
+        return replace(row, disk=disk)
+
+    def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> training.Opened:
+        from hardneg.training.methods.ance import AnceTraining
+        from hardneg.training.refresh.mining import known_to_be_relevant
+
+        refresh, refreshes = self.refresh, RefreshFolder(context.folder / SCRATCH / "refreshes")
+        encoder, queries = inputs.open_learner(context), collection.queries(self.split)
+        data = training.training_data(collection, queries, context.inputs.get("negatives"))
+        data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
+        data = self.guided(context, self.ordered(context, data))
+        supply = ending.enter_context(_supply(context, encoder, data, refreshes))
+        way = AnceTraining(encoder, data, self.options, refresh, supply, self.terms(context, encoder))
+
+        def told(result: Any) -> tuple[Facts, Facts]:
+            facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
+            context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
+            by = "" if self.miner is None else f" by {self.miner.name}"
+            often = f"{refresh.policy}, {refresh.every} steps"
+            top = f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}"
+            said = training.data_facts(context, collection.corpus, len(data.query_ids))
+            return {**said, "Negatives": top, **self.terms_facts(context)}, facts
+
+        return way, told
+
+
+@contextmanager
+def _supply(
+    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: RefreshFolder
+) -> Iterator[Any]:
+    """The `RefreshProvider` of the training; ends the process beside this one, and gives back the threads it had."""
+    import torch
+
+    from hardneg.training.checkpoint import Checkpoints
+    from hardneg.training.refresh.inferencer import Settings
+    from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
+
+    spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
+    every, had = spec.refresh.every or 1, torch.get_num_threads()
+    first = 0 if data.negatives is None else every
+    of_trainer, of_inferencer = spec.devices.threads(had * world().local_size, world())
+    pseudo = training.pseudo_positives(context.inputs.get("negatives"))
+    settings = Settings(
+        model=encoder.spec,
+        collection=str(context.inputs["dataset"].folder),
+        split=spec.split,
+        checkpoints=str(scratch),
+        refreshes=str(refreshes.folder),
+        options=spec.refresh,
+        seed=spec.options.seed,
+        first=first,
+        devices=spec.devices.mining(encoder.device, world(), torch.cuda.device_count()),
+        threads=of_inferencer,
+        segments=spec.segments,
+        pseudo_positives=None if pseudo is None else str(pseudo),
+        miner=spec.miner,
+        filters=spec.filters,
+        backend=spec.backend,
+    )
+    if spec.refresh.policy == "synchronous":
+        checkpoints = Checkpoints(scratch, "")
+        yield SynchronousProvider(encoder, settings.mining(), refreshes, checkpoints, first, every, note)
+        return
+    process = Process(settings, note)
+    torch.set_num_threads(of_trainer)
+    try:
+        yield BackgroundProvider(process, refreshes, data.negatives is None, every, note)
+    finally:
+        process.stop()
+        torch.set_num_threads(had)

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -37,10 +37,7 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\
 
 
 class Draft(NamedTuple):
-    """A query as it was written: its id, its text, the document that it is of, and the group of that.
-
-    A title that a document keeps is one too, without an id: it asks for that document in the same words.
-    """
+    """A query as it was written, of a document and the group of that; or a document's title, without an id."""
 
     query_id: str
     text: str
@@ -237,32 +234,22 @@ def mixed(
     """Each document with what one of the writers made of it, and that one's name; no name where none wrote a query.
 
     Which writer has the first turn at a document is drawn by the seed and its id; one that can write nothing leaves it
-    to the next.
-
-    Args:
-        writers: by name.
-        documents: in any order.
-        count: the most queries of a document.
-        seed: what is drawn by.
-        only: the ids of the documents to write for; all where it is None.
-        copies: those of documents with the text of an earlier one, for which nothing is written.
+    to the next. Only documents with an id in `only`, if it is given, and none in `copies` are written for, each at most
+    `count` queries.
     """
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
-        turns = [
-            sorted(writers, key=lambda name: (seeding.derive_seed(seed, "writer", name, document.doc_id), name))
-            for document in block
-        ]
+        ids = [document.doc_id for document in block]
+        draws = ({name: seeding.derive_seed(seed, "writer", name, doc_id) for name in writers} for doc_id in ids)
+        turns = [sorted(drawn, key=lambda name, drawn=drawn: (drawn[name], name)) for drawn in draws]
         results = [("", types.Written((), document)) for document in block]
-        ids = enumerate(document.doc_id for document in block)
-        wanted = [row for row, doc_id in ids if (only is None or doc_id in only) and doc_id not in copies]
-        for turn in range(len(writers)):
-            for name, writer in writers.items():
-                rows = [row for row in wanted if turns[row][turn] == name and not results[row][0]]
-                texts = writer.write((block[row] for row in rows), count=count, seed=seed)
-                for row, written in zip(rows, texts, strict=True):
-                    if written.queries:
-                        results[row] = (name, written)
+        wanted = [at for at, doc_id in enumerate(ids) if (only is None or doc_id in only) and doc_id not in copies]
+        for turn, (name, writer) in product(range(len(writers)), writers.items()):
+            rows = [row for row in wanted if turns[row][turn] == name and not results[row][0]]
+            texts = writer.write((block[row] for row in rows), count=count, seed=seed)
+            for row, written in zip(rows, texts, strict=True):
+                if written.queries:
+                    results[row] = (name, written)
         yield from results
 
 
@@ -274,26 +261,25 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
     of them, and their documents are all relevant to it; those of several groups all go, as nothing says which of them
     is asked for. A document with such a title counts in the same way.
     """
-    of_words: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
+    of_words, titled = defaultdict[frozenset[str], list[Draft]](list), defaultdict[frozenset[str], list[Draft]](list)
     for draft in drafts:
         own = rf"(?<!\w){re.escape(draft.doc_id)}(?!\w)" if _NO_WORD.fullmatch(draft.doc_id) else ""
         if _NUMBERED.search(draft.text) or (own and draft.doc_id in draft.text and re.search(own, draft.text)):
             left_out[NAMING] += 1
         else:
             of_words[frozenset(terms(draft.text))].append(draft)
-    titled: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
     for title in titles:
         if (words := frozenset(terms(title.text))) in of_words:
             titled[words].append(title)
     queries = []
     for words, (first, *others) in of_words.items():
-        alike = [*others, *titled.get(words, ())]
+        alike = [first, *others, *titled.get(words, ())]
         if any(each.group != first.group for each in alike):
             left_out[COPIES] += 1 + len(others)
             continue
         if others:
             left_out[JOINED] += len(others)
-        doc_ids = list(dict.fromkeys([first.doc_id, *(each.doc_id for each in alike)]))
+        doc_ids = list(dict.fromkeys(each.doc_id for each in alike))
         queries.append(Kept(first.query_id, first.text, doc_ids, first.group))
     return queries
 
@@ -316,51 +302,42 @@ def with_repeats(
 ) -> Iterator[Kept]:
     """The queries, each relevant also to copies of its passages, and to the passages beside that have its words.
 
-    These are of the same document, cut with an overlap, and follow one another. Words that a passage's own text lacks,
-    such as a heading, may stand anywhere, and tell nothing.
-
-    Args:
-        queries: in any order.
-        corpus: the passages as they were cut.
-        groups: the document of each passage.
-        copies: passages with the text of an earlier one, each with the id of the first.
+    These are of the same document (`groups`), cut with an overlap, and follow one another. Words that a passage's own
+    text lacks, such as a heading, may stand anywhere, and tell nothing. copies: as of `earlier_copies`.
     """
+
+    def has(row: int, words: str) -> bool:
+        return words in hash_index.normalise(corpus.documents_at(np.array([row]))[0].text)
+
+    def beside(doc_id: str, words: str) -> Iterator[str]:
+        """The passages of the same document before and after one, as far as all of them have the words."""
+        row = int(corpus.rows([doc_id])[0])
+        if doc_id not in groups or not has(row, words):
+            return
+        for rows in (range(row - 1, -1, -1), range(row + 1, len(corpus))):
+            for other in rows:
+                (name,) = corpus.ids(np.array([other]))
+                if groups.get(name) != groups[doc_id] or not has(other, words):
+                    break
+                yield name
+
     alike = dict[str, list[str]]()
     for doc_id, first in copies.items():
         alike.setdefault(first, [first]).append(doc_id)
         alike[doc_id] = alike[first]
     for query in queries:
-        own, words, beside = query.doc_ids[0], hash_index.normalise(query.text), dict[str, None]()
+        own, words, others = query.doc_ids[0], hash_index.normalise(query.text), dict[str, None]()
         for doc_id in alike.get(own, [own]):
-            if doc_id not in beside:  # else all that stand beside it are there
-                beside |= dict.fromkeys(_beside(corpus, doc_id, words, groups))
-        relevant = dict[str, None]()
-        for doc_id in (*query.doc_ids, *beside):
-            if doc_id not in relevant:
-                relevant |= dict.fromkeys(alike.get(doc_id, [doc_id]))
+            if doc_id not in others:  # else all that stand beside it are there
+                others |= dict.fromkeys(beside(doc_id, words))
+        relevant = dict.fromkeys(each for name in (*query.doc_ids, *others) for each in alike.get(name, [name]))
         yield query._replace(doc_ids=list(relevant))
-
-
-def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) -> Iterator[str]:
-    """The passages of the same document before and after one, as far as all of them have the words."""
-    if (group := groups.get(doc_id)) is None:
-        return
-    row = int(corpus.rows([doc_id])[0])
-    if words not in hash_index.normalise(corpus.documents_at(np.array([row]))[0].text):
-        return
-    for rows in (range(row - 1, -1, -1), range(row + 1, len(corpus))):
-        for at in rows:
-            other = corpus.documents_at(np.array([at]))[0]
-            if groups.get(other.doc_id) != group or words not in hash_index.normalise(other.text):
-                break
-            yield other.doc_id
 
 
 class RoundTrip(StageSpec):
     """Keeps the queries of one split for which a run has a relevant passage near its top: a collection with these.
 
-    The run of the queries that stay is part of the result, to mine from. Queries of other splits stay as they are: what
-    is measured by them would be chosen by the retriever otherwise.
+    The run of the queries that stay is part of the result, to mine from. Queries of other splits stay as they are.
 
     Source: for the test, Alberti et al., Synthetic QA Corpora Generation with Roundtrip Consistency (ACL 2019); with a
     retriever, Dai et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
@@ -384,7 +361,6 @@ class RoundTrip(StageSpec):
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A run that is too short, or of the queries of another collection."""
         length, searched = recipe.list_length(self.run), recipe.stages.get(self.run)
         if length is not None and length < self.depth:
             yield f"depth: {self.run!r} has {length} documents a query; take a depth up to that, or search deeper"

@@ -15,7 +15,7 @@ from hardneg.runtime.distributed import join, leave
 from hardneg.runtime.progress import Silent
 from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.train import Train
-from hardneg.stages.training_data import training_data
+from hardneg.stages.training import training_data
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.examples import Examples

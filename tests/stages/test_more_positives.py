@@ -12,7 +12,7 @@ from hardneg.formats.runs import write_run
 from hardneg.recipes.load import check_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import DataError
-from hardneg.stages.training_data import pseudo_positives
+from hardneg.stages.training import pseudo_positives
 from tests.run_lists import falling
 
 

@@ -10,7 +10,7 @@ from hardneg.records.errors import DataError, RecipeError, TrainingError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.stages.base import ArtifactInput, StageContext
-from hardneg.stages.training_data import TeacherOptions
+from hardneg.stages.training import TeacherOptions
 from hardneg.training.history import History
 
 

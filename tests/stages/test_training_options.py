@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, without_problems
 from hardneg.registry import list_plugins, load_plugin, plugin_options
-from hardneg.stages import train, training, training_data
+from hardneg.stages import train, training
 from hardneg.stages.base import RecipeView, StageSpec
 from hardneg.stages.train import Train
 from hardneg.stages.training import OptionGroup, TrainConfig, of_the_run
@@ -25,7 +25,7 @@ VERBS: list[type[OptionGroup]] = [
 ]
 GROUPS = [
     each
-    for each in {**vars(training), **vars(training_data), **vars(train)}.values()
+    for each in {**vars(training), **vars(train)}.values()
     if isinstance(each, type)
     and issubclass(each, OptionGroup)
     and {"stage"}.isdisjoint(vars(each).get("__annotations__", ["stage"]))

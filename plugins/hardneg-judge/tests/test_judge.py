@@ -25,7 +25,7 @@ from hardneg.records.layout import DROPPED, NEGATIVES
 from hardneg.records.types import Negatives
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.stages.base import ArtifactInput
-from hardneg.stages.training_data import examples_of
+from hardneg.stages.training import examples_of
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples

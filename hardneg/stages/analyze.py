@@ -13,14 +13,12 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hardneg.analysis.base import Analysis, sections, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs, Record, System
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import Side
+from hardneg.encoders import protocol, spec
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import Name, Reference, Trait
+from hardneg.formats import id_pairs, runs
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.qrels import Qrels, positives
-from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.protocols import DenseSearcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, no_such_option
@@ -142,15 +140,19 @@ class Artifacts(AnalysisInputs):
     def label(self, path: str) -> str:
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
-    def run(self, path: str) -> Run:
-        run = read_run(self._input(path).folder / layout.RUN)
-        return without_excluded(run, self._collection.excluded()) if layout.DATASET in self.context.inputs else run
+    def run(self, path: str) -> runs.Run:
+        run = runs.read_run(self._input(path).folder / layout.RUN)
+        return (
+            id_pairs.without_excluded(run, self._collection.excluded())
+            if layout.DATASET in self.context.inputs
+            else run
+        )
 
     def stream(self, path: str) -> Iterator[tuple[str, types.RankedList]]:
-        return stream_run(self._input(path).folder / layout.RUN)
+        return runs.stream_run(self._input(path).folder / layout.RUN)
 
     def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[types.RankedList]:
-        return lists_in_order(self._input(path).folder / layout.RUN, query_ids)
+        return runs.lists_in_order(self._input(path).folder / layout.RUN, query_ids)
 
     def query_ids(self, path: str, split: str) -> Sequence[str]:
         return self._collection.queries(split).query_ids
@@ -209,8 +211,10 @@ class Artifacts(AnalysisInputs):
         assert isinstance(searcher, DenseSearcher)
         opened = cache(partial(inputs.open_encoder, self._input(model), device, "fp32"))
 
-        def encode(side: Side, texts: Sequence[str]) -> NDArray[np.float32]:
-            return cast(NDArray[np.float32], opened().encode(texts, side, EncodeOptions(precision="fp32"), progress))
+        def encode(side: spec.Side, texts: Sequence[str]) -> NDArray[np.float32]:
+            return cast(
+                NDArray[np.float32], opened().encode(texts, side, protocol.EncodeOptions(precision="fp32"), progress)
+            )
 
         where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
         return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])

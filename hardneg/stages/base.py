@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from hardneg.encoders.open.contract import BASE, Shape
-from hardneg.encoders.open.resolved import ResolvedModels
+from hardneg.encoders.open import contract, resolved
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.formats.collection import StoredCollection
@@ -59,8 +58,8 @@ class Sizes:
     documents: int
     splits: Mapping[str, int]
     model: FullSpec
-    shape: Shape
-    network: Shape = BASE
+    shape: contract.Shape
+    network: contract.Shape = contract.BASE
     form: str = "vectors"
     collections: Mapping[str, "Sizes"] = field(default_factory=dict)
 
@@ -106,7 +105,7 @@ class RecipeView:
     stages: Mapping[str, "StageSpec"]
     plugins: Mapping[tuple[str, str], object]
     model: ModelSpec
-    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
+    models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":
@@ -419,7 +418,7 @@ class StageContext(Generic[Spec]):
     plugins: Mapping[str, Any]
     progress: Progress
     device: str | None = None
-    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
+    models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
         """The inputs of a mapping of references, by label, in the order of the recipe."""

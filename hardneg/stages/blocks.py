@@ -8,12 +8,10 @@ from typing import Any
 
 from hardneg.formats.runs import run_bytes
 from hardneg.records import layout, types
-from hardneg.runtime.distributed import barrier, world
-from hardneg.runtime.progress import Task
+from hardneg.runtime import distributed, progress
 from hardneg.stages.base import Facts, StageContext, StageSpec
 from hardneg.stages.inputs import pass_on
-from hardneg.store.artifacts import SCRATCH
-from hardneg.store.atomic_write import replacing
+from hardneg.store import artifacts, atomic_write
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 _LINES = "trec"
@@ -44,7 +42,7 @@ class StageBlocks:
     @cached_property
     def store(self) -> BlockStore:
         """Where they are until they are put together. Raises ArtifactError where a stopped run has cut other blocks."""
-        store = BlockStore(self.context.folder / SCRATCH / "blocks")
+        store = BlockStore(self.context.folder / artifacts.SCRATCH / "blocks")
         store.begin(self.sizes)
         return store
 
@@ -52,7 +50,7 @@ class StageBlocks:
         """Return the numbers of the blocks that are safely on disk."""
         return self.store.finished()
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         """Return these blocks, ascending, with their numbers; `task` is told of the items that are made."""
         raise NotImplementedError
 
@@ -69,13 +67,13 @@ class StageBlocks:
 class RunBlocks(StageBlocks):
     """A run in blocks of queries: a stage gives the `ranking` of some blocks, and the `run_facts` of all."""
 
-    def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
+    def ranking(self, numbers: Sequence[int], task: progress.Task) -> Ranking:
         raise NotImplementedError
 
     def run_facts(self) -> Facts:
         raise NotImplementedError
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         for number, (entries, counted) in zip(numbers, self.ranking(numbers, task), strict=True):
             lines = run_bytes(entries)
             yield number, BlockResult({_LINES: lines}, counted())
@@ -84,7 +82,7 @@ class RunBlocks(StageBlocks):
     def finish(self) -> Facts:
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
-        with replacing(self.context.folder / layout.RUN) as file:
+        with atomic_write.replacing(self.context.folder / layout.RUN) as file:
             file.writelines(self.store.texts(_LINES, count))
         if "run" in self.context.inputs:
             pass_on(self.context)
@@ -97,20 +95,20 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     Several processes each call this, and share the blocks: each has a row of them, as blocks that follow each other
     share what they read.
     """
-    here = world()
+    here = distributed.world()
     if here.first:
-        context.keep_only(SCRATCH)
-    barrier()
+        context.keep_only(artifacts.SCRATCH)
+    distributed.barrier()
     blocks = context.spec.blocks(context, here.first)
     if here.first:
         blocks.finished()  # notes their sizes
-    barrier()
+    distributed.barrier()
     share, finished = range(len(blocks.sizes))[here.share(len(blocks.sizes))], blocks.finished()
     missing = [number for number in share if number not in finished]
     total, left = (sum(blocks.sizes[number] for number in numbers) for numbers in (share, missing))
     with context.progress.task(blocks.title, total, blocks.unit, done=total - left) as task:
         write_behind(blocks.make(missing, task) if missing else (), blocks.write)
-    barrier()
+    distributed.barrier()
     facts = blocks.finish() if here.first else {}
-    barrier()
+    distributed.barrier()
     return facts

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from hardneg.evaluation import fusion_tuning, metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
-from hardneg.formats.id_pairs import without_excluded
-from hardneg.formats.runs import lists_side_by_side, read_run, write_run
+from hardneg.formats import id_pairs, runs
 from hardneg.records import errors, layout, types, wording
 from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
 from hardneg.stages.inputs import open_collection
@@ -130,10 +129,11 @@ class Fuse(RunSpec):
         query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
         if self.tuning is not None:
             sources, excluded = context.inputs_of("tuning.runs"), collection.excluded()
-            runs = [without_excluded(read_run(sources[label].folder / layout.RUN), excluded) for label in labels]
-            judged = collection.judged(self.tuning.split)
-            known = fusion_tuning.Development(labels, runs, judged, self.tuning.metric, self.tuning.relevance_level)
-            tried = fusion_tuning.tune(fusion, known, self.tuning.grid, query_ids, metrics.mean_of, context.progress)
+            tuning, judged = self.tuning, collection.judged(self.tuning.split)
+            whole = (runs.read_run(sources[label].folder / layout.RUN) for label in labels)
+            tuned_on = [id_pairs.without_excluded(run, excluded) for run in whole]
+            known = fusion_tuning.Development(labels, tuned_on, judged, tuning.metric, tuning.relevance_level)
+            tried = fusion_tuning.tune(fusion, known, tuning.grid, query_ids, metrics.mean_of, context.progress)
             fusion = tried[0].fusion
             content = {"split": self.tuning.split, **fusion_tuning.to_json(tried, known)}
             replace_text(context.folder / layout.TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
@@ -143,7 +143,7 @@ class Fuse(RunSpec):
         paths = {label: sources[label].folder / layout.RUN for label in labels}
 
         def lists() -> Iterator[Sequence[types.RankedList]]:
-            for _, hits in lists_side_by_side(paths, query_ids):
+            for _, hits in runs.lists_side_by_side(paths, query_ids):
                 for label, ranked in hits.items():
                     facts[f"queries that {label} lacks"] += not ranked.doc_ids
                 yield list(hits.values())
@@ -155,5 +155,5 @@ class Fuse(RunSpec):
                     if ranked.doc_ids:
                         yield query_id, ranked
 
-        write_run(context.folder / layout.RUN, entries())
+        runs.write_run(context.folder / layout.RUN, entries())
         return {name: count for name, count in facts.items() if count} | tuned

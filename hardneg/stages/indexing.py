@@ -8,19 +8,16 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
-from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders import protocol, spec
 from hardneg.fields import FREE, LATER, IndexSetting, InputFile, Name, OwnCut, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.vectors import flat_vectors, shards, vectors_import
 from hardneg.protocols import EstimatedBackend, Searcher
 from hardneg.records import layout, wording
 from hardneg.registry import configure
-from hardneg.runtime.distributed import world
-from hardneg.runtime.progress import Task
+from hardneg.runtime import distributed, progress
+from hardneg.stages import blocks, inputs
 from hardneg.stages.base import FORMS, ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, encoding
-from hardneg.stages.blocks import StageBlocks
-from hardneg.stages.inputs import open_corpus, open_prompted
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.blocks import BlockResult
 
@@ -55,7 +52,7 @@ class Encode(IndexSpec):
         own = [Trait.SEGMENTS] if self.segments is not None else []
         return dict.fromkeys([*own, *([form] if form else [])], recipe.name)
 
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
+    def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
         return recipe.model_of(self.model)
 
     def query_model(self, recipe: RecipeView) -> str:
@@ -73,23 +70,23 @@ class Encode(IndexSpec):
         """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
         from hardneg.encoders.corpus.stream import Layout
 
-        corpus, scratch = open_corpus(context), context.folder / SCRATCH
-        encoder = open_prompted(context, "document", self.document_prompt, self.precision)
-        rows = encoder.rows(corpus, self.segments, scratch, context.progress, world())
-        options = EncodeOptions(self.tokens_per_batch, self.precision)
+        corpus, scratch = inputs.open_corpus(context), context.folder / SCRATCH
+        encoder = inputs.open_prompted(context, "document", self.document_prompt, self.precision)
+        rows = encoder.rows(corpus, self.segments, scratch, context.progress, distributed.world())
+        options = protocol.EncodeOptions(self.tokens_per_batch, self.precision)
         sizes, unit = Layout.of_encoder(encoder, rows).sizes, "passages" if self.segments is None else "segments"
         return EncodedBlocks(context, sizes, "encode corpus", unit, encoder=encoder, rows=rows, options=options)
 
 
 @dataclass(frozen=True)
-class EncodedBlocks(StageBlocks):
+class EncodedBlocks(blocks.StageBlocks):
     """The blocks of an index, as a process has opened them."""
 
-    encoder: TextEncoder = field(kw_only=True)
-    rows: StoredRows = field(kw_only=True)
-    options: EncodeOptions = field(kw_only=True)
+    encoder: protocol.TextEncoder = field(kw_only=True)
+    rows: protocol.StoredRows = field(kw_only=True)
+    options: protocol.EncodeOptions = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         from hardneg.encoders.corpus.stream import encoded_blocks
 
         return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
@@ -141,7 +138,7 @@ class ImportVectors(IndexSpec):
         return FlatSearcher(flat_vectors.FlatVectors.open(source.folder), options=options, progress=progress)
 
     def make(self, context: "StageContext[ImportVectors]") -> Facts:
-        corpus, ids = open_corpus(context), None if self.ids is None else Path(self.ids).expanduser()
+        corpus, ids = inputs.open_corpus(context), None if self.ids is None else Path(self.ids).expanduser()
         file = vectors_import.open_vectors(Path(self.vectors).expanduser(), ids)
         owners = vectors_import.VectorOwners(corpus.doc_ids, corpus.rows, "document")
         others = vectors_import.arrange_vectors(file, owners, context.folder, context.progress)
@@ -209,7 +206,7 @@ class BuildIndex(IndexSpec):
         vectors, folder = context.inputs.get("vectors"), context.folder
         source: Any = None if vectors is None else vectors.folder
         if source is None:
-            corpus = open_corpus(context)
+            corpus = inputs.open_corpus(context)
             source = zip(corpus.doc_ids, chain.from_iterable(corpus.blocks()), strict=True)
         count = context.plugins["backend"].build(source, folder, context.progress)
         encoded = vectors.facts if vectors else {}

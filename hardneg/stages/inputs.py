@@ -17,12 +17,9 @@ from hardneg.formats.vectors.mmap import map_array
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.protocols import Searcher
 from hardneg.records import errors, layout
-from hardneg.runtime.distributed import from_first, world
-from hardneg.runtime.progress import Progress
+from hardneg.runtime import distributed, progress
 from hardneg.stages.base import ArtifactInput, IndexSpec, StageContext, StageSpec
-from hardneg.store.artifacts import SCRATCH
-from hardneg.store.atomic_write import link_file, replacing
-from hardneg.store.blocks import BlockResult, BlockStore
+from hardneg.store import artifacts, atomic_write, blocks
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -106,14 +103,14 @@ def own_queries(source: ArtifactInput | None) -> Queries | None:
 def pass_on(context: StageContext[StageSpec]) -> None:
     """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
     if (path := context.inputs["run"].folder / layout.QUERIES).exists():
-        link_file(path, context.folder / layout.QUERIES)
+        atomic_write.link_file(path, context.folder / layout.QUERIES)
 
 
 def open_searcher(
     source: ArtifactInput,
     collection: StoredCollection,
     device: str | None,
-    progress: Progress | None,
+    progress: progress.Progress | None,
     few: bool = False,
     expected: int = 0,
 ) -> Searcher:
@@ -147,10 +144,10 @@ def encoded_queries(
     Raises:
         ModelError: the model makes something else of a text than one vector.
     """
-    path = context.folder / SCRATCH / f"{name}.npy"
-    if world().first and not path.exists():
+    path = context.folder / artifacts.SCRATCH / f"{name}.npy"
+    if distributed.world().first and not path.exists():
         encoder = open_encoder(model, context.device, "fp32")
-        store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
+        store, options = blocks.BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
         windows = [range(len(texts))[start : start + options.window] for start in range(0, len(texts), options.window)]
         store.begin([*map(len, windows)])
         for number in sorted(set(range(len(windows))) - store.finished()):
@@ -159,12 +156,12 @@ def encoded_queries(
             if not isinstance(part, np.ndarray):
                 problem = "makes more than one vector of a text: name one that makes one"
                 raise errors.ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
-            store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
-        with replacing(path) as file:
+            store.write(number, blocks.BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
+        with atomic_write.replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
             np.lib.format.write_array_header_1_0(file, header)
             file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(windows)))
         shutil.rmtree(store.folder)
-    shape = from_first(np.load(path, mmap_mode="r").shape if world().first else None)
+    shape = distributed.from_first(np.load(path, mmap_mode="r").shape if distributed.world().first else None)
     vectors: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)
     return vectors

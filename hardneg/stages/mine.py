@@ -14,25 +14,18 @@ from pydantic import BeforeValidator, Field, model_validator
 from hardneg import fields
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
-from hardneg.formats import negatives
+from hardneg.formats import negatives, qrels, runs
 from hardneg.formats.collection import StoredCollection, extended
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.export.catalogue import OWN, check_form
-from hardneg.formats.qrels import positives
-from hardneg.formats.runs import QueryLists, lists_side_by_side
-from hardneg.mining import listing
-from hardneg.mining.choosing import Choosing, Filters, needs_answers
+from hardneg.mining import choosing, listing, lists_of_file
 from hardneg.mining.filters import MiningTexts
-from hardneg.mining.lists_of_file import ListsOfFile
-from hardneg.mining.miners.selection import scores_of
-from hardneg.mining.miners.thresholds import Denoised
+from hardneg.mining.miners import selection, thresholds
 from hardneg.protocols import RunJoiner
 from hardneg.records import depths, errors, layout, types
-from hardneg.runtime.progress import Task
-from hardneg.runtime.seeding import SEED, drawn_order
-from hardneg.stages import inputs
+from hardneg.runtime import progress, seeding
+from hardneg.stages import blocks, inputs
 from hardneg.stages.base import Facts, RecipeView, StageContext, StageSpec
-from hardneg.stages.blocks import StageBlocks, query_blocks
 from hardneg.store.blocks import BlockResult, contiguous
 
 _BLOCK = 1024  # queries
@@ -70,7 +63,7 @@ class Mine(StageSpec):
     )
     form: Name = Field(default="hardneg", json_schema_extra=LATER)
     split: Name = Field("train", description=SPLIT)
-    seed: int = Field(SEED, description="For miners that draw.")
+    seed: int = Field(seeding.SEED, description="For miners that draw.")
     without_answers: bool = Field(default=False, json_schema_extra=LATER)
     answer_match: fields.AnswerMatch = Field(default="string", json_schema_extra=LATER)
     fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
@@ -111,9 +104,10 @@ class Mine(StageSpec):
             yield "form: it is that of `file`, and there is none"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        needing = "without_answers" if self.without_answers else "filters" if needs_answers(self.filters) else ""
+        needing = self.without_answers or choosing.needs_answers(self.filters)
         if needing and not fields.has_answers(collection, self.split):
-            yield f"{needing}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
+            name = "without_answers" if self.without_answers else "filters"
+            yield f"{name}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
@@ -122,52 +116,56 @@ class Mine(StageSpec):
         """Blocks of queries, whose candidates stream through the miner."""
         collection = inputs.open_collection(context.inputs["dataset"])
         query_ids = inputs.open_queries(context, collection, self.split).query_ids
-        known = positives(collection.all_qrels())
+        known = qrels.positives(collection.all_qrels())
         if self.also_qrels:
             known = extended(known, [Path(file).expanduser() for file in self.also_qrels], collection)
         texts, miner = MiningTexts(collection, self.split), context.plugins["miner"]
         given = [plugin for path, plugin in context.plugins.items() if path.startswith("filters.")]
-        filters = Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
+        filters = choosing.Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
+        file = None
+        if self.file:
+            file = lists_of_file.ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split)
         return MinedBlocks(
             context,
-            query_blocks(len(query_ids), _BLOCK),
+            blocks.query_blocks(len(query_ids), _BLOCK),
             "mining",
             collection=collection,
             query_ids=query_ids,
             texts=texts,
-            choosing=Choosing(collection.corpus, known, miner, filters, self.seed, self.fill_to),
-            file=ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split) if self.file else None,
+            chooser=choosing.Choosing(collection.corpus, known, miner, filters, self.seed, self.fill_to),
+            file=file,
         )
 
 
 @dataclass(frozen=True)
-class MinedBlocks(StageBlocks):
+class MinedBlocks(blocks.StageBlocks):
     """A mining at work, in blocks of queries: what it reads, and how it chooses."""
 
     collection: StoredCollection = field(kw_only=True)
     query_ids: Sequence[str] = field(kw_only=True)
     texts: MiningTexts = field(kw_only=True)
-    choosing: Choosing = field(kw_only=True)
-    file: ListsOfFile | None = field(kw_only=True)
+    chooser: choosing.Choosing = field(kw_only=True)
+    file: lists_of_file.ListsOfFile | None = field(kw_only=True)
 
-    def listed(self) -> Iterator[QueryLists]:
+    def listed(self) -> Iterator[runs.QueryLists]:
         """All queries with their lists. Raises DataError where `planted` finds no positives that are withheld."""
-        spec, known = self.context.spec, self.choosing.positives
+        spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return listing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
-        runs = {label: source.folder / layout.RUN for label, source in self.context.inputs_of("runs").items()}
-        listed = self.file.listed(self.query_ids, runs) if self.file else lists_side_by_side(runs, self.query_ids)
+        paths = {label: source.folder / layout.RUN for label, source in self.context.inputs_of("runs").items()}
+        query_ids, file = self.query_ids, self.file
+        listed = file.listed(query_ids, paths) if file else runs.lists_side_by_side(paths, query_ids)
         if spec.permuted:
             listed = listing.permuted(listed, known, spec.seed)
         if spec.planted is not None:
-            withheld = positives(self.collection.withheld())
+            withheld = qrels.positives(self.collection.withheld())
             if withheld.keys().isdisjoint(self.query_ids):
                 problem = "the dataset withholds no positives of these queries; give it `withheld: {halves: true}`"
                 raise errors.DataError(f"{self.context.name}: planted: {problem}")
             listed = listing.planted(listed, withheld, known, spec.planted, spec.seed)
         return listed
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         """The negatives of each block as files, beside them what a miner tells that it has dropped; counts."""
         for some in contiguous(numbers):
             listed = islice(self.listed(), some.start * _BLOCK, None)
@@ -175,7 +173,7 @@ class MinedBlocks(StageBlocks):
                 facts, lists = Counter[str](), islice(listed, _BLOCK)
                 with TemporaryDirectory() as folder:
                     names = [Path(folder) / layout.NEGATIVES, Path(folder) / layout.DROPPED]
-                    mined = negatives.recorded(self.choosing.negatives(lists, facts), names[1])
+                    mined = negatives.recorded(self.chooser.negatives(lists, facts), names[1])
                     negatives.write_negatives(names[0], mined)
                     files = {path.name: path.read_bytes() for path in names if path.exists()}
                 task.advance(self.sizes[number])
@@ -215,11 +213,11 @@ class Label(StageSpec):
     scores: Annotated[Name, Reference(("run",))]
     split: Name = UNLABELLED
     above: float = ABOVE
-    below: float = Denoised.below
-    count: int = Field(default=Denoised.count, gt=0)
+    below: float = thresholds.Denoised.below
+    count: int = Field(default=thresholds.Denoised.count, gt=0)
     depth: int = Field(default=depths.SCORED_DEPTH, gt=0)
     size: int | None = Field(default=None, gt=0)
-    seed: int = SEED
+    seed: int = seeding.SEED
 
     @model_validator(mode="after")
     def _complete(self) -> "Label":
@@ -247,16 +245,16 @@ class Label(StageSpec):
         """
         facts, path = Counter[str](), context.folder / layout.NEGATIVES
         collection = inputs.open_collection(context.inputs["dataset"])
-        known = positives(collection.all_qrels())
+        known = qrels.positives(collection.all_qrels())
         query_ids = inputs.queries_of(context, collection, self.split).query_ids
-        runs = {
+        paths = {
             label: context.inputs[name].folder / layout.RUN
             for label, name in (("run", "run"), (types.SCORES, "scores"))
         }
 
-        def unlabelled() -> Iterator[QueryLists]:
+        def unlabelled() -> Iterator[runs.QueryLists]:
             with context.progress.task("labelling", len(query_ids), "queries") as task:
-                for query_id, hits in lists_side_by_side(runs, query_ids):
+                for query_id, hits in runs.lists_side_by_side(paths, query_ids):
                     task.advance()
                     if query_id in known:
                         facts["queries that have a positive"] += 1
@@ -268,7 +266,7 @@ class Label(StageSpec):
         inputs.pass_on(context)
         rows = negatives.read_negatives(path)
         if self.size is not None:
-            before, stay = len(rows), set(drawn_order(self.seed, "label", rows.query_ids)[: self.size])
+            before, stay = len(rows), set(seeding.drawn_order(self.seed, "label", rows.query_ids)[: self.size])
             negatives.write_negatives(path, (item for item in rows if item.query_id in stay))
             rows = negatives.read_negatives(path)
             facts["queries left out by size"] = before - len(rows)
@@ -280,12 +278,12 @@ class Label(StageSpec):
 
 
 def pseudo_labels(
-    listed: Iterable[QueryLists],
+    listed: Iterable[runs.QueryLists],
     corpus: Corpus,
     left_out: Counter[str],
     above: float = ABOVE,
-    below: float = Denoised.below,
-    count: int = Denoised.count,
+    below: float = thresholds.Denoised.below,
+    count: int = thresholds.Denoised.count,
     depth: int = depths.SCORED_DEPTH,
 ) -> Iterator[types.Negatives]:
     """Labels by thresholds: the one best document is the positive, the first ones with low scores are negatives.
@@ -309,7 +307,7 @@ def pseudo_labels(
             else:
                 yield candidates(corpus, query_id, [positive], hits)
 
-    for item in Denoised(depth, count, below=below).mine(with_positives(), seed=0):
+    for item in thresholds.Denoised(depth, count, below=below).mine(with_positives(), seed=0):
         if item.negatives:
             yield item
         else:
@@ -322,7 +320,7 @@ def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int
     A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
     """
     top, scored = next(iter(hits.values())).doc_ids[:depth], hits[types.SCORES]
-    scores = scores_of(top, scored)
+    scores = selection.scores_of(top, scored)
     best = np.max(scores, where=~np.isnan(scores), initial=-np.inf)
     if not best > above:
         return None
@@ -332,7 +330,7 @@ def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int
 
 def _checked(rows: negatives.NegativesFile, collection: StoredCollection) -> dict[str, Any]:
     """How many labels agree with the withheld ones, copies of a document counted as that document."""
-    withheld, corpus = positives(collection.withheld()), collection.corpus
+    withheld, corpus = qrels.positives(collection.withheld()), collection.corpus
     known = right = wrong = 0
     for item in rows if withheld else ():
         if (own := withheld.get(item.query_id)) is None:

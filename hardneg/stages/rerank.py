@@ -12,17 +12,15 @@ from pydantic import Field, model_validator
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, SPLIT, Name, PluginKind, Reference, Setting, Trait
+from hardneg.formats import qrels, runs
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
-from hardneg.formats.runs import lists_in_order
 from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.records import depths, errors, layout, types
 from hardneg.runtime.progress import Task
-from hardneg.stages import inputs
+from hardneg.stages import blocks, inputs
 from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext, source_of
-from hardneg.stages.blocks import Entry, Ranking, RunBlocks, query_blocks
 
 _PAIRS = 1024  # of a block, which a stop may cost: they are sorted by length together
 _SLOW_PAIRS = 256  # of a block of what scores one query after another
@@ -72,7 +70,7 @@ class Rerank(RunSpec):
         queries = inputs.queries_of(context, collection, self.split)
         plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
         step = max(1, (_PAIRS if isinstance(plugin, TrainableReranker) else _SLOW_PAIRS) // self.depth)
-        sizes = query_blocks(len(queries), step)
+        sizes = blocks.query_blocks(len(queries), step)
         return RerankBlocks(
             context, sizes, "reranking", collection=collection, queries=queries, step=step, plugin=plugin
         )
@@ -93,7 +91,7 @@ class _QueryBlock:
         for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
             yield text, list(islice(contents, len(doc_ids)))
 
-    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[Entry]:
+    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[blocks.Entry]:
         """The queries' documents with the scores that a reranker gave."""
         for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
             scores = next(answers, ())
@@ -104,7 +102,7 @@ class _QueryBlock:
 
 
 @dataclass(frozen=True)
-class RerankBlocks(RunBlocks):
+class RerankBlocks(blocks.RunBlocks):
     """A reranking at work: what it reads; step: queries of a block."""
 
     collection: StoredCollection = field(kw_only=True)
@@ -115,7 +113,7 @@ class RerankBlocks(RunBlocks):
     def run_facts(self) -> Facts:
         return {"depth": self.context.spec.depth}
 
-    def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
+    def ranking(self, numbers: Sequence[int], task: Task) -> blocks.Ranking:
         """The lists of some blocks with new scores; nothing is loaded before the first is asked for."""
         wanted, last = set(numbers), max(numbers, default=-1) + 1
         through = self._query_blocks()
@@ -128,8 +126,8 @@ class RerankBlocks(RunBlocks):
     def _query_blocks(self) -> Iterator[_QueryBlock]:
         """All blocks of the run's lists, cut at the depth."""
         spec = self.context.spec
-        known = positives(self.collection.all_qrels()) if spec.positives else {}
-        lists = lists_in_order(self.context.inputs["run"].folder / layout.RUN, self.queries.query_ids)
+        known = qrels.positives(self.collection.all_qrels()) if spec.positives else {}
+        lists = runs.lists_in_order(self.context.inputs["run"].folder / layout.RUN, self.queries.query_ids)
         for start in range(0, len(self.queries), self.step):
             part, facts = slice(start, start + self.step), Counter[str]()
             query_ids = self.queries.query_ids[part]

@@ -24,11 +24,9 @@ from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candi
 from hardneg.mining import listing
 from hardneg.protocols import Searcher
 from hardneg.records import depths, errors, layout, types, wording
-from hardneg.runtime.distributed import barrier
-from hardneg.runtime.progress import Seconds, Task
-from hardneg.stages import inputs
+from hardneg.runtime import distributed, progress
+from hardneg.stages import blocks, inputs
 from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
-from hardneg.stages.blocks import Entry, Ranking, RunBlocks, query_blocks
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.blocks import contiguous
 
@@ -129,7 +127,7 @@ class Search(RunSpec):
         """Blocks of queries; those that follow each other share a pass over the index."""
         collection, whole = inputs.open_collection(context.inputs["dataset"]), Counter[str]()
         wanted = searched_queries(context, collection, whole, first)
-        sizes, travels = query_blocks(len(wanted), _BLOCK), self.query_vectors is None
+        sizes, travels = blocks.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
         return SearchBlocks(
             context, sizes, "searching", travels=travels, collection=collection, queries=wanted, whole=whole
         )
@@ -156,7 +154,7 @@ def searched_queries(
             if same := facts.get(query_files.SAME_TEXT):
                 leak = "where that is one to measure by, training on it leaks"
                 note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
-        barrier()
+        distributed.barrier()
         return query_files.Queries.open(context.folder / layout.QUERIES)
     own = inputs.open_queries(context, collection, spec.split)
     if spec.text_of != "query":
@@ -211,7 +209,7 @@ def _places(rows: Mapping[str, int], names: Sequence[str]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class SearchBlocks(RunBlocks):
+class SearchBlocks(blocks.RunBlocks):
     """A search at work: what it reads, and what it counts and times.
 
     whole: what is counted of all queries when they are read. held: the encoded queries of the last windows.
@@ -221,7 +219,7 @@ class SearchBlocks(RunBlocks):
     queries: query_files.Queries = field(kw_only=True)
     whole: Counter[str] = field(kw_only=True)
     facts: Counter[str] = field(default_factory=Counter)
-    seconds: Seconds = field(default_factory=Seconds)
+    seconds: progress.Seconds = field(default_factory=progress.Seconds)
     held: dict[range, types.Encoded] = field(default_factory=dict)
 
     def run_facts(self) -> Facts:
@@ -232,7 +230,7 @@ class SearchBlocks(RunBlocks):
             facts["queries without candidates"] = sum(not ranked.doc_ids for ranked in self._candidates())
         return facts
 
-    def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
+    def ranking(self, numbers: Sequence[int], task: progress.Task) -> blocks.Ranking:
         """The lists of some blocks; those that follow each other share a pass over the index."""
         for some in contiguous(numbers):
             entries = self._entries(range(len(self.queries))[some.start * _BLOCK : some.stop * _BLOCK])
@@ -296,7 +294,7 @@ class SearchBlocks(RunBlocks):
         self.whole[_OTHERS] = vectors_import.arrange_vectors(file, owners, folder, context.progress)
         return flat_vectors.FlatVectors.open(folder)
 
-    def _entries(self, part: range) -> Iterator[Entry]:
+    def _entries(self, part: range) -> Iterator[blocks.Entry]:
         """The ranked lists of a part of the queries, in order."""
         spec, corpus = self.context.spec, self.collection.corpus
         vectors, searcher, encoder = self._vectors, self._searcher, self._encoder

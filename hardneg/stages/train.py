@@ -19,16 +19,14 @@ from hardneg.mining.choosing import needs_answers
 from hardneg.protocols import DenseSearcher, EstimatedBackend, RunJoiner, Searcher, StoredSearcher, TrainableReranker
 from hardneg.records import depths, errors, layout, named_plugins, types, wording
 from hardneg.registry import configure
-from hardneg.runtime.distributed import world
-from hardneg.runtime.seeding import generator
+from hardneg.runtime import distributed, seeding
 from hardneg.stages import base, inputs, training
 from hardneg.stages.base import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, source_of
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.identity import options_in_key
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.options import RerankerOptions
-from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
-from hardneg.training.refresh.refresh_options import Devices, RefreshOptions
+from hardneg.training.refresh import folder, refresh_options
 from hardneg.training.sources import Mixture, mixed
 
 _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
@@ -428,7 +426,7 @@ class TrainQueries(training.GuideOptions, training.EncoderOptions, IndexSpec):
             source = negative_sources.Searched(searcher, self.depth, encoder.collect)
         examples, watch = Examples(data, int(data.negatives is not None), seed), None
         if self.watch is not None:
-            count, draws = min(self.watch.queries, len(examples)), generator(seed, "watch")
+            count, draws = min(self.watch.queries, len(examples)), seeding.generator(seed, "watch")
             watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
             in_use, every, depth = partial(source.in_use, watched), self.watch.every, self.watch.depth
             watch = validation.StalenessWatch(encoder, searcher, len(data.corpus), watched, in_use, every, depth)
@@ -463,15 +461,15 @@ class TrainRefreshed(training.DualOptions):
         description="What is trained on until the first refresh, which then is not mined from the model as it starts; "
         "without them that one is waited for.",
     )
-    refresh: Annotated[RefreshOptions, AfterValidator(without_problems)] = Field(
+    refresh: Annotated[refresh_options.RefreshOptions, AfterValidator(without_problems)] = Field(
         description="When negatives are mined, and which."
     )
     miner: fields.OwnMinerSetting = Field(
         default=None, description="Selects negatives from the top of what the model finds, as `refresh.choice` may too."
     )
     filters: fields.FilterSettings = Field(default=(), description="Leave candidates out before, one after another.")
-    devices: Annotated[Devices, AfterValidator(without_problems)] = Field(
-        default=Devices(), json_schema_extra=FREE, description="What the two processes may use."
+    devices: Annotated[refresh_options.Devices, AfterValidator(without_problems)] = Field(
+        default=refresh_options.Devices(), json_schema_extra=FREE, description="What the two processes may use."
     )
     backend: fields.OwnIndexSetting = Field(
         default=None,
@@ -522,7 +520,7 @@ class TrainRefreshed(training.DualOptions):
         from hardneg.training.methods.ance import AnceTraining
         from hardneg.training.refresh.mining import known_to_be_relevant
 
-        refresh, refreshes = self.refresh, RefreshFolder(context.folder / SCRATCH / "refreshes")
+        refresh, refreshes = self.refresh, folder.RefreshFolder(context.folder / SCRATCH / "refreshes")
         encoder, queries = inputs.open_learner(context), collection.queries(self.split)
         data = training.training_data(collection, queries, context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
@@ -531,7 +529,7 @@ class TrainRefreshed(training.DualOptions):
         way = AnceTraining(encoder, data, self.options, refresh, supply, self.terms(context, encoder))
 
         def told(result: Any) -> tuple[Facts, Facts]:
-            facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
+            facts = folder.refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
             context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
             by = "" if self.miner is None else f" by {self.miner.name}"
             often = f"{refresh.policy}, {refresh.every} steps"
@@ -544,7 +542,7 @@ class TrainRefreshed(training.DualOptions):
 
 @contextmanager
 def _supply(
-    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: RefreshFolder
+    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: folder.RefreshFolder
 ) -> Iterator[Any]:
     """The `RefreshProvider` of the training; ends the process beside this one, and gives back the threads it had."""
     import torch
@@ -556,7 +554,7 @@ def _supply(
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
     every, had = spec.refresh.every or 1, torch.get_num_threads()
     first = 0 if data.negatives is None else every
-    of_trainer, of_inferencer = spec.devices.threads(had * world().local_size, world())
+    of_trainer, of_inferencer = spec.devices.threads(had * distributed.world().local_size, distributed.world())
     pseudo = training.pseudo_positives(context.inputs.get("negatives"))
     settings = Settings(
         model=encoder.spec,
@@ -567,7 +565,7 @@ def _supply(
         options=spec.refresh,
         seed=spec.options.seed,
         first=first,
-        devices=spec.devices.mining(encoder.device, world(), torch.cuda.device_count()),
+        devices=spec.devices.mining(encoder.device, distributed.world(), torch.cuda.device_count()),
         threads=of_inferencer,
         segments=spec.segments,
         pseudo_positives=None if pseudo is None else str(pseudo),

@@ -13,12 +13,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from hardneg import fields
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, MEASURED, LossSetting, Name, OwnCut, PluginKind, Reference, Trait, without_problems
+from hardneg.formats import qrels, runs
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
-from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
-from hardneg.formats.runs import lists_in_order
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
 from hardneg.protocols import DenseSearcher, StoredSearcher
@@ -176,7 +175,7 @@ class ValidationOptions(OptionGroup):
             return None
         queries, options = collection.queries(self.validation.split), self.validation
         query_ids, texts = queries.query_ids[: options.queries], queries.texts[: options.queries]
-        lists = lists_in_order(context.inputs["validation_run"].folder / layout.RUN, queries.query_ids)
+        lists = runs.lists_in_order(context.inputs["validation_run"].folder / layout.RUN, queries.query_ids)
         # the top alone: a run of all may be too large to hold
         tops = (types.RankedList(ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
         run, judged = dict(zip(query_ids, tops, strict=False)), collection.judged(options.split)
@@ -258,7 +257,7 @@ def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -
 def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
     """Queries with all that is known to be relevant to them, and their mined negatives, if any."""
     lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
-    known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
+    known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
     if pseudo := pseudo_positives(negatives):
         known = with_positives(known, pseudo)
     return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
@@ -305,7 +304,7 @@ class TeacherOptions(OptionGroup):
             return data, {}
         folder = context.folder / SCRATCH / "teacher"
         if world().first:
-            write_teacher(folder, data.corpus, lists_in_order(source.folder / layout.RUN, data.query_ids))
+            write_teacher(folder, data.corpus, runs.lists_in_order(source.folder / layout.RUN, data.query_ids))
         barrier()
         teacher, scored, known = Teacher.open(folder, len(data.corpus)), 0, 0
         queries = iter(enumerate(data.query_ids))
@@ -426,7 +425,7 @@ class BatchOptions(OptionGroup):
             model = context.inputs["batches_from.model"]
             needs["vectors"] = inputs.encoded_queries(context, model, data.texts, "batches-queries")
         if "run" in plugin.needs:
-            needs["run"] = lists_in_order(context.inputs["batches_from"].folder / layout.RUN, data.query_ids)
+            needs["run"] = runs.lists_in_order(context.inputs["batches_from"].folder / layout.RUN, data.query_ids)
         queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)
         file = context.folder / SCRATCH / "batches.npy"
         if world().first and not file.exists():

@@ -104,8 +104,3 @@ def test_what_is_trained_on_them_takes_the_positives_too(stored, tmp_path):
     assert pseudo_positives(Made()) == tmp_path / "negatives.arrow"
     Made.traits = frozenset()
     assert pseudo_positives(Made()) is None
-
-
-def test_a_file_that_is_missing_is_told_before_anything_runs(stored, tmp_path):
-    with pytest.raises(Exception, match=r"stages\.mined\.also_qrels\.0: no file .*=FILE, judgements"):
-        plan_of(tmp_path, also_qrels=str(tmp_path / "none.qrels")).keys  # noqa: B018

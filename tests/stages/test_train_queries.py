@@ -88,13 +88,6 @@ def test_the_documents_side_and_the_index_stay(made: tuple[Path, Store, Outcome]
     assert digests(outcome.artifacts["copied"].path)["index"] == digests(outcome.artifacts["start-index"].path)["index"]
 
 
-def test_it_opens_in_sentence_transformers(made: tuple[Path, Store, Outcome]) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(made[2].artifacts["adore"].path / "model"), device="cpu")
-    assert model.encode_query(["the old river"]).shape == (1, 32)
-
-
 def test_the_manifest_and_the_history_tell_of_it(made: tuple[Path, Store, Outcome]) -> None:
     artifact = made[2].artifacts["adore"]
     assert artifact.facts["steps"] == 3 and "best dev mrr@10" in artifact.facts
@@ -177,11 +170,6 @@ def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outco
         execute(plan, made[1], Options(device="cpu", until="adore"), Watcher())
     with pytest.raises(RecipeError, match=r"stages\.adore-test\.index: 'adore' makes model, but index is needed"):
         load_recipe(made[0], settings=["stages.adore-test.index=adore"])
-
-
-def test_nothing_runs_twice(made: tuple[Path, Store, Outcome]) -> None:
-    path, store, _ = made
-    assert execute(make_plan(load_recipe(path)), store, Options(device="cpu"), Watcher()).ran == ()
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ class RecipeView:
         """The same recipe as another of its stages sees it."""
         return replace(self, name=name, trail=self.trail | {self.name})
 
-    def plugin(self, field_name: str) -> object:
+    def plugin(self, field_name: str) -> Any:
         """The stage's configured plugin; None where it could not be configured."""
         return self.plugins.get((self.name, field_name))
 

@@ -18,13 +18,9 @@ from hardneg.store.atomic_write import replace_text
 
 
 class Tuning(BaseModel):
-    """Runs of other queries, by the labels of those that are fused, to choose weights or other numbers by.
-
-    split: of those runs.
-    """
+    """Runs of other queries, those of `split`, by the labels of those that are fused, to choose numbers by."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
     runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
     split: Name = "dev"
     metric: MetricName = Field("ndcg@10", description="The metric to tune on.")

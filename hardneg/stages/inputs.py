@@ -133,13 +133,9 @@ def open_searcher(
 def encoded_queries(
     context: StageContext[StageSpec], model: ArtifactInput, texts: Sequence[str], name: str
 ) -> NDArray[np.float32]:
-    """float32 [Q, d], mapped: Q texts as queries of a model.
+    """float32 [Q, d], mapped from a file `name` in the scratch folder: Q texts as queries of a model.
 
     The first process encodes the blocks that a stopped run has not; the others wait.
-
-    Args:
-        context: the stage at work; the file is in its scratch folder, under `name`.
-        model: what encodes, the recipe's own model or a stage's.
 
     Raises:
         ModelError: the model makes something else of a text than one vector.

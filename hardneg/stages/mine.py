@@ -293,11 +293,8 @@ def pseudo_labels(
     Args:
         listed: each query's list to select from, and the one labelled `scores`.
         corpus: their documents; copies of the positive are no negatives.
-        left_out: counts the queries without a positive or a negative.
-        above: the positive scores strictly more.
-        below: negatives score strictly less.
-        count: how many negatives to keep, in the order of the list.
-        depth: how many documents of the list to look at.
+        left_out: counts the queries without a positive, which scores above `above`, or a negative, below `below`.
+        count: how many negatives to keep, in the order of the list, of its first `depth` documents.
     """
 
     def with_positives() -> Iterator[types.Candidates]:

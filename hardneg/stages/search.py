@@ -143,7 +143,7 @@ def searched_queries(
     Raises:
         DataError: the file has mistakes, or no query but the collection's own; no query has a positive.
     """
-    spec, note = context.spec, context.progress.note
+    spec = context.spec
     if spec.queries is not None:
         if first:
             path = Path(spec.queries).expanduser()
@@ -153,7 +153,7 @@ def searched_queries(
                 raise errors.DataError(f"{path}: no query in it that the dataset does not have")
             if same := facts.get(query_files.SAME_TEXT):
                 leak = "where that is one to measure by, training on it leaks"
-                note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
+                context.progress.note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
         distributed.barrier()
         return query_files.Queries.open(context.folder / layout.QUERIES)
     own = inputs.open_queries(context, collection, spec.split)
@@ -167,7 +167,7 @@ def searched_queries(
     if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
         stand = f"{wording.counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
         advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
-        note(f"{context.name}: {stand}; {advice}")
+        context.progress.note(f"{context.name}: {stand}; {advice}")
     return own
 
 

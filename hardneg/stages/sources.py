@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -10,7 +10,6 @@ from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Kept, Model, PluginKind, Setting
 from hardneg.formats.collection import write_collection
-from hardneg.protocols import DatasetLoader
 from hardneg.records import errors, layout
 from hardneg.runtime.distributed import world
 from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, StageSpec
@@ -38,7 +37,7 @@ class ReadDataset(StageSpec):
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
-        return {"source": cast(DatasetLoader, recipe.plugin("loader")).fingerprint, **excluded}
+        return {"source": recipe.plugin("loader").fingerprint, **excluded}
 
     def estimate(self, sizes: Sizes) -> Row:
         return Row(sizes.documents, "passages", sizes.documents * 600)

@@ -163,21 +163,19 @@ class Train(training.TeacherOptions, training.DualOptions):
                 return {**self._card(context, collection), **terms}, lacking
             drawn = data.examples(self.options).counts(result.steps * self.options.accumulate)
             facts = {f"examples of {name}": count for name, count in drawn.items()}
-            return {**self._card_of_several(data, drawn), **terms}, facts
+            return {**_card_of_several(data, drawn, self.options.negatives_per_query), **terms}, facts
 
         return DualEncoderTraining(encoder, data, self.options, self.terms(context, encoder)), told
 
-    def _card(self, context: "StageContext[Train]", collection: StoredCollection) -> dict[str, object]:
+    def _card(self, context: StageContext[Any], collection: StoredCollection) -> dict[str, object]:
         negatives, more = context.inputs.get("negatives"), context.inputs.get("augmented")
         if negatives is None:
             queries, chosen = len(collection.queries("train").query_ids), "the other queries' documents"
         else:
             queries, maker = negatives.facts["queries"], negatives.plugins.get("miner", negatives.name)
             chosen = f"{self.options.negatives_per_query} a query from {maker}"
-        facts = training.data_facts(context, collection.corpus, queries)
-        if more is not None:
-            facts["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
-        return {**facts, "Negatives": chosen}
+        augmented = {"Augmented": f"{more.facts['queries']} more queries from {more.name}"} if more else {}
+        return {**training.data_facts(context, collection.corpus, queries), **augmented, "Negatives": chosen}
 
     def _mixture(self, context: StageContext[Any]) -> Mixture:
         """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
@@ -188,17 +186,17 @@ class Train(training.TeacherOptions, training.DualOptions):
             sources[name] = replace(data, segments=self.segments)
         return Mixture(sources, self.mixing.temperature, self.mixing.one_source, self.segments)
 
-    def _card_of_several(self, mixture: Mixture, drawn: Mapping[str, int]) -> dict[str, object]:
-        """drawn: how many examples of each source."""
-        facts: dict[str, object] = {}
-        for name, source in mixture.sources.items():
-            queries = wording.counted(len(source.query_ids), "query", "queries")
-            examples, passages = wording.counted(drawn[name], "example"), wording.counted(len(source.corpus), "passage")
-            facts[f"Dataset {name}"] = f"{passages}, {queries}; {examples}"
-        by = "one a batch" if mixture.one_source else "mixed in a batch"
-        width = self.options.negatives_per_query
-        negatives = f"{width} a query, mined apart" if width else "the other queries' documents"
-        return {**facts, "Mixing": f"temperature {mixture.temperature:g}, {by}", "Negatives": negatives}
+
+def _card_of_several(mixture: Mixture, drawn: Mapping[str, int], width: int) -> dict[str, object]:
+    """drawn: how many examples of each source, with `width` negatives each."""
+    facts: dict[str, object] = {}
+    for name, source in mixture.sources.items():
+        queries = wording.counted(len(source.query_ids), "query", "queries")
+        examples, passages = wording.counted(drawn[name], "example"), wording.counted(len(source.corpus), "passage")
+        facts[f"Dataset {name}"] = f"{passages}, {queries}; {examples}"
+    by = "one a batch" if mixture.one_source else "mixed in a batch"
+    negatives = f"{width} a query, mined apart" if width else "the other queries' documents"
+    return {**facts, "Mixing": f"temperature {mixture.temperature:g}, {by}", "Negatives": negatives}
 
 
 def _collection_of(negatives: str | None, recipe: RecipeView) -> str:
@@ -291,13 +289,9 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
 
 
 class WatchOptions(BaseModel):
-    """What to note every so many steps of some training queries: how the lists in use age, and the ranking.
-
-    depth: the top of the index that they are compared with. queries: how many to look at.
-    """
+    """Steps between looks at how the lists of some training queries age, compared with a top of the index."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
     every: int = Field(gt=0)
     depth: int = Field(default=depths.TOP_DEPTH, gt=0)
     queries: int = Field(default=200, gt=0)

@@ -37,11 +37,8 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
     ("spec", "told"),
     [
         ({"overlap": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
-        ({"recall-at-depth": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
         ({"costs": {"methods": {"a": ["star", "scores"]}}}, "makes metrics, but model or index or run or negatives"),
-        ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
         ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
-        ({"query-wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
@@ -61,9 +58,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("overlap", "must map each analysis by its name to its options"),
         ([{"name": "overlap", "runs": {}}], "must map each analysis by its name to its options"),
-        ({"name": "overlap", "runs": {}}, "must map each analysis by its name to its options"),
         ({"overlaps": {"runs": {}}}, "no analyses plugin is called 'overlaps'; did you mean 'overlap'"),
         ({"costs": {"method": {"a": "star"}}}, "costs.method: no such option; did you mean 'methods'"),
         ({}, "must have at least 1"),

@@ -176,9 +176,7 @@ def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outco
     ("setting", "told"),
     [
         ("schedule=static", "schedule static: give negatives"),
-        ("schedule=refreshed", "schedule refreshed: give refresh_every"),
         ("refresh_every=5", "schedule dynamic: leave out refresh_every"),
-        ("watch.ever=5", "stages.adore.watch.ever: no such option; did you mean 'every'"),
         ("loss={name: lambda}", "stages.adore.loss: lambda: cut is missing"),
         ("options.chunk=4", r"options\.chunk: no such option"),
     ],

@@ -178,24 +178,6 @@ def test_a_plan_counts_what_a_writer_writes(tmp_path, tiny_model):
     assert after["run"] == made.facts["splits"]["train"]["queries"] != 36
 
 
-def test_passages_with_the_title_that_is_asked_for_are_relevant(tmp_path, tiny_model):
-    for name in ("a", "b", "c", "d"):
-        text = " ".join(f"Word {WORDS[each]} {name} stands here." for each in range(12))
-        (tmp_path / f"{name}.md").write_text(f"# The {name} of owls\n\n{text}\n")
-    stages = {"written": {"stage": "write-queries", "writers": ["heading"], "passages": 4, "dev_share": 0}}
-    stages["written"]["test_share"] = 0
-    path = tmp_path / "small.yaml"
-    dataset = {"name": "documents", "source": str(tmp_path), "words": 20, "min_words": 0}
-    path.write_text(yaml.safe_dump({"dataset": dataset, "model": {"name": str(tiny_model)}, "stages": stages}))
-    outcome = execute(make_plan(load_recipe(path)), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
-    source, written = (StoredCollection.open(outcome.artifacts[name].path) for name in ("dataset", "written"))
-    titles = {each.doc_id: each.title for each in source.corpus.documents()}
-    queries = {query.query_id: query.text for query in written.queries("train")}
-    assert queries and any(len(relevant) > 1 for relevant in written.qrels("train").values())
-    for query_id, relevant in written.qrels("train").items():
-        assert relevant.keys() == {doc_id for doc_id, title in titles.items() if title == queries[query_id]}
-
-
 def written_alone(folder, model, writers, **dataset):
     """The passages of a folder as they were cut, and the collection that is written of them, all in split train."""
     stage = {"stage": "write-queries", "writers": writers, "per_passage": 2, "dev_share": 0, "test_share": 0}
@@ -205,6 +187,18 @@ def written_alone(folder, model, writers, **dataset):
     plan = make_plan(load_recipe(folder / "small.yaml"))
     made = execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts
     return tuple(StoredCollection.open(made[name].path) for name in ("dataset", "written"))
+
+
+def test_passages_with_the_title_that_is_asked_for_are_relevant(tmp_path, tiny_model):
+    for name in ("a", "b", "c", "d"):
+        text = " ".join(f"Word {WORDS[each]} {name} stands here." for each in range(12))
+        (tmp_path / f"{name}.md").write_text(f"# The {name} of owls\n\n{text}\n")
+    source, written = written_alone(tmp_path, tiny_model, ["heading"], words=20)
+    titles = {each.doc_id: each.title for each in source.corpus.documents()}
+    queries = {query.query_id: query.text for query in written.queries("train")}
+    assert queries and any(len(relevant) > 1 for relevant in written.qrels("train").values())
+    for query_id, relevant in written.qrels("train").items():
+        assert relevant.keys() == {doc_id for doc_id, title in titles.items() if title == queries[query_id]}
 
 
 @pytest.mark.parametrize("writer", ["inverse-cloze", "crop", "heading"])

@@ -94,7 +94,6 @@ def test_one_half_of_a_text_and_its_place_in_a_list():
     assert listed.doc_ids == ["a", "h", "b"] and listed.scores.tolist() == [np.float32(0.9), 0.75, 0.5]
 
 
-QRELS = {"q1": {"p": 1, "h": 2, "z": 0}, "q2": {"p": 1}}
 RUN = {"q1": ONE.ranking, "q2": TWO.ranking}
 
 

@@ -240,8 +240,8 @@ def mixed(
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
         ids = [document.doc_id for document in block]
-        draws = ({name: seeding.derive_seed(seed, "writer", name, doc_id) for name in writers} for doc_id in ids)
-        turns = [sorted(drawn, key=lambda name, drawn=drawn: (drawn[name], name)) for drawn in draws]
+        draws = ([(seeding.derive_seed(seed, "writer", name, doc_id), name) for name in writers] for doc_id in ids)
+        turns = [[name for _, name in sorted(drawn)] for drawn in draws]
         results = [("", types.Written((), document)) for document in block]
         wanted = [at for at, doc_id in enumerate(ids) if (only is None or doc_id in only) and doc_id not in copies]
         for turn, (name, writer) in product(range(len(writers)), writers.items()):

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hardneg.recipes import Plan, find_recipe, load_recipe, make_plan
-from hardneg.stages.train_reranker import TrainReranker
+from hardneg.stages.train import TrainReranker
 from hardneg.store import Artifact, Store
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"

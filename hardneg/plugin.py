@@ -123,11 +123,20 @@ if TYPE_CHECKING:
     from hardneg.rerankers.network import PairScorer, best_device
     from hardneg.runtime import SEED, Progress, Silent, Task, derive_seed, generator, has_bf16_units, model_server
     from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.stages.shared.blocks import StageBlocks
-    from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-    from hardneg.stages.shared.inputs import open_collection, open_queries, own_queries
-    from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
-    from hardneg.stages.shared.train_config import ValidationOptions, of_the_run
+    from hardneg.stages.base import (
+        ArtifactInput,
+        Facts,
+        RecipeView,
+        Row,
+        RunSpec,
+        Sizes,
+        StageContext,
+        StageSpec,
+        source_of,
+    )
+    from hardneg.stages.blocks import StageBlocks
+    from hardneg.stages.inputs import open_collection, open_queries, own_queries
+    from hardneg.stages.training import ValidationOptions, of_the_run
     from hardneg.store import CHOICE, Target, atomic_write, cache_folder, digest, file_digest, plugin_identity
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.blocks import BlockResult

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hardneg.recipes import Options, Outcome, Plan, Step, Watcher
-    from hardneg.stages.shared.context import Engine
+    from hardneg.stages.base import Engine
 
 _LOST = 75
 """Exit code of a process that ends because another one did."""

@@ -72,7 +72,7 @@ def make_from(
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.runs import rewrite_run
     from hardneg.registry import plugin_errors
-    from hardneg.stages.shared.context import ArtifactInput, StageContext
+    from hardneg.stages.base import ArtifactInput, StageContext
 
     step, collection, facts = plan.steps[stage], StoredCollection.open(dataset.path), dict[str, Any]()
     inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hardneg.protocols import Searcher
     from hardneg.recipes import Options, Outcome, Plan, Step
     from hardneg.records import Encoded
-    from hardneg.stages.shared.context import Engine
+    from hardneg.stages.base import Engine
 
 _log = logging.getLogger("hardneg")
 _COMMANDS = {"index": "index build"}
@@ -113,7 +113,7 @@ class Session:
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
         from hardneg.recipes import Options
-        from hardneg.stages.shared.context import Local
+        from hardneg.stages.base import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
 
@@ -139,8 +139,8 @@ class Session:
     def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
         """Open the index of a step that `make` has executed."""
         from hardneg.formats.collection import StoredCollection
-        from hardneg.stages.shared.context import ArtifactInput
-        from hardneg.stages.shared.inputs import open_searcher
+        from hardneg.stages.base import ArtifactInput
+        from hardneg.stages.inputs import open_searcher
 
         index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[DATASET].path)
         source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)

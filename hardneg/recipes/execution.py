@@ -19,9 +19,8 @@ from hardneg.recipes.plan import Plan, Step, cached
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.runtime import Progress, Silent, cpu_name, from_first, world
-from hardneg.stages.shared.context import ArtifactInput, Engine, Local, StageContext, empty
-from hardneg.stages.shared.inputs import no_queries
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import ArtifactInput, Engine, Local, StageContext, StageSpec, empty
+from hardneg.stages.inputs import no_queries
 from hardneg.store import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors, noted
 
 _PATIENCE = 90.0  # seconds, for another process's artifact to be seen

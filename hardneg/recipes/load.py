@@ -16,9 +16,9 @@ from hardneg.recipes.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
-from hardneg.stages.dataset import ReadDataset
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
-from hardneg.stages.shared.train_config import EncoderOptions
+from hardneg.stages.base import RecipeView, StageSpec
+from hardneg.stages.sources import ReadDataset
+from hardneg.stages.training import EncoderOptions
 from hardneg.training.options import usual_rate
 
 _MOST_STAGES = 200

@@ -18,7 +18,7 @@ from hardneg.recipes.language import maker
 from hardneg.recipes.plan import Plan, Step, cached, flat
 from hardneg.records import DATASET, START, DataError, HardnegError, Lookup, MissingDependency, ModelError, size
 from hardneg.registry import plugin_errors
-from hardneg.stages.shared.stage_spec import Sizes
+from hardneg.stages.base import Sizes
 from hardneg.store import Artifact, Store, canonical, digest
 
 

@@ -12,7 +12,7 @@ from hardneg.recipes.language import maker
 from hardneg.recipes.load import Recipe
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, UsageError, suggestion
 from hardneg.registry import plugin_errors
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import StageSpec
 from hardneg.store import Artifact, Content, Store, digest, file_digest, plugin_identity
 
 SCHEME = 1

@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from hardneg.fields import Name, Reference, each_once, marked_fields
 from hardneg.recipes.language import NAME
 from hardneg.records import RecipeError, suggestion
-from hardneg.stages.shared.seeded import SeededStages
-from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.stages.base import SeededStages, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.recipes.load import Recipe

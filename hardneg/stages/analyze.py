@@ -1,4 +1,4 @@
-"""Verb `analyze`: numbers as JSON, figures as PNG and SVG, of what lies behind the metrics."""
+"""Stage `analyze`: numbers as JSON, figures as PNG and SVG, of what lies behind the metrics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,21 +13,19 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hardneg.analysis.base import Analysis, sections, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs, Record, System
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import Side
+from hardneg.encoders import protocol, spec
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import Name, Reference, Trait
+from hardneg.formats import runs
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import Qrels, positives, without_excluded
-from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.protocols import DenseSearcher
-from hardneg.records import DATASET, DROPPED, HISTORY, METRICS, NEGATIVES, RUN, PluginError, RankedList, joined
+from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, no_such_option
 from hardneg.report.table import Section
 from hardneg.runtime import SEED
-from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.shared.inputs import open_encoder, open_searcher
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
+from hardneg.stages import inputs
+from hardneg.stages.base import ArtifactInput, Facts, RecipeView, StageContext, StageSpec
 from hardneg.training.checkpoint import History
 
 _FIELD = "analysis"
@@ -41,7 +39,7 @@ def _parse(value: Any) -> tuple[Analysis, ...]:
         try:
             analysis_type: type[Analysis] = load_plugin("analyses", str(name))
             analyses.append(analysis_type.model_validate(options or {}))
-        except PluginError as error:
+        except errors.PluginError as error:
             own = PydanticCustomError("analysis", "{text}", {"text": str(error)})
             problems.append(InitErrorDetails(type=own, loc=(name,), input=name))
         except ValidationError as error:
@@ -76,7 +74,7 @@ class Analyze(StageSpec):
     seed: int = SEED
 
     def why(self) -> str:
-        return f"{self.purpose}: {joined([each.name for each in self.analysis])}"
+        return f"{self.purpose}: {wording.joined([each.name for each in self.analysis])}"
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         yield from super().references()
@@ -85,34 +83,27 @@ class Analyze(StageSpec):
                 yield f"{_FIELD}.{each.name}.{path}", name, need
 
     def identity(self) -> dict[str, Any]:
-        """Each analysis with its version, and what all share."""
         shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
         return {**shared, "analyses": [[each.name, each.identity()] for each in self.analysis]}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Indexes whose queries no model encodes that is named or known."""
-        for each in self.analysis:
-            for path, index in each.encoders().items():
-                if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
-                    problem = f"no model is known that encodes queries for {index!r}, of imported vectors"
-                    yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
+        for each, path, index in self._encoders():
+            if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
+                problem = f"no model is known that encodes queries for {index!r}, of imported vectors"
+                yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        models = dict[str, str]()
-        for each in self.analysis:
-            for path, index in each.encoders().items():
-                if (model := recipe.query_model(index)) is not None:
-                    models[f"{_FIELD}.{each.name}.{path}"] = model
-        return models
+        named = ((each.name, path, recipe.query_model(index)) for each, path, index in self._encoders())
+        return {f"{_FIELD}.{name}.{path}": model for name, path, model in named if model is not None}
+
+    def _encoders(self) -> Iterator[tuple[Analysis, str, str]]:
+        return ((each, path, index) for each in self.analysis for path, index in each.encoders().items())
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
-        made = list[Section]()
-        for label, source in sources.items():
-            if isinstance(source.spec, Analyze):
-                made += sections(label, source.spec.analysis, source.folder)
-        return made
+        made = ((label, each.spec, each.folder) for label, each in sources.items() if isinstance(each.spec, Analyze))
+        return [section for label, spec, folder in made for section in sections(label, spec.analysis, folder)]
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+    def missing(self, collection: Facts) -> Iterator[str]:
         for each in self.analysis:
             yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
@@ -141,7 +132,7 @@ class Artifacts(AnalysisInputs):
 
     @cached_property
     def _collection(self) -> StoredCollection:
-        return StoredCollection.open(self.context.inputs["dataset"].folder)
+        return inputs.open_collection(self.context.inputs[layout.DATASET])
 
     def location(self, path: str) -> str:
         return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
@@ -149,15 +140,15 @@ class Artifacts(AnalysisInputs):
     def label(self, path: str) -> str:
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
-    def run(self, path: str) -> Run:
-        run = read_run(self._input(path).folder / RUN)
-        return without_excluded(run, self._collection.excluded()) if DATASET in self.context.inputs else run
+    def run(self, path: str) -> runs.Run:
+        run = runs.read_run(self._input(path).folder / layout.RUN)
+        return without_excluded(run, self._collection.excluded()) if layout.DATASET in self.context.inputs else run
 
-    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
-        return stream_run(self._input(path).folder / RUN)
+    def stream(self, path: str) -> Iterator[tuple[str, types.RankedList]]:
+        return runs.stream_run(self._input(path).folder / layout.RUN)
 
-    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
-        return lists_in_order(self._input(path).folder / RUN, query_ids)
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[types.RankedList]:
+        return runs.lists_in_order(self._input(path).folder / layout.RUN, query_ids)
 
     def query_ids(self, path: str, split: str) -> Sequence[str]:
         return self._collection.queries(split).query_ids
@@ -179,33 +170,31 @@ class Artifacts(AnalysisInputs):
         return {query.query_id: query.text for name in splits for query in self._collection.queries(name)}
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
-        rows = self._collection.corpus.rows(doc_ids)
-        documents = self._collection.corpus.documents_at(rows[rows >= 0])
-        return {document.doc_id: document.contents for document in documents}
+        rows = (corpus := self._collection.corpus).rows(doc_ids)
+        return {document.doc_id: document.contents for document in corpus.documents_at(rows[rows >= 0])}
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
-        corpus = self._collection.corpus
-        rows = corpus.rows(doc_ids)
+        rows = (corpus := self._collection.corpus).rows(doc_ids)
         return corpus.ids(corpus.copies(rows[rows >= 0]))
 
     def groups(self) -> Mapping[str, str]:
         return self._collection.groups("document")
 
     def negatives(self, path: str) -> Path:
-        return self._input(path).folder / NEGATIVES
+        return self._input(path).folder / layout.NEGATIVES
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        return self._input(path).folder / DROPPED, self._input(path).folder / NEGATIVES
+        return self._input(path).folder / layout.DROPPED, self._input(path).folder / layout.NEGATIVES
 
     def history(self, path: str) -> list[Record]:
-        return list(History(self._input(path).folder / HISTORY).read())
+        return list(History(self._input(path).folder / layout.HISTORY).read())
 
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
         source = self._input(path)
         return source.spec.artifact_type if source.spec is not None else "model", source.facts
 
     def measured(self, path: str) -> Measured:
-        return read_metrics(self._input(path).folder / METRICS)
+        return read_metrics(self._input(path).folder / layout.METRICS)
 
     def index(self, path: str) -> tuple[Path, int | None]:
         return self._input(path).part("index"), len(self._collection.corpus)
@@ -214,12 +203,14 @@ class Artifacts(AnalysisInputs):
         from hardneg.indexes.kernels.exact.exact import ExactOptions
 
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
-        searcher = open_searcher(self._input(index), self._collection, device, progress)
+        searcher = inputs.open_searcher(self._input(index), self._collection, device, progress)
         assert isinstance(searcher, DenseSearcher)
-        opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
+        opened = cache(partial(inputs.open_encoder, self._input(model), device, "fp32"))
 
-        def encode(side: Side, texts: Sequence[str]) -> NDArray[np.float32]:
-            return cast(NDArray[np.float32], opened().encode(texts, side, EncodeOptions(precision="fp32"), progress))
+        def encode(side: spec.Side, texts: Sequence[str]) -> NDArray[np.float32]:
+            return cast(
+                NDArray[np.float32], opened().encode(texts, side, protocol.EncodeOptions(precision="fp32"), progress)
+            )
 
         where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
         return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])

@@ -9,24 +9,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg import fields
-from hardneg.evaluation import LEVEL, MARGIN, metrics
-from hardneg.evaluation.intervals import Resampling
-from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-from hardneg.evaluation.significance import Design, Randomisation, compare_all
-from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.fields import FREE, LATER, InputFile, MeasureName, Name, Trait
-from hardneg.formats.answer_matching import PassageAnswers
+from hardneg.evaluation import LEVEL, MARGIN, intervals, metrics, metrics_json, significance, two_level
+from hardneg.fields import FREE, LATER, MeasureName
+from hardneg.formats import answer_matching
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import read_query_groups, without_excluded
 from hardneg.formats.runs import read_run
-from hardneg.records import METRICS, RUN, UsageError, counted, joined, suggestion
+from hardneg.records import errors, layout, wording
 from hardneg.report.content import ReportContent, systems_section
 from hardneg.report.table import Section
 from hardneg.runtime import SEED
-from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.shared.inputs import open_collection
-from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
+from hardneg.stages import base, inputs
+from hardneg.stages.base import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, by_label
 
 
 class Evaluate(StageSpec):
@@ -45,7 +39,7 @@ class Evaluate(StageSpec):
     needs_dataset = True
     stage: Literal["evaluate"]
     runs: Annotated[dict[str, BySeed], fields.MEASURED]
-    split: Name = Field("test", description=fields.SPLIT)
+    split: fields.Name = Field("test", description=fields.SPLIT)
     metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     baselines: tuple[str, ...] = ()
@@ -70,7 +64,7 @@ class Evaluate(StageSpec):
         json_schema_extra=LATER,
         description="Systems are equivalent where their means surely differ by less than this.",
     )
-    query_groups: Annotated[Name | None, InputFile("a query's id, a tab and its group a line")] = Field(
+    query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group a line")] = Field(
         default=None,
         json_schema_extra=FREE,
         description="The same with groups from a file: a query's id, a tab and its group per line.",
@@ -85,10 +79,9 @@ class Evaluate(StageSpec):
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
         for label, names in self.metrics_of.items():
             if label not in self.runs:
-                yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
+                yield f"metrics_of.{label}: no row {label!r}{wording.suggestion(label, self.runs)}"
             for name in (each for each in names if each not in self.metrics):
                 yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
         targets, paths = {path: target for path, target, _ in self.references()}, by_label(self.runs)
@@ -96,10 +89,10 @@ class Evaluate(StageSpec):
             target = targets[f"runs.{path}"]
             longest = recipe.list_length(target)
             if deeper := metrics.cut_below(self.metrics_of.get(label, self.metrics), longest):
-                reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
+                reason = f"{target!r} has {wording.counted(longest or 0, 'document')} of a query at most, too few for"
                 depth = max(int(name.partition("@")[2]) for name in deeper)
                 advice = f"raise its depth to {depth}, or name the row's metrics in metrics_of"
-                yield f"runs.{path}: {reason} {joined(deeper)}; {advice}"
+                yield f"runs.{path}: {reason} {wording.joined(deeper)}; {advice}"
         if self.by_group is True and self.query_groups is not None:
             yield "by_group: query_groups has the groups of a file; leave one of the two out"
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
@@ -109,8 +102,7 @@ class Evaluate(StageSpec):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
+    def missing(self, collection: Facts) -> Iterator[str]:
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
         answers = [name for name in self.metrics if name.startswith("answer@")]
@@ -127,16 +119,15 @@ class Evaluate(StageSpec):
 
     def on_written_queries(self, recipe: RecipeView) -> bool:
         """Whether a writer made the queries that it measures by."""
-        return self.dataset is not None and Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
+        return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; which tests know of seeds."""
-        identity = {**super().identity(), "labels": list(self.runs)}
-        if any(not isinstance(run, str) for run in self.runs.values()):
-            identity["over seeds"] = "quasi-F, pigeonhole bootstrap"
-        return identity
+        seeded = any(not isinstance(run, str) for run in self.runs.values())
+        tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
+        return {**super().identity(), "labels": list(self.runs), **tests}
 
-    def over_seeds(self, copies: SeededStages) -> "Evaluate":
+    def over_seeds(self, copies: base.SeededStages) -> "Evaluate":
         """A row names the runs of all seeds; two rows share their seeds where one training decides both."""
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
@@ -147,25 +138,26 @@ class Evaluate(StageSpec):
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         references = recipe.stages[recipe.report].references() if recipe.report else ()
         shown = {target for _, target, need in references if self.artifact_type in need.artifact_types}
-        return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
+        return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else layout.METRICS: layout.METRICS}
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        queries = counted(source.count("queries"), "query")
-        reason = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
-        return {**reason, "relevant from grade": self.relevance_level}
+        queries = f"{wording.counted(source.facts['queries'], 'query')} of split {self.split}"
+        of_data = {"passages": source.facts["passages"], "evaluated on": queries}
+        return {**of_data, "relevant from grade": self.relevance_level}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
-        measured = {label: read_metrics(source.folder / METRICS) for label, source in sources.items()}
-        contents = {label: ReportContent.of(label, each) for label, each in measured.items()}
-        return [replace(systems_section(content), title=label) for label, content in contents.items()]
+        paths = {label: source.folder / layout.METRICS for label, source in sources.items()}
+        contents = (ReportContent.of(label, metrics_json.read_metrics(path)) for label, path in paths.items())
+        return [replace(systems_section(content), title=content.title) for content in contents]
 
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
-        for number, label in ((number, label) for number, rows in named.items() for label in rows):
+        for option, label in ((option, label) for option, rows in named.items() for label in rows):
             if label not in self.runs:
-                raise UsageError(f"{context.name}.{number}: no row {label!r}{suggestion(label, self.runs)}")
-        collection = open_collection(context.inputs["dataset"])
+                problem = f"no row {label!r}{wording.suggestion(label, self.runs)}"
+                raise errors.UsageError(f"{context.name}.{option}: {problem}")
+        collection = inputs.open_collection(context.inputs["dataset"])
         results, left_out, notes = _scores(context, collection)
         seeds = metrics.by_system(by_label(self.runs), results)
         means = {label: metrics.averaged([*of_seed.values()]) for label, of_seed in seeds.items()}
@@ -174,13 +166,13 @@ class Evaluate(StageSpec):
         groups = (collection.groups("query") or None) if self.by_group else None
         if self.query_groups is not None:
             groups = read_query_groups(Path(self.query_groups).expanduser())
-        design = Design(self.equivalence_margin, groups)
-        comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed), design)
-        over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed), design)
-        measured = Measured(
+        design, resampling = significance.Design(self.equivalence_margin, groups), intervals.Resampling(seed=self.seed)
+        comparisons = significance.compare_all(scores, baselines, significance.Randomisation(seed=self.seed), design)
+        over_seeds = two_level.compare_over_seeds(scores, seeds, baselines, self.shared_seeds, resampling, design)
+        measured = metrics_json.Measured(
             scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes, design.margin, groups
         )
-        write_metrics(context.folder / METRICS, measured)
+        metrics_json.write_metrics(context.folder / layout.METRICS, measured)
         queries = max(len(values) for row in scores.values() for values in row.values())
         return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 
@@ -192,16 +184,16 @@ def _scores(
     spec, cutoffs, paths = context.spec, metrics.answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
     by_judgements = [name for name in spec.metrics if name not in cutoffs]
     qrels = collection.judged(spec.split) if by_judgements else {}
-    answers, left_out = PassageAnswers(collection.corpus, {}), dict[str, int]()
+    answers, left_out = answer_matching.PassageAnswers(collection.corpus, {}), dict[str, int]()
     if cutoffs:
-        answers = PassageAnswers.of(collection, spec.split, spec.answer_match)
+        answers = answer_matching.PassageAnswers.of(collection, spec.split, spec.answer_match)
         without = len(collection.queries(spec.split)) - len(answers.query_ids)
         left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
     query_ids, documents, excluded = answers.query_ids, len(collection.corpus), collection.excluded()
     scores: dict[str, metrics.Scores] = {}
     notes = [*metrics.judgement_notes(qrels, by_judgements, spec.relevance_level)]
     for path, source in context.inputs_of("runs").items():
-        run, (label, seed) = without_excluded(read_run(source.folder / RUN), excluded), paths[path]
+        run, (label, seed) = without_excluded(read_run(source.folder / layout.RUN), excluded), paths[path]
         names, row = spec.metrics_of.get(label, spec.metrics), label if seed is None else f"{label}, seed {seed}"
         by_metric: metrics.Scores = {}
         if judged := [name for name in names if name not in cutoffs]:

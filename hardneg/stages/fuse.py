@@ -1,4 +1,4 @@
-"""Verb `fuse`: several runs of one split as one."""
+"""Stage `fuse`: several runs of one split as one."""
 
 import json
 from collections import Counter
@@ -7,27 +7,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from hardneg.evaluation import fusion_tuning as tunings
+from hardneg.evaluation import fusion_tuning, metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
-from hardneg.evaluation.metrics import cut_below, mean_of
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
-from hardneg.formats.qrels import without_excluded
-from hardneg.formats.runs import lists_side_by_side, read_run, write_run
-from hardneg.records import RUN, TUNING, RankedList, UsageError, suggestion
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.inputs import open_collection
-from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
+from hardneg.formats import qrels, runs
+from hardneg.records import errors, layout, types, wording
+from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
+from hardneg.stages.inputs import open_collection
 from hardneg.store import replace_text
 
 
 class Tuning(BaseModel):
-    """Runs of other queries, by the labels of those that are fused, to choose weights or other numbers by.
-
-    split: of those runs.
-    """
+    """Runs of other queries, those of `split`, by the labels of those that are fused, to choose numbers by."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
     runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
     split: Name = "dev"
     metric: MetricName = Field("ndcg@10", description="The metric to tune on.")
@@ -72,7 +65,7 @@ class Fuse(RunSpec):
     def _complete(self) -> "Fuse":
         for label in self.weights:
             if label not in self.runs:
-                raise ValueError(f"weights: no run is called {label!r}{suggestion(label, self.runs)}")
+                raise ValueError(f"weights: no run is called {label!r}{wording.suggestion(label, self.runs)}")
         if problems := self.fusion.problems():
             raise ValueError("; ".join(problems))
         if (tuning := self.tuning) is None:
@@ -82,8 +75,8 @@ class Fuse(RunSpec):
         if set(tuning.runs) != set(self.runs):
             raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
         try:
-            tunings.check_grid(self.method, self.labels, tuning.grid)
-        except UsageError as error:
+            fusion_tuning.check_grid(self.method, self.labels, tuning.grid)
+        except errors.UsageError as error:
             raise ValueError(f"tuning: {error}") from None
         return self
 
@@ -110,25 +103,18 @@ class Fuse(RunSpec):
         identity |= {"order": self.labels} if self.method == "zip" else {}
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
-    def list_length(self, recipe: RecipeView) -> int:
-        return self._fused_length(recipe, self.runs)
-
-    def _fused_length(self, recipe: RecipeView, runs: Mapping[str, str]) -> int:
-        lengths = [recipe.list_length(run) for run in runs.values()]
+    def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
+        """The most documents of a query, of its own runs or of others that are fused in the same way."""
+        lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A metric to tune by that is cut below the lists which are tuned on."""
         if self.tuning is None:
             return
-        longest = self._fused_length(recipe, self.tuning.runs)
-        if cut_below([self.tuning.metric], longest):
+        longest = self.list_length(recipe, self.tuning.runs)
+        if metrics.cut_below([self.tuning.metric], longest):
             advice = "raise depth and that of the runs, or take a smaller cutoff"
             yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * self.depth * 20)
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
         """Reads the runs query by query and writes what they are together, best first.
@@ -139,29 +125,31 @@ class Fuse(RunSpec):
         query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
         if self.tuning is not None:
             sources, excluded = context.inputs_of("tuning.runs"), collection.excluded()
-            runs = [without_excluded(read_run(sources[label].folder / RUN), excluded) for label in labels]
-            judged = collection.judged(self.tuning.split)
-            known = tunings.Development(labels, runs, judged, self.tuning.metric, self.tuning.relevance_level)
-            tried = tunings.tune(fusion, known, self.tuning.grid, query_ids, mean_of, context.progress)
+            tuning, judged = self.tuning, collection.judged(self.tuning.split)
+            whole = (runs.read_run(sources[label].folder / layout.RUN) for label in labels)
+            tuned_on = [qrels.without_excluded(run, excluded) for run in whole]
+            known = fusion_tuning.Development(labels, tuned_on, judged, tuning.metric, tuning.relevance_level)
+            tried = fusion_tuning.tune(fusion, known, tuning.grid, query_ids, metrics.mean_of, context.progress)
             fusion = tried[0].fusion
-            content = {"split": self.tuning.split, **tunings.to_json(tried, known)}
-            replace_text(context.folder / TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
-            tuned = {"tuned": {**tunings.numbers(fusion, labels), known.metric: tried[0].worth}, "tried": len(tried)}
-        facts = Counter({"queries": len(query_ids), "depth": self.depth})
-        runs_of = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
+            content = {"split": self.tuning.split, **fusion_tuning.to_json(tried, known)}
+            replace_text(context.folder / layout.TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            numbers = {**fusion_tuning.numbers(fusion, labels), known.metric: tried[0].worth}
+            tuned = {"tuned": numbers, "tried": len(tried)}
+        facts, sources = Counter({"queries": len(query_ids), "depth": self.depth}), context.inputs_of("runs")
+        paths = {label: sources[label].folder / layout.RUN for label in labels}
 
-        def lists() -> Iterator[Sequence[RankedList]]:
-            for _, hits in lists_side_by_side({label: runs_of[label] for label in labels}, query_ids):
+        def lists() -> Iterator[Sequence[types.RankedList]]:
+            for _, hits in runs.lists_side_by_side(paths, query_ids):
                 for label, ranked in hits.items():
                     facts[f"queries that {label} lacks"] += not ranked.doc_ids
                 yield list(hits.values())
 
-        def entries() -> Iterator[tuple[str, RankedList]]:
+        def entries() -> Iterator[tuple[str, types.RankedList]]:
             with context.progress.task("fusing", len(query_ids), "queries") as task:
                 for query_id, ranked in zip(query_ids, fusion.over(lists()), strict=True):
                     task.advance()
                     if ranked.doc_ids:
                         yield query_id, ranked
 
-        write_run(context.folder / RUN, entries())
+        runs.write_run(context.folder / layout.RUN, entries())
         return {name: count for name, count in facts.items() if count} | tuned

@@ -1,36 +1,36 @@
-"""Stage `mine`: negatives selected from runs, known positives and copies of them left out."""
+"""Stages `mine` and `label`: negatives selected from runs, and pseudo-labels by a reranker's scores in their form."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from hardneg import fields
-from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait, has_answers
+from hardneg.datasets.held_out import UNLABELLED
+from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
+from hardneg.formats import negatives, qrels, runs
 from hardneg.formats.collection import StoredCollection, extended
+from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.form_names import OWN, check_form
-from hardneg.formats.negatives import join_negatives, recorded, write_negatives
-from hardneg.formats.qrels import positives
-from hardneg.formats.runs import QueryLists, lists_side_by_side
-from hardneg.mining import listing
-from hardneg.mining.choosing import Choosing, Filters, needs_answers
+from hardneg.mining import choosing, listing
 from hardneg.mining.filters import MiningTexts
-from hardneg.mining.listing import ListsOfFile
-from hardneg.protocols import NegativeMiner, RunJoiner
-from hardneg.records import DROPPED, NEGATIVES, RUN, SCORES, DataError, UsageError
-from hardneg.runtime import SEED, Task
-from hardneg.stages.shared import inputs
-from hardneg.stages.shared.blocks import StageBlocks, query_blocks
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.mining.miners import selection, thresholds
+from hardneg.protocols import RunJoiner
+from hardneg.records import errors, layout, types
+from hardneg.runtime import progress, seeding
+from hardneg.stages import blocks, inputs
+from hardneg.stages.base import Facts, RecipeView, StageContext, StageSpec
 from hardneg.store.blocks import BlockResult, contiguous
 
 _BLOCK = 1024  # queries
+NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"
+ABOVE = 0.9
 
 
 class Mine(StageSpec):
@@ -47,6 +47,7 @@ class Mine(StageSpec):
 
     version = 2
     artifact_type = "negatives"
+    query_disk = (0, 4_000)
     every_process = True
     purpose = "take passages that rank high and are not labelled: the hard negatives"
     needs_dataset = True
@@ -62,7 +63,7 @@ class Mine(StageSpec):
     )
     form: Name = Field(default="hardneg", json_schema_extra=LATER)
     split: Name = Field("train", description=SPLIT)
-    seed: int = Field(SEED, description="For miners that draw.")
+    seed: int = Field(seeding.SEED, description="For miners that draw.")
     without_answers: bool = Field(default=False, json_schema_extra=LATER)
     answer_match: fields.AnswerMatch = Field(default="string", json_schema_extra=LATER)
     fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
@@ -86,92 +87,94 @@ class Mine(StageSpec):
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """What a miner that joins several runs has against them; a file of another form, or beside a run."""
         miner = recipe.plugin("miner")
         if isinstance(miner, RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(list(self.runs)))
-        if SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[SCORES]):
-            yield f"runs.{SCORES}: {self.runs[SCORES]!r} {Trait.OF_POSITIVES}; {fields.OF_QUERIES[Trait.OF_POSITIVES]}"
+        if types.SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[types.SCORES]):
+            reason = f"{Trait.OF_POSITIVES}; {fields.OF_QUERIES[Trait.OF_POSITIVES]}"
+            yield f"runs.{types.SCORES}: {self.runs[types.SCORES]!r} {reason}"
         if self.file:
-            if self.runs.keys() - {SCORES}:
-                yield f"runs: beside `file`, which is selected from, only one labelled {SCORES}, which filters judge by"
+            if self.runs.keys() - {types.SCORES}:
+                yield f"runs: beside `file`, which is selected from, only `{types.SCORES}`, which filters judge by"
             try:
                 check_form(self.form, Path(self.file))
-            except UsageError as error:
+            except errors.UsageError as error:
                 yield f"form: {error}"
         elif self.form != OWN:
             yield "form: it is that of `file`, and there is none"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers, where negatives are told by them."""
-        needing = "without_answers" if self.without_answers else "filters" if needs_answers(self.filters) else ""
-        if needing and not has_answers(collection, self.split):
-            yield f"{needing}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
+        needing = self.without_answers or choosing.needs_answers(self.filters)
+        if needing and not fields.has_answers(collection, self.split):
+            name = "without_answers" if self.without_answers else "filters"
+            yield f"{name}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20)
 
     def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
         """Blocks of queries, whose candidates stream through the miner."""
         collection = inputs.open_collection(context.inputs["dataset"])
         query_ids = inputs.open_queries(context, collection, self.split).query_ids
-        known = positives(collection.all_qrels())
+        known = qrels.positives(collection.all_qrels())
         if self.also_qrels:
             known = extended(known, [Path(file).expanduser() for file in self.also_qrels], collection)
-        texts, miner = MiningTexts(collection, self.split), context.plugin("miner", NegativeMiner)
-        filters = Filters.of(texts, context.filters(), self.answer_match if self.without_answers else None, known)
+        texts, miner = MiningTexts(collection, self.split), context.plugins["miner"]
+        given = [plugin for path, plugin in context.plugins.items() if path.startswith("filters.")]
+        filters = choosing.Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
+        file = None
+        if self.file:
+            file = listing.ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split)
         return MinedBlocks(
             context,
-            query_blocks(len(query_ids), _BLOCK),
+            blocks.query_blocks(len(query_ids), _BLOCK),
             "mining",
             collection=collection,
             query_ids=query_ids,
             texts=texts,
-            choosing=Choosing(collection.corpus, known, miner, filters, self.seed, self.fill_to),
-            file=ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split) if self.file else None,
+            chooser=choosing.Choosing(collection.corpus, known, miner, filters, self.seed, self.fill_to),
+            file=file,
         )
 
 
 @dataclass(frozen=True)
-class MinedBlocks(StageBlocks):
+class MinedBlocks(blocks.StageBlocks):
     """A mining at work, in blocks of queries: what it reads, and how it chooses."""
 
     collection: StoredCollection = field(kw_only=True)
     query_ids: Sequence[str] = field(kw_only=True)
     texts: MiningTexts = field(kw_only=True)
-    choosing: Choosing = field(kw_only=True)
-    file: ListsOfFile | None = field(kw_only=True)
+    chooser: choosing.Choosing = field(kw_only=True)
+    file: listing.ListsOfFile | None = field(kw_only=True)
 
-    def listed(self) -> Iterator[QueryLists]:
+    def listed(self) -> Iterator[runs.QueryLists]:
         """All queries with their lists. Raises DataError where `planted` finds no positives that are withheld."""
-        spec, known = self.context.spec, self.choosing.positives
+        spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return listing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
-        runs = {label: source.folder / RUN for label, source in self.context.inputs_of("runs").items()}
-        listed = self.file.listed(self.query_ids, runs) if self.file else lists_side_by_side(runs, self.query_ids)
+        paths = {label: source.folder / layout.RUN for label, source in self.context.inputs_of("runs").items()}
+        query_ids, file = self.query_ids, self.file
+        listed = file.listed(query_ids, paths) if file else runs.lists_side_by_side(paths, query_ids)
         if spec.permuted:
             listed = listing.permuted(listed, known, spec.seed)
         if spec.planted is not None:
-            withheld = positives(self.collection.withheld())
+            withheld = qrels.positives(self.collection.withheld())
             if withheld.keys().isdisjoint(self.query_ids):
                 problem = "the dataset withholds no positives of these queries; give it `withheld: {halves: true}`"
-                raise DataError(f"{self.context.name}: planted: {problem}")
+                raise errors.DataError(f"{self.context.name}: planted: {problem}")
             listed = listing.planted(listed, withheld, known, spec.planted, spec.seed)
         return listed
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         """The negatives of each block as files, beside them what a miner tells that it has dropped; counts."""
         for some in contiguous(numbers):
             listed = islice(self.listed(), some.start * _BLOCK, None)
             for number in some:
                 facts, lists = Counter[str](), islice(listed, _BLOCK)
                 with TemporaryDirectory() as folder:
-                    names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
-                    write_negatives(names[0], recorded(self.choosing.negatives(lists, facts), names[1]))
+                    names = [Path(folder) / layout.NEGATIVES, Path(folder) / layout.DROPPED]
+                    mined = negatives.recorded(self.chooser.negatives(lists, facts), names[1])
+                    negatives.write_negatives(names[0], mined)
                     files = {path.name: path.read_bytes() for path in names if path.exists()}
                 task.advance(self.sizes[number])
                 yield number, BlockResult(files, facts)
@@ -179,13 +182,167 @@ class MinedBlocks(StageBlocks):
     def finish(self) -> Facts:
         """Writes the negatives in the order of the queries. Raises DataError where there are none."""
         count, folder = len(self.sizes), self.context.folder
-        joined = join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
-        write_negatives(folder / NEGATIVES, recorded(joined, folder / DROPPED))
+        texts = (self.store.texts(name, count) for name in (layout.NEGATIVES, layout.DROPPED))
+        joined = negatives.join_negatives(*texts)
+        negatives.write_negatives(folder / layout.NEGATIVES, negatives.recorded(joined, folder / layout.DROPPED))
         facts, total = self.store.facts(count), len(self.query_ids)
         if not facts["queries"]:
             why = "was mined; the miner left them all out"
             if facts["queries without positives"] == total:
                 why = "has a positive, a judgement above zero of a document in the corpus"
             split = self.context.spec.split
-            raise DataError(f"{self.context.name}: none of the {total} queries of split {split} {why}")
+            raise errors.DataError(f"{self.context.name}: none of the {total} queries of split {split} {why}")
         return {**facts, **self.texts.facts, **(self.file.counts if self.file else {})}
+
+
+class Label(StageSpec):
+    """Labels the queries of a split by a reranker's scores; queries without a sure positive and negative are left out.
+
+    run: the list to select from. scores: a rerank stage's run of the same queries. above, below, count, depth: those of
+    `pseudo_labels`. size: keep so many of the labelled queries, drawn by `seed`; a larger size has those
+    of a smaller one.
+    """
+
+    version = 1
+    artifact_type = "negatives"
+    query_disk = (0, 4_000)
+    purpose = "make labels out of a reranker's scores"
+    needs_dataset = True
+    stage: Literal["label"]
+    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
+    scores: Annotated[Name, Reference(("run",))]
+    split: Name = UNLABELLED
+    above: float = ABOVE
+    below: float = thresholds.Denoised.below
+    count: int = Field(default=thresholds.Denoised.count, gt=0)
+    depth: int = Field(default=layout.SCORED_DEPTH, gt=0)
+    size: int | None = Field(default=None, gt=0)
+    seed: int = seeding.SEED
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Label":
+        if self.below > self.above:
+            raise ValueError(f"below: {self.below:g} is more than above: {self.above:g}; nothing is sure then")
+        return self
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        if self.split not in collection["splits"]:
+            share = "set the share of the training queries it gets: `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
+            advice = share if self.split == UNLABELLED else f"it has {', '.join(collection['splits'])}"
+            yield f"split: no split {self.split!r} in this dataset; {advice}"
+
+    def identity(self) -> dict[str, Any]:
+        identity = super().identity()
+        return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
+
+    def make(self, context: "StageContext[Label]") -> Facts:
+        """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.
+
+        Queries for which a positive is known are left out: they need no label.
+        """
+        facts, path = Counter[str](), context.folder / layout.NEGATIVES
+        collection = inputs.open_collection(context.inputs["dataset"])
+        known = qrels.positives(collection.all_qrels())
+        query_ids = inputs.queries_of(context, collection, self.split).query_ids
+        paths = {
+            label: context.inputs[name].folder / layout.RUN
+            for label, name in (("run", "run"), (types.SCORES, "scores"))
+        }
+
+        def unlabelled() -> Iterator[runs.QueryLists]:
+            with context.progress.task("labelling", len(query_ids), "queries") as task:
+                for query_id, hits in runs.lists_side_by_side(paths, query_ids):
+                    task.advance()
+                    if query_id in known:
+                        facts["queries that have a positive"] += 1
+                    else:
+                        yield query_id, hits
+
+        limits = (self.above, self.below, self.count, self.depth)
+        negatives.write_negatives(path, pseudo_labels(unlabelled(), collection.corpus, facts, *limits))
+        inputs.pass_on(context)
+        rows = negatives.read_negatives(path)
+        if self.size is not None:
+            before, stay = len(rows), set(seeding.drawn_order(self.seed, "label", rows.query_ids)[: self.size])
+            negatives.write_negatives(path, (item for item in rows if item.query_id in stay))
+            rows = negatives.read_negatives(path)
+            facts["queries left out by size"] = before - len(rows)
+        facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
+        if not len(rows):
+            scores = f"above {self.above:g} and one below {self.below:g}"
+            context.progress.note(f"{context.name}: no query has a document {scores}")
+        return {**facts, **_checked(rows, collection)}
+
+
+def pseudo_labels(
+    listed: Iterable[runs.QueryLists],
+    corpus: Corpus,
+    left_out: Counter[str],
+    above: float = ABOVE,
+    below: float = thresholds.Denoised.below,
+    count: int = thresholds.Denoised.count,
+    depth: int = layout.SCORED_DEPTH,
+) -> Iterator[types.Negatives]:
+    """Labels by thresholds: the one best document is the positive, the first ones with low scores are negatives.
+
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
+
+    Args:
+        listed: each query's list to select from, and the one labelled `scores`.
+        corpus: their documents; copies of the positive are no negatives.
+        left_out: counts the queries without a positive, which scores above `above`, or a negative, below `below`.
+        count: how many negatives to keep, in the order of the list, of its first `depth` documents.
+    """
+
+    def with_positives() -> Iterator[types.Candidates]:
+        for query_id, hits in listed:
+            if (positive := sure_positive(hits, above, depth)) is None:
+                left_out[NO_POSITIVE] += 1
+            else:
+                yield candidates(corpus, query_id, [positive], hits)
+
+    for item in thresholds.Denoised(depth, count, below=below).mine(with_positives(), seed=0):
+        if item.negatives:
+            yield item
+        else:
+            left_out[NO_NEGATIVE] += 1
+
+
+def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int) -> str | None:
+    """Return the document with the highest score, if that is high enough; the best ranked of those that share it.
+
+    A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
+    """
+    top, scored = next(iter(hits.values())).doc_ids[:depth], hits[types.SCORES]
+    scores = selection.scores_of(top, scored)
+    best = np.max(scores, where=~np.isnan(scores), initial=-np.inf)
+    if not best > above:
+        return None
+    steps = len(scored.doc_ids) * np.spacing(np.abs(best))
+    return top[int(np.argmax(scores >= best - steps))]
+
+
+def _checked(rows: negatives.NegativesFile, collection: StoredCollection) -> dict[str, Any]:
+    """How many labels agree with the withheld ones, copies of a document counted as that document."""
+    withheld, corpus = qrels.positives(collection.withheld()), collection.corpus
+    known = right = wrong = 0
+    for item in rows if withheld else ():
+        if (own := withheld.get(item.query_id)) is None:
+            continue
+        doc_ids = [*chain(own, item.positives, item.negatives)]
+        contents = corpus.content_hash[corpus.rows(doc_ids)].tolist()
+        agrees = [each in contents[: len(own)] for each in contents[len(own) :]]
+        known += 1
+        right += sum(agrees[: len(item.positives)])
+        wrong += sum(agrees[len(item.positives) :])
+    if not known:
+        return {}
+    return {
+        "queries with withheld labels": known,
+        "pseudo-positives that are withheld positives": right,
+        "precision of pseudo-positives": round(right / known, 4),
+        "pseudo-negatives that are withheld positives": wrong,
+    }

@@ -1,29 +1,22 @@
-"""Verb `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
+"""Stage `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hardneg.evaluation.metrics import means
-from hardneg.evaluation.metrics_json import Measured, read_metrics
+from hardneg.evaluation import metrics, metrics_json
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
-from hardneg.formats.collection import StoredCollection
-from hardneg.records import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START, counted, layout, suggestion
-from hardneg.report.content import ReportContent
-from hardneg.report.figure import mean_history
-from hardneg.report.page import SystemCosts, costs_section, write_report
-from hardneg.report.query_section import Passages
+from hardneg.records import layout, wording
+from hardneg.report import content, figure, page, query_section
 from hardneg.report.table import Section, Table
-from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label
-from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.training.checkpoint import History, Record
+from hardneg.stages import base, inputs
+from hardneg.stages.base import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, by_label
+from hardneg.training.checkpoint import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
-_Rows = Mapping[str, BySeed]
 _LABELLED = ("training", "analyses", "reading")
 _WRITTEN = "It was trained on queries that were written from the passages, which nobody has asked."
 
@@ -54,10 +47,9 @@ class Report(StageSpec):
         return self.model_copy(update={"about": about})
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A system that the evaluation does not have."""
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
         if self.about and self.about not in rows:
-            yield f"about: no row {self.about!r} in {self.evaluation!r}{suggestion(self.about, rows)}"
+            yield f"about: no row {self.about!r} in {self.evaluation!r}{wording.suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The runs that were evaluated, as `runs.LABEL`, all steps that made them, `behind.NUMBER`; their dataset."""
@@ -68,81 +60,70 @@ class Report(StageSpec):
             runs["dataset"] = evaluation.dataset
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
-    def over_seeds(self, seeds: SeededStages) -> "Report":
-        """All seeds' trainings, analyses and readings under the label of each."""
+    def over_seeds(self, seeds: base.SeededStages) -> "Report":
         changed: dict[str, dict[str, BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
         for named in changed.values():
             named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
         return self.model_copy(update=changed)
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(1, "page", 4_000_000)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(1, "page", 4_000_000)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The pages, and the scores by query: under the stage's own name where another report has the usual ones."""
         if recipe.report in (None, recipe.name):
-            return {name: name for name in (REPORT_HTML, REPORT_MARKDOWN, QUERY_TABLE)}
-        own = {f"{recipe.name}{Path(name).suffix}": name for name in (REPORT_HTML, REPORT_MARKDOWN)}
-        return {**own, f"{recipe.name}-{QUERY_TABLE}": QUERY_TABLE}
+            return {name: name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.QUERY_TABLE)}
+        own = {f"{recipe.name}{Path(name).suffix}": name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN)}
+        return {**own, f"{recipe.name}-{layout.QUERY_TABLE}": layout.QUERY_TABLE}
 
     def make(self, context: "StageContext[Report]") -> Facts:
-        """Writes `report.md`, `report.html` and `queries.tsv`."""
-        evaluation, dataset, trained = (
-            context.inputs["evaluation"],
-            context.inputs["dataset"],
-            _by_label(context, "training"),
-        )
-        measured, split = read_metrics(evaluation.folder / layout.METRICS), getattr(evaluation.spec, "split", "test")
-        rows, behind = getattr(evaluation.spec, "runs", {}), context.inputs_of("behind")
-        labels, runs = by_label(rows), dict[str, list[ArtifactInput]]()  # of each row, several with several seeds
-        for path, source in context.inputs_of("runs").items():
-            runs.setdefault(labels[path][0] if path in labels else path, []).append(source)
-        stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
+        evaluation, dataset = context.inputs["evaluation"], context.inputs["dataset"]
+        split, rows = getattr(evaluation.spec, "split", "test"), getattr(evaluation.spec, "runs", {})
+        measured, behind = metrics_json.read_metrics(evaluation.folder / layout.METRICS), context.inputs_of("behind")
+        trained, runs = _by_label(context, "training"), dict[str, list[ArtifactInput]]()
+        for path, source in context.inputs_of("runs").items():  # several of a row with several seeds
+            runs.setdefault(by_label(rows).get(path, (path, None))[0], []).append(source)
+        steps = {item.name: item for item in behind.values() if item.spec is not None}
+        stages = {name: item.spec for name, item in steps.items() if item.spec is not None}
+        results, metric = measured.results, next((name for scores in measured.results.values() for name in scores), "")
+        values = {label: metrics.means(scores)[metric] for label, scores in results.items() if metric in scores}
+        costs = {label: system_costs([item.name for item in items], steps) for label, items in runs.items()}
         written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
-        queries = counted(evaluation.count("queries"), f"{'written ' * (Trait.WRITTEN_QUERIES in dataset.traits)}query")
-        content = ReportContent.of(
+        of_writers = "written " * (Trait.WRITTEN_QUERIES in dataset.traits)
+        queries = wording.counted(evaluation.facts["queries"], f"{of_writers}query")
+        shown = content.ReportContent.of(
             self.title or "Results",
             measured,
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
             notes=[*measured.notes, *([_WRITTEN] if written else [])],
-            costs=_costs(measured, runs, {item.name: item for item in behind.values()}),
+            costs=page.costs_section(costs, values, metric),
             settings_tables=[_steps([dataset, *context.inputs.values()])],
-            over=f"{queries} of split {split}, over {counted(evaluation.count('passages'), 'passage')}",
+            over=f"{queries} of split {split}, over {wording.counted(evaluation.facts['passages'], 'passage')}",
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
-        collection = StoredCollection.open(dataset.folder)
-        shown = {label: sources[0].folder / RUN for label, sources in runs.items()}
-        write_report(context.folder, content, measured, Passages(shown, collection.qrels(split), collection, split))
+        collection = inputs.open_collection(dataset)
+        lists = {label: sources[0].folder / layout.RUN for label, sources in runs.items()}
+        passages = query_section.Passages(lists, collection.qrels(split), collection, split)
+        page.write_report(context.folder, shown, measured, passages)
         return {}
 
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
     """The inputs of a field by label and seed; the seed is None where there is one alone."""
-    labels, inputs = by_label(getattr(context.spec, field)), dict[str, dict[int | None, ArtifactInput]]()
-    for path, source in context.inputs_of(field).items():
-        label, seed = labels[path]
-        inputs.setdefault(label, {})[seed] = source
-    return inputs
+    sources = dict[str, dict[int | None, ArtifactInput]]()
+    for path, (label, seed) in by_label(getattr(context.spec, field)).items():
+        sources.setdefault(label, {})[seed] = context.inputs[f"{field}.{path}"]
+    return sources
 
 
-def _costs(
-    measured: Measured, runs: Mapping[str, list[ArtifactInput]], behind: Mapping[str, ArtifactInput]
-) -> Section | None:
-    """What each row took, beside its mean by the first metric."""
-    metric = next((name for scores in measured.results.values() for name in scores), "")
-    values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
-    costs = {label: system_costs([item.name for item in items], behind) for label, items in runs.items()}
-    return costs_section(costs, values, metric)
-
-
-def _steps(inputs: Sequence[ArtifactInput]) -> Table:
+def _steps(items: Sequence[ArtifactInput]) -> Table:
     """Every step that led to the page, with its key and what it took."""
     rows = {}
-    for item in inputs:
+    for item in items:
         if item.spec is not None:
             seconds = item.facts.get("seconds")
             told = f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
@@ -150,128 +131,121 @@ def _steps(inputs: Sequence[ArtifactInput]) -> Table:
     return Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
 
 
-def _histories(trained: _ByLabel) -> dict[str, list[Record]]:
+def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
     """The learning curve of each label; that of several seeds is the mean."""
     curves = {}
-    for label, inputs in trained.items():
-        histories = [History(item.folder / layout.HISTORY).read() for item in inputs.values()]
+    for label, sources in trained.items():
+        histories = [History(source.folder / layout.HISTORY).read() for source in sources.values()]
         name = label if len(histories) == 1 else f"{label} (mean of {len(histories)} seeds)"
-        curves[name] = mean_history(histories)
+        curves[name] = figure.mean_history(histories)
     return curves
 
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
     """What one needs to know to judge the table, name by name; of trainings with the label before."""
     settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
-    for label, inputs in trained.items():
-        by_seed = [source.spec.settings(source) if source.spec else {} for source in inputs.values()]
+    for label, sources in trained.items():
+        by_seed = [source.spec.settings(source) for source in sources.values() if source.spec]
         for name in dict.fromkeys(name for settings in by_seed for name in settings):
             values = {str(settings[name]): settings[name] for settings in by_seed if name in settings}
             settings_of[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
     return settings_of
 
 
-def _sections(sources: _ByLabel) -> list[Section]:
+def _sections(by_label: _ByLabel) -> list[Section]:
     """What the verbs that made the artifacts show of them, each of all of its own at once."""
     by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
-    for label, inputs in sources.items():
-        for seed, source in inputs.items():
+    for label, sources in by_label.items():
+        for seed, source in sources.items():
             if source.spec is not None:
                 named = label if seed is None else f"{label}, seed {seed}"
                 by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
-    return [section for spec, inputs in by_verb.values() for section in spec.sections(inputs)]
+    return [section for spec, sources in by_verb.values() for section in spec.sections(sources)]
 
 
-def row_of(model: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+def row_of(model: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
     """The row of a model, by the fewest steps between its run and the model; empty where there is none."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
-def began_from(label: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+def began_from(label: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
     """The row of the model that a row's own was trained from; empty where there is none."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
-    start = getattr(trained, "model", None) or START
+    start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
 def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
     """The model that a run was made from by the fewest steps, and how many; empty where there is none."""
-    seen, level, steps = {DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
+    seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
-        if models := [name for name in level if name == START or (name in stages and "model" in stages[name].parts)]:
+        if models := [
+            name for name in level if name == layout.START or (name in stages and "model" in stages[name].parts)
+        ]:
             return models[0], steps
         seen |= {*level}
         known = [stages[name] for name in level if name in stages]
         references = (each for spec in known for each in spec.references())
-        level = [target for path, target, _ in references if path != DATASET and target not in seen]
+        level = [target for path, target, _ in references if path != layout.DATASET and target not in seen]
         steps += 1
     return "", 0
 
 
 def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Iterator[str]:
     """The stages that these come of, and these themselves, each once; the collection is none of them."""
-    seen = {DATASET}
+    seen = {layout.DATASET}
     waiting = list(names)[::-1]
     while waiting:
         name = waiting.pop()
         if name not in seen and name in stages:
             seen.add(name)
             yield name
-            waiting += [target for path, target, _ in stages[name].references() if path != DATASET][::-1]
+            waiting += [target for path, target, _ in stages[name].references() if path != layout.DATASET][::-1]
 
 
-def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> SystemCosts:
-    """What a row's run took, or each of its runs with several seeds on average; made: all steps behind them."""
-    costs = [_run_costs(name, inputs) for name in runs]
-    devices = dict.fromkeys(device for _, devices in costs for device in devices)
-    values = {name: [numbers[name] for numbers, _ in costs] for name in costs[0][0]}
-    known = {name: [value for value in each if value is not None] for name, each in values.items()}
-    means = {name: fmean(each) if each and len(each) == len(costs) else None for name, each in known.items()}
-    return SystemCosts(**means, devices=tuple(devices))
-
-
-def _run_costs(run: str, inputs: Mapping[str, ArtifactInput]) -> tuple[dict[str, float | None], list[str]]:
-    """The numbers of `SystemCosts` by name, None where one is not known, and the devices."""
-    specs = {name: item.spec for name, item in inputs.items() if item.spec is not None}
-
-    def made_from(items: Iterable[ArtifactInput]) -> list[str]:
-        return [target for item in items for _, target, _ in specs[item.name].references()]
+def system_costs(runs: Sequence[str], steps: Mapping[str, ArtifactInput]) -> page.SystemCosts:
+    """What a row's run took, or each of its runs with several seeds on average; steps: all that led to them."""
+    specs = {name: item.spec for name, item in steps.items() if item.spec is not None}
 
     def linked(names: Iterable[str], artifact_type: str) -> list[ArtifactInput]:
         """Those of a type among the names, and those of the same type that they are made from, each once."""
-        found, waiting = dict[str, ArtifactInput](), list(names)
+        same, waiting = dict[str, ArtifactInput](), list(names)
         while waiting:
             name = waiting.pop()
-            if name in specs and specs[name].artifact_type == artifact_type and name not in found:
-                found[name] = inputs[name]
-                waiting += made_from([inputs[name]])
-        return list(found.values())
+            if name in specs and specs[name].artifact_type == artifact_type and name not in same:
+                same[name] = steps[name]
+                waiting += [target for _, target, _ in specs[name].references()]
+        return list(same.values())
 
-    def total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
-        values = [item.facts.get(fact) for item in items]
-        known = [float(value) for value in values if isinstance(value, int | float)]
-        return sum(known) if known and len(known) == len(values) else None
+    costs, devices = list[dict[str, float | None]](), dict[str, None]()
+    for run in runs:
+        behind, searches = [steps[name] for name in steps_behind([run], specs)], linked([run], "run")
+        named = [target for item in searches for _, target, _ in specs[item.name].references()]
+        indexes = linked(named, "index")
+        networks = [item for item in behind if specs[item.name].artifact_type in ("model", "reranker")]
+        times = [(_total("seconds", [item]), _total("queries", [item])) for item in searches]
+        milliseconds = [1000 * seconds / queries for seconds, queries in times if seconds is not None and queries]
+        own = {
+            "training": _total("seconds", [item for item in networks if "steps" in item.facts]),
+            "indexing": _total("seconds", indexes),
+            "size": _total("bytes", [item for item in indexes if item.name in named]),
+            "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
+            "steps": _total("seconds", behind),
+        }
+        costs.append(own)
+        devices |= dict.fromkeys(device for item in behind if (device := _device(item)))
+    known = {name: [value for each in costs if (value := each[name]) is not None] for name in costs[0]}
+    mean = {name: fmean(values) if len(values) == len(costs) else None for name, values in known.items()}
+    return page.SystemCosts(**mean, devices=tuple(devices))
 
-    behind, searches = [inputs[name] for name in steps_behind([run], specs)], linked([run], "run")
-    indexes, named = linked(made_from(searches), "index"), made_from(searches)
-    trained = [
-        item for item in behind if specs[item.name].artifact_type in ("model", "reranker") and "steps" in item.facts
-    ]
-    milliseconds = [
-        1000 * seconds / queries
-        for item in searches
-        if (seconds := total("seconds", [item])) is not None and (queries := total("queries", [item]))
-    ]
-    costs = {
-        "training": total("seconds", trained),
-        "indexing": total("seconds", indexes),
-        "size": total("bytes", [item for item in indexes if item.name in named]),
-        "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
-        "steps": total("seconds", behind),
-    }
-    return costs, list(dict.fromkeys(filter(None, map(_device, behind))))
+
+def _total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
+    """The sum of a number of manifests; None where one lacks it."""
+    values = [item.facts.get(fact) for item in items]
+    known = [float(value) for value in values if isinstance(value, int | float)]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def _device(item: ArtifactInput) -> str | None:
@@ -279,5 +253,5 @@ def _device(item: ArtifactInput) -> str | None:
     if not isinstance(used, Mapping) or "device" not in used:
         return None
     name = used["device"] if used["device"] != "cpu" else used.get("processor", "cpu")
-    device, count = str(name), used.get("processes", 1)
-    return f"{count} × {device}" if isinstance(count, int) and count > 1 else device
+    count = used.get("processes", 1)
+    return f"{count} × {name}" if isinstance(count, int) and count > 1 else str(name)

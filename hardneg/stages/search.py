@@ -1,4 +1,4 @@
-"""Stage `search`: the best documents for the queries of one split, of all or of a run's, as a TREC run."""
+"""Stage `search`: the best documents for the queries of one split, of a file or of a run's, as a TREC run."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,25 +14,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hardneg.encoders.protocol import EncodeOptions, TextEncoder
-from hardneg.encoders.spec import Side
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
+from hardneg.formats import qrels, runs, vectors_import
 from hardneg.formats import queries as query_files
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, own_documents
-from hardneg.formats.qrels import positives
-from hardneg.formats.queries import SAME_TEXT, Queries
-from hardneg.formats.runs import lists_in_order
 from hardneg.formats.vectors import FlatVectors
-from hardneg.formats.vectors_import import VectorOwners, arrange_vectors
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
-from hardneg.mining.listing import as_lists, exclude, with_positives
+from hardneg.mining import listing
 from hardneg.protocols import Searcher
-from hardneg.records import LIST_DEPTH, QUERIES, RUN, DataError, Encoded, Hits, RankedList, UsageError, counted
-from hardneg.runtime import Seconds, Task, barrier
-from hardneg.stages.shared import inputs
-from hardneg.stages.shared.blocks import Entry, Ranking, RunBlocks, query_blocks
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
+from hardneg.records import Encoded, errors, layout, types, wording
+from hardneg.runtime import distributed, progress
+from hardneg.stages import blocks, inputs
+from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
 from hardneg.store import SCRATCH
 from hardneg.store.blocks import contiguous
 
@@ -41,25 +35,23 @@ _PURPOSES = {
     "dev": "rank the passages for the dev queries, for validation and tuning",
     "test": "rank the passages for the test queries, to measure",
 }
-WITHOUT = "queries without positives"
+WITHOUT, _OTHERS = "queries without positives", "vectors of other queries"
 _BLOCK = 1024  # queries
 _MOST, _DOCUMENTS = 65_536, 16  # queries of a pass over the index; and in blocks of documents that an encoder writes
 _PRODUCTS, _FASTER = 1 << 43, 64  # of a pass that takes about half a minute on a CPU, and how much faster a GPU is
-
-Wanted = Sequence[str] | Encoded
 
 
 class Search(RunSpec):
     """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it.
 
     model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
-    by their vectors in the index, instead of the whole corpus. positives: behind each list of a dense index stand the
-    known positives that it lacks, at their own scores; such a run is for mining, not to be measured. text_of: with
-    `positive` each query's first known positive is searched with in place of the query, encoded as a document; such a
-    run is for mining too, and has no queries without positives. scores: `angular` are 1 - arccos(cosine) / pi, in the
-    same order, for an index of normalised vectors. queries: a file of queries to search for in place of a split, of
-    which nothing is known; they stand beside the run for `rerank` and `label`. query_vectors: the queries' vectors,
-    which no model has to encode then; query_ids: of an array, whose they are.
+    by their vectors in the index, instead of the whole corpus. positives: append known positives the search missed, at
+    their own scores; such a run is for mining, not to be measured. text_of: with `positive` each query's first known
+    positive is searched with in place of the query, encoded as a document; such a run is for mining too, and has no
+    queries without positives. scores: `angular` are 1 - arccos(cosine) / pi, in the same order, for an index of
+    normalised vectors. queries: a file of queries to search for in place of a split, of which nothing is known; they
+    stand beside the run for `rerank` and `label`. query_vectors: the queries' vectors, which no model has to encode
+    then; query_ids: of an array, whose they are.
     """
 
     version = 1
@@ -70,7 +62,7 @@ class Search(RunSpec):
     model: Annotated[Name | None, Reference(("model",))] = None
     candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
+    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     query_prompt: str | None = Field(
         default=None, json_schema_extra=LATER, description="The prompt before each query, in place of the model's."
@@ -89,48 +81,36 @@ class Search(RunSpec):
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """What an index over texts cannot give, cosines of a model that has none, vectors and texts of queries."""
-        traits, similarity, vectors = recipe.traits(self.index), recipe.model.similarity, self.query_vectors is not None
-        texts, angular, of_positives = Trait.TEXTS in traits, self.scores == "angular", self.text_of != "query"
-        if self.query_ids is not None and not vectors:
+        traits, similarity = recipe.traits(self.index), recipe.model.similarity
+        given = {name for name, info in type(self).model_fields.items() if getattr(self, name) != info.default}
+        rules = (
+            ("query_vectors" in given, "model scores text_of query_prompt", "not beside query_vectors; leave one out"),
+            ("text_of" in given, "queries positives query_prompt", "not beside text_of: positive; leave one out"),
+            (
+                Trait.TEXTS in traits,
+                "query_vectors model positives scores query_prompt",
+                f"{self.index!r} is searched with texts, not vectors; leave it out",
+            ),
+        )
+        for holds, names, why in rules:
+            yield from (f"{name}: {why}" for name in names.split() if holds and name in given)
+        if "query_ids" in given and "query_vectors" not in given:
             yield "query_ids: goes with query_vectors; give the array too, or leave it out"
-        if vectors and texts:
-            yield f"query_vectors: {self.index!r} is searched with texts, not vectors; leave them out"
-        if vectors and self.model is not None:
-            yield "model: the queries have vectors; leave the model out, or query_vectors"
-        if vectors and angular:
-            yield "scores: angular needs the cosines of a model, and query_vectors have none; leave it out"
-        if not vectors and Trait.IMPORTED in traits and not (self.model or recipe.query_model(self.index)):
+        known = given & {"query_vectors", "model"} or recipe.query_model(self.index)
+        if Trait.IMPORTED in traits and not known:
             unknown = f"no model is known that encodes queries for {self.index!r}, of imported vectors"
             yield f"query_vectors: missing; {unknown}: give a file of theirs, or model"
-        if texts and self.model is not None:
-            yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
-        if self.query_prompt is not None and (texts or vectors or of_positives):
-            yield "query_prompt: no model encodes queries here; leave it out"
-        if texts and self.positives:
-            yield f"positives: {self.index!r} holds texts, which have no scores of their own"
-        if of_positives and self.queries is not None:
-            yield "text_of: nothing is known of the queries of a file; leave queries out, or text_of"
-        if of_positives and vectors:
-            yield "text_of: the positives are encoded; leave query_vectors out, or text_of"
-        if of_positives and self.positives:
-            yield "positives: each query's own positive would head its list; leave positives out, or text_of"
-        if angular and similarity not in (None, "cosine"):
+        if "scores" in given and similarity not in (None, "cosine"):
             yield f"scores: angular needs model.similarity: cosine, not {similarity}; leave it out"
-        elif angular and texts:
-            yield f"scores: angular needs vectors, and {self.index} has none; leave it out"
 
     def why(self) -> str:
-        """By the split what the run is for."""
         return self.purpose if self.queries is not None else _PURPOSES.get(self.split, self.purpose)
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The model that encoded the index."""
         own = recipe.query_model(self.index) if self.model is None and self.query_vectors is None else None
         return {} if own is None else {"model": own}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Positives that were not found, and queries of a file."""
         own = {
             Trait.ADDED_POSITIVES: self.positives or self.text_of == "positive",
             Trait.OWN_QUERIES: self.queries is not None,
@@ -143,23 +123,19 @@ class Search(RunSpec):
         candidates = recipe.list_length(self.candidates) if self.candidates else None
         return self.depth if candidates is None else min(self.depth, candidates)
 
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * self.depth * 20)
-
     def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
         """Blocks of queries; those that follow each other share a pass over the index."""
         collection, whole = inputs.open_collection(context.inputs["dataset"]), Counter[str]()
-        queries = searched_queries(context, collection, whole, first)
-        sizes, travels = query_blocks(len(queries), _BLOCK), self.query_vectors is None
+        wanted = searched_queries(context, collection, whole, first)
+        sizes, travels = blocks.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
         return SearchBlocks(
-            context, sizes, "searching", travels=travels, collection=collection, queries=queries, whole=whole
+            context, sizes, "searching", travels=travels, collection=collection, queries=wanted, whole=whole
         )
 
 
 def searched_queries(
     context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
-) -> Queries:
+) -> query_files.Queries:
     """The queries of the file that a search names, which the `first` process writes, or those of its split.
 
     Where the search is with the text of positives, that stands in place of each query's own.
@@ -173,26 +149,26 @@ def searched_queries(
             path = Path(spec.queries).expanduser()
             known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
             read = query_files.read_query_file(path, known, facts)
-            if not query_files.write_queries(context.folder / QUERIES, read):
-                raise DataError(f"{path}: no query in it that the dataset does not have")
-            if same := facts.get(SAME_TEXT):
-                problem = f"{same} {SAME_TEXT}: where that is one to measure by, training on it leaks"
-                context.progress.note(f"{context.name}: {problem}")
-        barrier()
-        return Queries.open(context.folder / QUERIES)
-    queries = inputs.open_queries(context, collection, spec.split)
+            if not query_files.write_queries(context.folder / layout.QUERIES, read):
+                raise errors.DataError(f"{path}: no query in it that the dataset does not have")
+            if same := facts.get(query_files.SAME_TEXT):
+                leak = "where that is one to measure by, training on it leaks"
+                context.progress.note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
+        distributed.barrier()
+        return query_files.Queries.open(context.folder / layout.QUERIES)
+    own = inputs.open_queries(context, collection, spec.split)
     if spec.text_of != "query":
-        texts = positive_texts(queries, positives(collection.all_qrels()), collection.corpus, facts)
+        texts = positive_texts(own, qrels.positives(collection.all_qrels()), collection.corpus, facts)
         if not len(texts):
             problem = f"no query of split {spec.split} has a positive, a judgement above zero of a document"
-            raise DataError(f"{context.name}: text_of: {problem} in the corpus")
+            raise errors.DataError(f"{context.name}: text_of: {problem} in the corpus")
         return texts
-    _, owner = own_documents(collection.corpus, queries.query_ids, queries.texts)
-    if count := len({queries.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        stand = f"{counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
+    _, owner = own_documents(collection.corpus, own.query_ids, own.texts)
+    if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
+        stand = f"{wording.counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
         advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
         context.progress.note(f"{context.name}: {stand}; {advice}")
-    return queries
+    return own
 
 
 @dataclass(frozen=True)
@@ -212,38 +188,41 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(
-    queries: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]
-) -> Queries:
+    asked: query_files.Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]
+) -> query_files.Queries:
     """The queries, each with the contents of its first positive that the corpus has, read on access.
 
     Those that have none are left out, and counted in `facts`; known: positives by query, as the judgements have them.
     """
-    lists = [known.get(query_id, ()) for query_id in queries.query_ids]
+    lists = [known.get(query_id, ()) for query_id in asked.query_ids]
     rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
     owner = np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])[rows >= 0]
     owners, first = np.unique(owner, return_index=True)
     if left_out := len(lists) - len(owners):
         facts[WITHOUT] = left_out
-    query_ids = [queries.query_ids[i] for i in owners.tolist()]
-    return Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
+    query_ids = [asked.query_ids[i] for i in owners.tolist()]
+    return query_files.Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
+
+
+def _places(rows: Mapping[str, int], names: Sequence[str]) -> NDArray[np.int64]:
+    return np.array([rows.get(name, -1) for name in names], np.int64)
 
 
 @dataclass(frozen=True)
-class SearchBlocks(RunBlocks):
+class SearchBlocks(blocks.RunBlocks):
     """A search at work: what it reads, and what it counts and times.
 
     whole: what is counted of all queries when they are read. held: the encoded queries of the last windows.
     """
 
     collection: StoredCollection = field(kw_only=True)
-    queries: Queries = field(kw_only=True)
+    queries: query_files.Queries = field(kw_only=True)
     whole: Counter[str] = field(kw_only=True)
     facts: Counter[str] = field(default_factory=Counter)
-    seconds: Seconds = field(default_factory=Seconds)
+    seconds: progress.Seconds = field(default_factory=progress.Seconds)
     held: dict[range, Encoded] = field(default_factory=dict)
 
     def run_facts(self) -> Facts:
-        """What was counted of all queries, and how many have no candidates where those of a run are ranked."""
         _ = self._vectors  # counts the vectors of other queries
         counts = {name: count for name, count in self.whole.items() if count}
         facts = {**counts, "queries": len(self.queries), "depth": self.context.spec.depth}
@@ -251,7 +230,7 @@ class SearchBlocks(RunBlocks):
             facts["queries without candidates"] = sum(not ranked.doc_ids for ranked in self._candidates())
         return facts
 
-    def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
+    def ranking(self, numbers: Sequence[int], task: progress.Task) -> blocks.Ranking:
         """The lists of some blocks; those that follow each other share a pass over the index."""
         for some in contiguous(numbers):
             entries = self._entries(range(len(self.queries))[some.start * _BLOCK : some.stop * _BLOCK])
@@ -265,15 +244,14 @@ class SearchBlocks(RunBlocks):
         now.update({f"seconds of search: {name}": round(value, 4) for name, value in self.seconds.items()})
         return now - before
 
-    def _candidates(self, part: range | None = None) -> Iterator[RankedList]:
-        """The lists of a part of the queries; all are gone through, to know the run as one of these queries."""
-        path = self.context.inputs["candidates"].folder / RUN
-        lists = enumerate(lists_in_order(path, self.queries.query_ids))
+    def _candidates(self, part: range | None = None) -> Iterator[types.RankedList]:
+        """Yield the lists of a part of the queries; reads the whole run so that unknown queries are noticed."""
+        path = self.context.inputs["candidates"].folder / layout.RUN
+        lists = enumerate(runs.lists_in_order(path, self.queries.query_ids))
         return (ranked for position, ranked in lists if part is None or position in part)
 
     @cached_property
     def _excluded(self) -> dict[str, list[str]]:
-        """The documents that do not count for a query, by query; none where nothing is excluded."""
         return self.collection.excluded()
 
     @cached_property
@@ -284,10 +262,8 @@ class SearchBlocks(RunBlocks):
 
     @cached_property
     def _searcher(self) -> Searcher:
-        index, context = self.context.inputs["index"], self.context
-        return inputs.open_searcher(
-            index, self.collection, context.device, context.progress, expected=len(self.queries)
-        )
+        index, device, progress = self.context.inputs["index"], self.context.device, self.context.progress
+        return inputs.open_searcher(index, self.collection, device, progress, expected=len(self.queries))
 
     @cached_property
     def _encoder(self) -> TextEncoder | None:
@@ -296,38 +272,38 @@ class SearchBlocks(RunBlocks):
             return None
         return inputs.open_prompted(self.context, "query", spec.query_prompt, spec.precision)
 
-    @cached_property
+    @property
     def _options(self) -> EncodeOptions:
         return EncodeOptions(precision=self.context.spec.precision)
 
     @cached_property
     def _vectors(self) -> FlatVectors | None:
         """The vectors of the file that the search names, in the order of the queries; None where it names none."""
-        context = self.context
-        if (vectors := context.spec.query_vectors) is None:
+        context, spec, query_ids = self.context, self.context.spec, self.queries.query_ids
+        if spec.query_vectors is None:
             return None
-        file = inputs.open_vector_files(vectors, context.spec.query_ids)
+        ids = None if spec.query_ids is None else Path(spec.query_ids).expanduser()
+        file = vectors_import.open_vectors(Path(spec.query_vectors).expanduser(), ids)
         dimension = context.inputs["index"].facts.get("dimension", file.dimension)
         if file.dimension != dimension:
-            problem = f"vectors of dimension {file.dimension}, and {context.spec.index} has {dimension}"
-            raise DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
-        query_ids = self.queries.query_ids
-        rows = {query_id: row for row, query_id in enumerate(query_ids)}
-        owners = VectorOwners(query_ids, lambda ids: np.array([rows.get(each, -1) for each in ids], np.int64), "query")
+            problem = f"vectors of dimension {file.dimension}, and {spec.index} has {dimension}"
+            raise errors.DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
+        place = partial(_places, {query_id: row for row, query_id in enumerate(query_ids)})
+        owners = vectors_import.VectorOwners(query_ids, place, "query")
         folder = Path(mkdtemp(dir=context.folder / SCRATCH)) / "query-vectors"  # of each process that needs them
-        self.whole["vectors of other queries"] = arrange_vectors(file, owners, folder, context.progress)
+        self.whole[_OTHERS] = vectors_import.arrange_vectors(file, owners, folder, context.progress)
         return FlatVectors.open(folder)
 
-    def _entries(self, part: range) -> Iterator[Entry]:
+    def _entries(self, part: range) -> Iterator[blocks.Entry]:
         """The ranked lists of a part of the queries, in order."""
         spec, corpus = self.context.spec, self.collection.corpus
         vectors, searcher, encoder = self._vectors, self._searcher, self._encoder
         angular = spec.scores == "angular"
         if angular and (encoder is None or encoder.spec.similarity != "cosine"):
             reason = "the index has no cosines: leave it out, or take an index whose model has them"
-            raise UsageError(f"search: scores angular: {reason}")
+            raise errors.UsageError(f"search: scores angular: {reason}")
         lists = self._candidates(part) if "candidates" in self.context.inputs else None
-        known = positives(self.collection.all_qrels()) if spec.positives else None
+        known = qrels.positives(self.collection.all_qrels()) if spec.positives else None
         step = self._options.window if lists else self._at_once
         for start in part[::step]:
             window = part[start - part.start :][:step]
@@ -336,23 +312,23 @@ class SearchBlocks(RunBlocks):
             hits = self._hits(searcher, wanted, lists, len(window))
             if self._excluded:
                 excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
-                hits = exclude(hits, excluded, corpus, spec.depth)
-            hits_of = as_lists(hits)
+                hits = listing.exclude(hits, excluded, corpus, spec.depth)
+            hits_of = listing.as_lists(hits)
             if known is not None:
                 theirs = [known.get(query_id, ()) for query_id in query_ids]
-                hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
+                hits_of = listing.with_positives(hits, searcher, wanted, theirs, corpus)
             for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
                 self.facts["queries that found no document"] += not len(rows)
-                yield query_id, RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
+                yield query_id, types.RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
         for _ in lists or ():
             pass
 
-    def _encoded(self, encoder: TextEncoder | None, part: range) -> Wanted:
+    def _encoded(self, encoder: TextEncoder | None, part: range) -> Sequence[str] | Encoded:
         """What some queries become; whole windows are encoded, for vectors depend a little on the texts beside them."""
         if encoder is None:
             return self.queries.texts[part.start : part.stop]
         size = self._options.window
-        side: Side = "query" if self.context.spec.text_of == "query" else "document"
+        side: Literal["query", "document"] = "query" if self.context.spec.text_of == "query" else "document"
         whole = range(len(self.queries))[part.start // size * size : -(-part.stop // size) * size]
         if whole not in self.held:
             self.held.clear()
@@ -362,7 +338,9 @@ class SearchBlocks(RunBlocks):
         encoded = self.held[whole]
         return encoded if whole == part else encoded[part.start - whole.start : part.stop - whole.start]
 
-    def _hits(self, searcher: Searcher, wanted: Wanted, lists: Iterator[RankedList] | None, count: int) -> Hits:
+    def _hits(
+        self, searcher: Searcher, wanted: Sequence[str] | Encoded, lists: Iterator[types.RankedList] | None, count: int
+    ) -> types.Hits:
         with self.seconds.of("search"):
             if lists is None:
                 return searcher.search(wanted, self._depth)

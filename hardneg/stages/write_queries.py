@@ -1,4 +1,4 @@
-"""Verb `write-queries`: queries written from the documents alone, as a collection to train and to measure on."""
+"""Stages `write-queries` and `round-trip`: queries written from the documents alone, and those of them that stay."""
 
 import re
 from collections import Counter, defaultdict
@@ -6,31 +6,30 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
-from typing import Literal, NamedTuple, cast
+from itertools import islice, product
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from hardneg.datasets.pydocs import SplitShares
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import Trait, WriterSettings
+from hardneg.fields import MEASURED, Name, Trait, WriterSettings
+from hardneg.formats import hash_index, runs
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.hash_index import normalise
+from hardneg.formats.qrels import Exclusion
 from hardneg.protocols import QueryWriter, SessionWriter
-from hardneg.records import DataError, Document, Judgement, Membership, Query, Side, Written, counted
+from hardneg.records import errors, layout, types, wording
 from hardneg.records.text import terms
-from hardneg.runtime import SEED, derive_seed, drawn_order
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.inputs import open_collection, open_corpus
-from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of
+from hardneg.runtime import seeding
+from hardneg.stages import inputs
+from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, StageSpec, source_of
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
 _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
 """An id that no word of a text is: it has five characters, and is a path, or has a digit and a letter."""
-
 NAMING = "queries left out that name their passage by its number"
 COPIES = "queries left out as passages of several documents have nearly the same"
 JOINED = "queries joined with nearly the same one of their document"
@@ -39,10 +38,7 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\
 
 
 class Draft(NamedTuple):
-    """A query as it was written: its id, its text, the document that it is of, and the group of that.
-
-    A title that a document keeps is one too, without an id: it asks for that document in the same words.
-    """
+    """A query as it was written, of a document and the group of that; or a document's title, without an id."""
 
     query_id: str
     text: str
@@ -81,7 +77,7 @@ class WriteQueries(StageSpec):
     split_by: Literal["group", "passage"] = Field(
         "group", description="What stays together in one split: a document's passages, or each passage alone."
     )
-    seed: int = Field(SEED, description="For writers that draw, and for the splits.")
+    seed: int = Field(seeding.SEED, description="For writers that draw, and for the splits.")
 
     @model_validator(mode="after")
     def _complete(self) -> "WriteQueries":
@@ -114,16 +110,15 @@ class WriteQueries(StageSpec):
         Raises:
             DataError: there are no documents, no query was written, or a split has none.
         """
-        open_corpus(context)
+        inputs.open_corpus(context)
         used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
         with ExitStack() as stack:
-            writers = {}
+            writers: dict[str, QueryWriter] = {}
             for number, (name, counts) in enumerate(used.items()):
                 plugin = context.plugins[f"writers.{number}"]
-                if isinstance(plugin, SessionWriter):
-                    plugin = stack.enter_context(plugin.writing(counts, context.device))
-                writers[name] = cast(QueryWriter, plugin)
-            writing = _Writing(context.name, self, open_collection(context.inputs["dataset"]), writers)
+                session = isinstance(plugin, SessionWriter)
+                writers[name] = stack.enter_context(plugin.writing(counts, context.device)) if session else plugin
+            writing = _Writing(context.name, self, inputs.open_collection(context.inputs["dataset"]), writers)
             facts = write_collection(writing, context.folder, context.progress)
         of_writers = {f"{name}: {what}": count for name, counts in used.items() for what, count in counts.items()}
         return {**facts, **writing.counts, **of_writers}
@@ -143,31 +138,34 @@ class _Writing:
     drafts: list[Draft] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[types.Document]:
         spec, chosen, copies = self.spec, None, self._copies
-        copied = dict[str, Document].fromkeys(copies.values())
+        copied = dict[str, types.Document].fromkeys(copies.values())
         if spec.passages is not None:  # drawn by id: a larger number has those of a smaller one
-            chosen = frozenset(drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
+            chosen = frozenset(seeding.drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
         documents = self.source.corpus.documents()
-        written_for = mixed(self.writers, documents, spec.per_passage, spec.seed, chosen, copies)
-        for writer, (queries, document) in written_for:
-            if first := copied.get(copies.get(document.doc_id, "")):
+        for writer, (queries, document) in mixed(self.writers, documents, spec.per_passage, spec.seed, chosen, copies):
+            doc_id = document.doc_id
+            if first := copied.get(copies.get(doc_id, "")):
                 self.counts["passages that are copies of another"] += 1
-                yield first._replace(doc_id=document.doc_id)
+                yield first._replace(doc_id=doc_id)
                 continue
             yield document
-            if document.doc_id in copied:
-                copied[document.doc_id] = document
+            if doc_id in copied:
+                copied[doc_id] = document
             if not writer:
-                self.counts["passages without a query"] += chosen is None or document.doc_id in chosen
+                self.counts["passages without a query"] += chosen is None or doc_id in chosen
             for number, text in enumerate(queries, 1):
                 self.counts[f"queries written by {writer}"] += 1
-                query_id, group = f"{writer}:{document.doc_id}:{number}", self._part(document.doc_id)
                 line = " ".join(text.split())
                 seen = _UNSEEN.sub("", line).strip()
                 self.counts["queries with characters that no text has, taken out"] += seen != line
                 if seen:
-                    self.drafts.append(Draft(query_id, seen, document.doc_id, group))
+                    self.drafts.append(Draft(f"{writer}:{doc_id}:{number}", seen, doc_id, self._part(doc_id)))
+
+    @property
+    def _shares(self) -> SplitShares:
+        return SplitShares(self.spec.dev_share, self.spec.test_share, self.spec.seed)
 
     @cached_property
     def _copies(self) -> dict[str, str]:
@@ -183,93 +181,76 @@ class _Writing:
     @cached_property
     def _by_split(self) -> dict[str, list[Kept]]:
         """The queries that stay. Raises DataError where a split has none."""
-        spec = self.spec
-        shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)
-        by_split: dict[str, list[Kept]] = {split: [] for split, share in shares.by_split.items() if share > 0}
-        titled = self.source.corpus.titles()
-        titles = (
-            Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in titled if doc_id not in self._copies
-        )
+        spec, corpus = self.spec, self.source.corpus
+        by_split: dict[str, list[Kept]] = {split: [] for split in self.splits()}
+        own = ((doc_id, title) for doc_id, title in corpus.titles() if doc_id not in self._copies)
+        titles = (Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in own)
         queries = kept(self.drafts, titles, self.counts)
-        for query in with_repeats(queries, self.source.corpus, self._groups, self._copies):
-            by_split[shares.split(query.group)].append(query)
+        for query in with_repeats(queries, corpus, self._groups, self._copies):
+            by_split[self._shares.split(query.group)].append(query)
         if not queries:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items() if count)
             advice = "take other writers or more documents; `docstring` writes for Python files alone (`forms: [py]`)"
-            writers = ", ".join(self.writers)
-            raise DataError(f"{self.name}: no query stays of what {writers} wrote ({counts}); {advice}")
+            problem = f"no query stays of what {', '.join(self.writers)} wrote ({counts})"
+            raise errors.DataError(f"{self.name}: {problem}; {advice}")
         if empty := [split for split, some in by_split.items() if not some]:
-            by_document = spec.split_by == "group"
-            groups = counted(len({query.group for query in queries}), "document" if by_document else "passage")
-            problem = f"no query for split {' and '.join(empty)}: {counted(len(queries), 'query')} of {groups}"
-            advice = "say `split_by: passage`, set" if by_document else "set"
+            unit = "document" if spec.split_by == "group" else "passage"
+            advice = "say `split_by: passage`, set" if unit == "document" else "set"
+            groups = wording.counted(len({query.group for query in queries}), unit)
+            written = f"{wording.counted(len(queries), 'query')} of {groups} written"
             advice += " its share to 0, or take other writers or more documents"
-            raise DataError(f"{self.name}: {problem} written; {advice}")
+            raise errors.DataError(f"{self.name}: no query for split {' and '.join(empty)}: {written}; {advice}")
         return by_split
 
     def splits(self) -> Sequence[str]:
-        shares = {"train": 1.0, "dev": self.spec.dev_share, "test": self.spec.test_share}
-        return [split for split, share in shares.items() if share]
+        return [split for split, share in self._shares.by_split.items() if share > 0]
 
-    def queries(self, split: str) -> Iterator[Query]:
-        return (Query(query.query_id, query.text) for query in self._by_split[split])
+    def queries(self, split: str) -> Iterator[types.Query]:
+        return (types.Query(query.query_id, query.text) for query in self._by_split[split])
 
-    def qrels(self, split: str) -> Iterator[Judgement]:
+    def qrels(self, split: str) -> Iterator[types.Judgement]:
         for query in self._by_split[split]:
-            yield from (Judgement(query.query_id, doc_id, 1) for doc_id in query.doc_ids)
+            yield from (types.Judgement(query.query_id, doc_id, 1) for doc_id in query.doc_ids)
 
-    def groups(self, side: Side) -> Iterator[Membership]:
+    def groups(self, side: types.Side) -> Iterator[types.Membership]:
         if side == "document":
-            yield from (Membership(*pair) for pair in self._groups.items())
+            yield from (types.Membership(*pair) for pair in self._groups.items())
         elif self._groups:
             for query in (each for some in self._by_split.values() for each in some):
-                yield Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
+                yield types.Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
 
     def notes(self) -> Sequence[str]:
-        """What was written, what was left out, and writers that could write for few of their passages."""
-        written = {name: self.counts[f"queries written by {name}"] for name in self.writers}
-        few = [name for name, count in written.items() if count < 0.1 * sum(written.values()) / len(written)]
-        rare = [f"{name} can write for few of these passages: the other writers wrote in its place" for name in few]
-        return [*(f"{name}: {count:,}" for name, count in self.counts.items() if count), *rare]
+        """What was written, and what was left out."""
+        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
 
 
 def mixed(
     writers: Mapping[str, QueryWriter],
-    documents: Iterable[Document],
+    documents: Iterable[types.Document],
     count: int,
     seed: int,
     only: Container[str] | None = None,
     copies: Container[str] = (),
-) -> Iterator[tuple[str, Written]]:
+) -> Iterator[tuple[str, types.Written]]:
     """Each document with what one of the writers made of it, and that one's name; no name where none wrote a query.
 
     Which writer has the first turn at a document is drawn by the seed and its id; one that can write nothing leaves it
-    to the next.
-
-    Args:
-        writers: by name.
-        documents: in any order.
-        count: the most queries of a document.
-        seed: what is drawn by.
-        only: the ids of the documents to write for; all where it is None.
-        copies: those of documents with the text of an earlier one, for which nothing is written.
+    to the next. Only documents with an id in `only`, if it is given, and none in `copies` are written for, each at most
+    `count` queries.
     """
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
-        turns = [
-            sorted(writers, key=lambda name: (derive_seed(seed, "writer", name, document.doc_id), name))
-            for document in block
-        ]
-        results = [("", Written((), document)) for document in block]
-        ids = enumerate(document.doc_id for document in block)
-        wanted = [row for row, doc_id in ids if (only is None or doc_id in only) and doc_id not in copies]
-        for turn in range(len(writers)):
-            for name, writer in writers.items():
-                rows = [row for row in wanted if turns[row][turn] == name and not results[row][0]]
-                texts = writer.write((block[row] for row in rows), count=count, seed=seed)
-                for row, written in zip(rows, texts, strict=True):
-                    if written.queries:
-                        results[row] = (name, written)
+        ids = [document.doc_id for document in block]
+        draws = ([(seeding.derive_seed(seed, "writer", name, doc_id), name) for name in writers] for doc_id in ids)
+        turns = [[name for _, name in sorted(drawn)] for drawn in draws]
+        results = [("", types.Written((), document)) for document in block]
+        wanted = [at for at, doc_id in enumerate(ids) if (only is None or doc_id in only) and doc_id not in copies]
+        for turn, (name, writer) in product(range(len(writers)), writers.items()):
+            rows = [row for row in wanted if turns[row][turn] == name and not results[row][0]]
+            texts = writer.write((block[row] for row in rows), count=count, seed=seed)
+            for row, written in zip(rows, texts, strict=True):
+                if written.queries:
+                    results[row] = (name, written)
         yield from results
 
 
@@ -281,26 +262,25 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
     of them, and their documents are all relevant to it; those of several groups all go, as nothing says which of them
     is asked for. A document with such a title counts in the same way.
     """
-    of_words: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
+    of_words, titled = defaultdict[frozenset[str], list[Draft]](list), defaultdict[frozenset[str], list[Draft]](list)
     for draft in drafts:
         own = rf"(?<!\w){re.escape(draft.doc_id)}(?!\w)" if _NO_WORD.fullmatch(draft.doc_id) else ""
         if _NUMBERED.search(draft.text) or (own and draft.doc_id in draft.text and re.search(own, draft.text)):
             left_out[NAMING] += 1
         else:
             of_words[frozenset(terms(draft.text))].append(draft)
-    titled: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
     for title in titles:
         if (words := frozenset(terms(title.text))) in of_words:
             titled[words].append(title)
     queries = []
     for words, (first, *others) in of_words.items():
-        alike = [*others, *titled.get(words, ())]
+        alike = [first, *others, *titled.get(words, ())]
         if any(each.group != first.group for each in alike):
             left_out[COPIES] += 1 + len(others)
             continue
         if others:
             left_out[JOINED] += len(others)
-        doc_ids = list(dict.fromkeys([first.doc_id, *(each.doc_id for each in alike)]))
+        doc_ids = list(dict.fromkeys(each.doc_id for each in alike))
         queries.append(Kept(first.query_id, first.text, doc_ids, first.group))
     return queries
 
@@ -312,7 +292,7 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
     firsts, copies = dict[str, str](), dict[str, str]()
     for doc_id, contents in zip(corpus.ids(rows), corpus.contents(rows), strict=True):
-        first = firsts.setdefault(normalise(contents), doc_id)  # equal hashes may be of different texts
+        first = firsts.setdefault(hash_index.normalise(contents), doc_id)  # equal hashes may be of different texts
         if first != doc_id:
             copies[doc_id] = first
     return copies
@@ -323,41 +303,128 @@ def with_repeats(
 ) -> Iterator[Kept]:
     """The queries, each relevant also to copies of its passages, and to the passages beside that have its words.
 
-    These are of the same document, cut with an overlap, and follow one another. Words that a passage's own text lacks,
-    such as a heading, may stand anywhere, and tell nothing.
-
-    Args:
-        queries: in any order.
-        corpus: the passages as they were cut.
-        groups: the document of each passage.
-        copies: passages with the text of an earlier one, each with the id of the first.
+    These are of the same document (`groups`), cut with an overlap, and follow one another. Words that a passage's own
+    text lacks, such as a heading, may stand anywhere, and tell nothing. copies: as of `earlier_copies`.
     """
+
+    def has(row: int, words: str) -> bool:
+        return words in hash_index.normalise(corpus.documents_at(np.array([row]))[0].text)
+
+    def beside(doc_id: str, words: str) -> Iterator[str]:
+        """The passages of the same document before and after one, as far as all of them have the words."""
+        row = int(corpus.rows([doc_id])[0])
+        if doc_id not in groups or not has(row, words):
+            return
+        for rows in (range(row - 1, -1, -1), range(row + 1, len(corpus))):
+            for other in rows:
+                (name,) = corpus.ids(np.array([other]))
+                if groups.get(name) != groups[doc_id] or not has(other, words):
+                    break
+                yield name
+
     alike = dict[str, list[str]]()
     for doc_id, first in copies.items():
         alike.setdefault(first, [first]).append(doc_id)
         alike[doc_id] = alike[first]
     for query in queries:
-        own, words, beside = query.doc_ids[0], normalise(query.text), dict[str, None]()
+        own, words, others = query.doc_ids[0], hash_index.normalise(query.text), dict[str, None]()
         for doc_id in alike.get(own, [own]):
-            if doc_id not in beside:  # else all that stand beside it are there
-                beside |= dict.fromkeys(_beside(corpus, doc_id, words, groups))
-        relevant = dict[str, None]()
-        for doc_id in (*query.doc_ids, *beside):
-            if doc_id not in relevant:
-                relevant |= dict.fromkeys(alike.get(doc_id, [doc_id]))
+            if doc_id not in others:  # else all that stand beside it are there
+                others |= dict.fromkeys(beside(doc_id, words))
+        relevant = dict.fromkeys(each for name in (*query.doc_ids, *others) for each in alike.get(name, [name]))
         yield query._replace(doc_ids=list(relevant))
 
 
-def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) -> Iterator[str]:
-    """The passages of the same document before and after one, as far as all of them have the words."""
-    if (group := groups.get(doc_id)) is None:
-        return
-    row = int(corpus.rows([doc_id])[0])
-    if words not in normalise(corpus.documents_at(np.array([row]))[0].text):
-        return
-    for rows in (range(row - 1, -1, -1), range(row + 1, len(corpus))):
-        for at in rows:
-            other = corpus.documents_at(np.array([at]))[0]
-            if groups.get(other.doc_id) != group or words not in normalise(other.text):
-                break
-            yield other.doc_id
+class RoundTrip(StageSpec):
+    """Keeps the queries of one split for which a run has a relevant passage near its top: a collection with these.
+
+    The run of the queries that stay is part of the result, to mine from. Queries of other splits stay as they are.
+
+    Source: for the test, Alberti et al., Synthetic QA Corpora Generation with Roundtrip Consistency (ACL 2019); with a
+    retriever, Dai et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
+    """
+
+    version = 1
+    artifact_type = "collection"
+    query_disk = (0, 4_000)
+    purpose = "keep the written queries whose passage a retriever finds again"
+    needs_dataset = True
+    stage: Literal["round-trip"]
+    run: Annotated[Name, MEASURED] = Field(description="A search for the queries of the split.")
+    split: Name = Field("train", description="The split whose queries go.")
+    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="A relevant passage must be among so many.")
+
+    @property
+    def parts(self) -> dict[str, str]:
+        return {"collection": ".", "run": "."}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        length, searched = recipe.list_length(self.run), recipe.stages.get(self.run)
+        if length is not None and length < self.depth:
+            yield f"depth: {self.run!r} has {length} documents a query; take a depth up to that, or search deeper"
+        if searched is not None and (searched.dataset or "") != (self.dataset or ""):
+            yield f"dataset: {self.run!r} searches for the queries of another one; name the same for both"
+
+    def make(self, context: "StageContext[RoundTrip]") -> Facts:
+        """Writes the collection and the run; facts: how many queries stay, and how many were not found.
+
+        Raises:
+            DataError: none stays.
+        """
+        collection = inputs.open_collection(context.inputs["dataset"])
+        queries = inputs.open_queries(context, collection, self.split)
+        returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)
+
+        def staying() -> Iterator[tuple[str, types.RankedList]]:
+            lists = runs.lists_in_order(context.inputs["run"].folder / layout.RUN, queries.query_ids)
+            for query_id, ranked in zip(queries.query_ids, lists, strict=True):
+                judged = qrels.get(query_id, {})
+                if any(judged.get(doc_id, 0) > 0 for doc_id in ranked.doc_ids[: self.depth]):
+                    returned.query_ids.add(query_id)
+                    yield query_id, ranked
+                else:
+                    missed[query_id.partition(":")[0]] += 1
+
+        runs.write_run(context.folder / layout.RUN, staying())
+        if not returned.query_ids:
+            problem = f"no passage of {len(queries)} queries is among the first {self.depth} of {self.run}"
+            raise errors.DataError(f"{context.name}: {problem}; take a larger depth, or another retriever")
+        facts = write_collection(returned, context.folder, context.progress, collection.corpus)
+        left_out = {f"queries left out, by {writer}": count for writer, count in sorted(missed.items())}
+        return {**facts, "queries that stay": len(returned.query_ids), **left_out}
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """A stored collection with some of the queries of one split."""
+
+    whole: StoredCollection
+    split: str
+    query_ids: set[str]
+
+    def documents(self) -> Iterator[types.Document]:
+        return self.whole.corpus.documents()
+
+    def splits(self) -> Sequence[str]:
+        return self.whole.splits
+
+    def queries(self, split: str) -> Iterator[types.Query]:
+        return (query for query in self.whole.queries(split) if split != self.split or query.query_id in self.query_ids)
+
+    def qrels(self, split: str) -> Iterator[types.Judgement]:
+        for query_id, judged in self.whole.judged(split).items():
+            if split != self.split or query_id in self.query_ids:
+                yield from (types.Judgement(query_id, *pair) for pair in judged.items())
+
+    def groups(self, side: types.Side) -> Iterator[types.Membership]:
+        return (types.Membership(*pair) for pair in self.whole.groups(side).items())
+
+    def excluded(self) -> Iterator[Exclusion]:
+        excluded = self.whole.excluded().items()
+        return (Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
+
+    def notes(self) -> Sequence[str]:
+        return ()

@@ -1,4 +1,4 @@
-"""The contracts of verbs (`hardneg.stages.shared.stage_spec.StageSpec`) and of analyses as tests."""
+"""The contracts of verbs (`hardneg.stages.base.StageSpec`) and of analyses as tests."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records import HardnegError
 from hardneg.registry import configure
-from hardneg.stages.shared.stage_spec import RecipeView, Sizes, StageSpec
+from hardneg.stages.base import RecipeView, Sizes, StageSpec
 from hardneg.store import canonical
 from hardneg.testing.plugin_contract import HEAVY, check_light, rule
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records import MissingDependency, PluginError, UsageError, depths, types
+from hardneg.records import MissingDependency, PluginError, UsageError, layout, types
 from hardneg.runtime import generator
 
 Rows = NDArray[np.int64]
@@ -233,7 +233,7 @@ class HardestTogether(BatchOrder):
 
     needs: ClassVar[tuple[str, ...]] = ("run",)
 
-    depth: int = depths.LIST_DEPTH
+    depth: int = layout.LIST_DEPTH
     neighbours: int = 16
 
     def __post_init__(self) -> None:

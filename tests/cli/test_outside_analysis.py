@@ -13,7 +13,7 @@ from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 from hardneg.formats.runs import write_run
 from hardneg.records import RankedList, RecipeError
 from hardneg.registry import list_plugins
-from hardneg.stages.shared.context import ArtifactInput
+from hardneg.stages.base import ArtifactInput
 from tests.stages.analyzed import context, made
 
 POINTS = Template("[hardneg.analyses]\nlist-lengths = $module:ListLengths\n")

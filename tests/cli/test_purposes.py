@@ -1,8 +1,8 @@
 """A run says what each step is for, and a demo what to do next."""
 
 from hardneg.recipes import find_recipe, load_recipe, make_plan
+from hardneg.stages.base import StageSpec
 from hardneg.stages.search import Search
-from hardneg.stages.shared.stage_spec import StageSpec
 
 
 def test_every_step_of_the_shipped_recipes_has_a_purpose():

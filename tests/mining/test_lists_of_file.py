@@ -17,8 +17,8 @@ from hardneg.mining.miners.ranks import TopK
 from hardneg.recipes import check_recipe
 from hardneg.records import DataError, Negatives, RankedList, RecipeError
 from hardneg.runtime import Silent
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.mine import Mine
-from hardneg.stages.shared.context import ArtifactInput, StageContext
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hardneg.stages.mine.write_negatives", full)
+    monkeypatch.setattr("hardneg.formats.negatives.write_negatives", full)
     with pytest.raises(ArtifactError, match="disk is full"):
         again(path, store)
     monkeypatch.undo()
@@ -181,7 +181,7 @@ def test_the_seconds_of_a_training_that_went_on_are_those_of_all_its_runs(finish
 def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path, monkeypatch):
     import weakref
 
-    from hardneg.stages.shared import inputs as searching
+    from hardneg.stages import inputs as searching
 
     path = finished[1]
     alive, opened = [], []

@@ -13,7 +13,7 @@ from hardneg.recipes import Options, Watcher, execute, explain, load_recipe, mak
 from hardneg.recipes import plan as planning
 from hardneg.recipes.lookahead import Estimate, estimate, networks, no_room, plan_sizes, step_sizes
 from hardneg.records import HardnegError, UsageError
-from hardneg.stages.shared.stage_spec import Sizes, encoding
+from hardneg.stages.base import Sizes, encoding
 from hardneg.store import Store
 
 PINNED = Path(__file__).with_name("pinned_keys.json")

@@ -12,7 +12,7 @@ from hardneg.formats.runs import write_run
 from hardneg.records import Negatives, RecipeError
 from hardneg.runtime import Silent
 from hardneg.stages.analyze import Analyze
-from hardneg.stages.shared.context import ArtifactInput, StageContext
+from hardneg.stages.base import ArtifactInput, StageContext
 from tests.run_lists import falling
 
 

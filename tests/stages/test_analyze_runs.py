@@ -40,7 +40,6 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
         ({"recall-at-depth": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
         ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
         ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
-        ({"query-wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
@@ -60,9 +59,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("overlap", "must map each analysis by its name to its options"),
         ([{"name": "overlap", "runs": {}}], "must map each analysis by its name to its options"),
-        ({"name": "overlap", "runs": {}}, "must map each analysis by its name to its options"),
         ({"overlaps": {"runs": {}}}, "no analyses plugin is called 'overlaps'; did you mean 'overlap'"),
         ({"overlap": {"rums": {"a": "star"}}}, "overlap.rums: no such option; did you mean 'runs'"),
         ({}, "must have at least 1"),

@@ -1,14 +1,19 @@
-"""Guides, masks and second models, as a recipe says them."""
+"""Guides, masks, second models and teachers, as a recipe says them."""
 
 import numpy as np
 import pytest
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 from tiny import tiny_encoder
+from training.toy import toy_data, write_toy
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records import RecipeError
+from hardneg.formats.runs import write_run
+from hardneg.records import DataError, RankedList, RecipeError, TrainingError
+from hardneg.runtime import Silent
+from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.train import Train
+from hardneg.stages.training import TeacherOptions
 from hardneg.training.checkpoint import History
 
 EVERY = ["query-document", "query-query", "document-query", "document-document"]
@@ -80,17 +85,12 @@ def test_keys(tmp_path, tree):
     [
         (["guided.guide=null", "guided.self_mask=null"], r"guided\.guide: missing; guided_mask needs its scores: name"),
         (["star.guide=guide"], r"star\.guide: nothing uses it; give guided_mask, or a loss that learns from it"),
-        (["star.guide=guide", "star.teacher=start-train", "star.loss=kl"], r"star\.guide: nothing uses it; give guid"),
         (["guided.guided_mask.margin=-1"], r"guided\.guided_mask: margin must be 0 or above, not -1"),
-        (["guided.guided_mask.kind=none"], r"guided\.guided_mask\.kind"),
-        (["guided.self_mask=-0.5"], r"guided\.self_mask"),
         (["taught.guide=null"], r"taught\.teacher: missing; margin-mse learns a run's scores"),
         (["taught.loss.in_batch=0.75"], r"taught\.teacher: missing; margin-mse learns a run's scores beside the guid"),
-        (["taught.loss.in_batch=0.75", "taught.guide=null"], r"taught\.guide: missing; margin-mse needs its scores"),
         (["guided.segments={length: 8, count: 2}"], r"guided\.segments: have no scores with each other"),
         (["guide.segments={length: 8, count: 2}"], r"guided\.guide: 'guide' holds several vectors a document; name on"),
         (["guided.guide=start-train"], r"guided\.guide: 'start-train' makes run, but index is needed"),
-        (["another.model=7"], r"another\.model"),
     ],
 )
 def test_mistakes(tmp_path, tree, settings, told):
@@ -98,14 +98,67 @@ def test_mistakes(tmp_path, tree, settings, told):
         plan_in(tmp_path, tree, *(f"stages.{setting}" for setting in settings))
 
 
-def test_a_wrong_loss_is_told_alone(tmp_path, tree):
-    with pytest.raises(RecipeError) as told:
-        plan_in(tmp_path, tree, "stages.taught.loss.in_batch=-1")
-    assert "1 problem" in str(told.value) and "in_batch must be 0 or above, not -1" in str(told.value)
-
-
 def test_losses_of_one_side_in_stages_without_it(tmp_path, tree):
     stage = {"stage": "train-queries", "index": "start-index", "depth": 4}
     stage["loss"] = {"name": "infonce", "directions": ["query-document", "query-query"]}
     with pytest.raises(RecipeError, match="infonce needs query_query, which this stage's batches lack; use it in stag"):
         plan_in(tmp_path, {**tree, "stages": {**tree["stages"], "queries": stage}})
+
+
+def taught_tree(collection, model):
+    """The teacher is the encoder itself, before it trains."""
+    tree = small_part(collection, model, "start-index", "start-train", "static", "star")
+    taught = {**tree["stages"]["star"], "teacher": "teacher"}
+    teacher = {"stage": "search", "index": "start-index", "split": "train", "depth": 60}
+    tree["stages"] |= {"teacher": teacher, "student": {**taught, "loss": "margin-mse"}}
+    tree["stages"] |= {"listwise": {**taught, "loss": "kl"}}
+    return tree
+
+
+@pytest.fixture(scope="module")
+def students(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("teach")
+    tree = taught_tree(small_collection(folder / "data"), tiny_model)
+    tree["stages"].pop("star")
+    return folder, tree, artifacts_of(plan_in(folder, tree), folder / "store")
+
+
+def test_students_learn_from_a_run(students):
+    for name in ("student", "listwise"):
+        artifact = students[2][name]
+        losses = [record["loss"] for record in History(artifact.path / "history.jsonl").read()]
+        assert len(losses) == 4 and all(0 <= loss < 1 for loss in losses) and losses[-1] > 0
+        assert artifact.facts["queries without a positive that the teacher scored"] == 0
+        assert "the scores of teacher" in (artifact.path / "model" / "README.md").read_text()
+        assert not (artifact.path / "checkpoints").exists()
+
+
+def test_a_run_must_score_positives_of_these_queries(tmp_path):
+    data = toy_data(write_toy(tmp_path / "toy"))
+    (tmp_path / "run").mkdir()
+    inputs = {"teacher": ArtifactInput("reranked", "", tmp_path / "run")}
+    work = StageContext("student", None, tmp_path / "work", inputs, {}, Silent())
+    taught = TeacherOptions.model_construct().taught
+    run = tmp_path / "run" / "run.trec.gz"
+    write_run(run, [("q0", RankedList(["p0", "n1"], np.float32([1, 0]))), ("q3", RankedList(["n3"], np.float32([1])))])
+    found, told = taught(work, data)
+    assert told == {"queries without a positive that the teacher scored": 11} and found.teacher is not None
+    write_run(run, [("q0", RankedList(["n1"], np.float32([1])))])
+    with pytest.raises(TrainingError, match=r"student\.teacher: reranked scores no known positive.*positives: true"):
+        taught(work, data)
+    write_run(run, [("q40", RankedList(["p0"], np.float32([1])))])
+    with pytest.raises(DataError, match="query q40 is not in the split"):
+        taught(work, data)
+    assert taught(StageContext("student", None, tmp_path / "work", {}, {}, Silent()), data) == (data, {})
+
+
+def test_a_teachers_keys_and_mistakes(students, tmp_path, tiny_model):
+    tree = taught_tree(small_collection(tmp_path / "data"), tiny_model)
+    before = plan_in(tmp_path, tree).keys
+    after = plan_in(tmp_path, tree, "stages.teacher.depth=9").keys
+    assert {name for name in before if before[name] != after[name]} == {"teacher", "student", "listwise"}
+    with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse learns a run's scores"):
+        plan_in(tmp_path, tree, "stages.student.teacher=null")
+    tree["stages"]["refreshed"] = {"stage": "train-refreshed", "loss": "kl", "refresh": {"policy": "every", "every": 9}}
+    with pytest.raises(RecipeError, match=r"refreshed\.guide: missing; kl needs its scores: name an encode stage"):
+        plan_in(tmp_path, tree)

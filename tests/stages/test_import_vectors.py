@@ -1,4 +1,4 @@
-"""Verb `import`, and `search` with vectors of queries: everything that a run serves for, without a model."""
+"""Stages `import` and `index`, and `search` with vectors of queries."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_tree
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part, small_tree
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors import FlatVectors
+from hardneg.indexes.backends.compressed import Fp16
 from hardneg.records import DataError, RecipeError
 from hardneg.store import Artifact
 from tests.run_lists import doc_lists, score_lists
@@ -99,8 +100,8 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
     ("stages", "message"),
     [
         ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing; no model is known that encodes"),
-        ({"test-run": {"model": "start"}}, "test-run.model: the queries have vectors; leave the model out"),
-        ({"test-run": {"scores": "angular"}}, "test-run.scores: angular needs the cosines of a model"),
+        ({"test-run": {"model": "start"}}, "test-run.model: not beside query_vectors; leave one out"),
+        ({"test-run": {"scores": "angular"}}, "test-run.scores: not beside query_vectors"),
         ({"test-run": {"query_vectors": None, "query_ids": "x"}}, "test-run.query_ids: goes with query_vectors"),
         ({"given": {"stage": "index", "backend": "bm25", "vectors": None}}, "is searched with texts, not vectors"),
     ],
@@ -131,8 +132,21 @@ def test_vectors_that_do_not_fit(tmp_path: Path, name: str, rows: range, dimensi
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told_before_anything_runs(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path)
-    (tmp_path / "documents.parquet").unlink()
-    with pytest.raises(DataError, match=r"stages\.given\.vectors: no file .*=FILE, vectors of the documents, Parquet"):
-        plan_in(tmp_path, tree)
+def test_a_compressed_index_is_searched_with_the_model_of_its_vectors(tmp_path, tiny_model):
+    pytest.importorskip("faiss")
+    tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", "start-test")
+    kinds = {"half": "fp16", "small": {"name": "opq-pq", "subvectors": 16, "bits": 5}}
+    for name, backend in kinds.items():
+        tree["stages"][name] = {"stage": "index", "vectors": "start-index", "backend": backend}
+        tree["stages"][f"{name}-test"] = {"stage": "search", "index": name, "split": "test", "depth": 20}
+        made = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")
+    sizes = {name: made[name].facts["bytes"] for name in ("start-index", *kinds)}
+    assert sizes == {name: (made[name].path / "index").stat().st_size for name in sizes}
+    assert sizes["start-index"] == 45 + 60 * 32 * 4
+    assert 60 * 32 * 2 < sizes["half"] < 60 * 32 * 2 + 200
+    assert sizes["small"] - (60 * 10 + 4 * 32 * 32 + 4 * 32 * 32) < 300
+    assert Fp16().open(made["half"].path).index.ntotal == 60
+    exact, half = (read_run(made[name].path / "run.trec.gz") for name in ("start-test", "half-test"))
+    for one, other in zip(score_lists(exact), score_lists(half), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-3)
+    assert len(doc_lists(read_run(made["small-test"].path / "run.trec.gz"))[0]) == 20

@@ -105,15 +105,6 @@ def test_judgements_that_are_of_nothing_in_the_dataset(tmp_path, tree):
         execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
 
 
-def test_the_level_of_significance_is_kept_and_moves_no_key_where_it_is_not_said(tmp_path, tree):
-    before = make_plan(loaded(tmp_path, tree)).keys["scores"]
-    assert make_plan(loaded(tmp_path, tree, significance_level=0.01)).keys["scores"] == before
-    plan = make_plan(loaded(tmp_path, tree, significance_level=0.05))
-    assert plan.keys["scores"] != before
-    made = artifacts_of(plan, tmp_path / "store", until="scores")["scores"]
-    assert read_metrics(made.path / METRICS).significance_level == 0.05
-
-
 def test_groups_are_drawn_where_the_dataset_has_some(tmp_path, tree):
     asked = {"runs": {"start": "start-test", "BM25": "bm25"}, "by_group": "where_known"}
     plan = make_plan(loaded(tmp_path, tree, **asked))

@@ -14,13 +14,14 @@ from processes import codes, launch
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.runs import read_run
-from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.recipes import Options, Watcher, execute
 from hardneg.records import PluginError, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairScorer
 from hardneg.runtime import Silent
 from hardneg.store import Store
 from tests.run_lists import doc_lists, score_lists
+from tests.stages import killed
 
 
 @pytest.fixture
@@ -102,36 +103,19 @@ IN_TWOS = 512
 """A depth by which a block is of two queries."""
 
 
-class Killing(Silent):
-    """A progress display that kills its own process when so many blocks are finished."""
-
-    def __init__(self, blocks):
-        self.left = blocks
+class Seeing(Silent):
+    """A progress display that knows what its last task began with."""
 
     @contextmanager
-    def task(self, title, total, unit, done=0) -> Iterator["Killing"]:
+    def task(self, title, total, unit, done=0) -> Iterator["Seeing"]:
         self.seen = title, total, done
         yield self
-
-    def advance(self, count=1):
-        if self.seen[0] == "reranking":
-            self.left -= 1
-        if not self.left:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def describe(self, text):
-        pass
-
-
-def killed(recipe, store, blocks):
-    plan = make_plan(load_recipe(Path(recipe)))
-    execute(plan, Store(Path(store)), Options(device="cpu"), Watcher(progress=Killing(int(blocks))))
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_reranker, tmp_path, monkeypatch):
     plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS)})
-    command = [sys.executable, __file__, tmp_path / "r.yaml", tmp_path / "store", "3"]
+    command = [sys.executable, killed.__file__, tmp_path / "r.yaml", tmp_path / "store", "reranking", "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     assert forked.run(command, env=environment).returncode == -signal.SIGKILL
     parts = tmp_path / "store" / f"{plan.keys['r']}.partial" / "checkpoints"
@@ -141,7 +125,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_reranke
     monkeypatch.setattr(
         PairScorer, "_scores", lambda self, tokens, advance: asked.append(1) or scores(self, tokens, advance)
     )
-    progress = Killing(99)
+    progress = Seeing()
     made = artifacts_of(plan, tmp_path / "store", progress=progress)["r"]
     assert len(asked) == 7 - finished and progress.seen == ("reranking", 14, 2 * finished)
     whole = artifacts_of(plan, tmp_path / "whole")["r"]
@@ -223,7 +207,3 @@ def test_two_processes_write_the_bytes_of_one(planned, tiny_reranker, tmp_path):
     assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]
     found = Store(tmp_path / "two").find(plan.keys["r"])
     assert (found.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
-
-
-if __name__ == "__main__":
-    killed(*sys.argv[1:])

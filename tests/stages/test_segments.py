@@ -20,9 +20,7 @@ from recipes.recipes import (
     small_tree,
     write_recipe,
 )
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
@@ -117,20 +115,6 @@ def test_scores_of_positives_are_those_of_their_best_segment(made, opened):
     np.testing.assert_allclose(scores["q59"], best[13, [59, 3]], atol=1e-5)
 
 
-def test_commands_take_segments_by_set(recipe, tiny_model):
-    folder = recipe.parent
-    common = ["--dataset", f"beir:{folder / 'data'}", "--model", str(tiny_model), "--device", "cpu"]
-    cut = ["--set", "segments.length=12", "--set", "segments.count=3", "--store", str(folder / "commands")]
-    done = CliRunner().invoke(app, ["encode", *common, *cut, "--output", str(folder / "index")])
-    assert done.exit_code == 0, done.output
-    assert (folder / "index" / "docid").read_text().startswith("d0#0\n")
-    done = CliRunner().invoke(app, ["search", *common, *cut, "--output", str(folder / "run.trec.gz")])
-    assert done.exit_code == 0, done.output
-    assert {doc_id for doc_ids in doc_lists(read_run(folder / "run.trec.gz")) for doc_id in doc_ids} <= {
-        f"d{i}" for i in range(60)
-    }
-
-
 def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe, tiny_model, tmp_path):
     whole = small_tree(recipe.parent / "data", tiny_model)
     whole["segments"] = {"length": 24, "stride": 11, "count": 20}
@@ -143,15 +127,6 @@ def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe, tiny_model, t
     assert 0 < made["star"].facts["best dev mrr@10"] <= 1
     assert "by the best of up to 20 segments of 24 tokens" in (made["star"].path / "model" / "README.md").read_text()
     assert len(set(doc_lists(read_run(made["star-test"].path / "run.trec.gz"))[0])) == 20
-
-
-def test_without_segments_nothing_has_another_key(recipe):
-    plain, none = (
-        make_plan(load_recipe(recipe, settings=[f"stages.start-index.segments={value}"]))
-        for value in ("null", "{count: 5}")
-    )
-    assert plain.keys["start-index"] != none.keys["start-index"]
-    assert "segments" not in plain.steps["start-index"].spec.identity()
 
 
 def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe):

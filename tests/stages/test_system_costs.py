@@ -1,13 +1,14 @@
-"""What a row took, by the manifests of the steps behind its run."""
+"""Which row a report is about, and what a row took, by the manifests of the steps behind its run."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hardneg.recipes import load_recipe
-from hardneg.stages.report import steps_behind, system_costs
-from hardneg.stages.shared.context import ArtifactInput
+from hardneg.recipes import find_recipe, load_recipe
+from hardneg.records import RecipeError
+from hardneg.stages.base import ArtifactInput
+from hardneg.stages.report import began_from, nearest_model, row_of, steps_behind, system_costs
 
 RECIPE = """
 dataset: beir:data
@@ -75,3 +76,32 @@ def test_of_several_seeds_it_is_the_mean_and_an_unknown_time_leaves_the_sum_unkn
     made["star"] = ArtifactInput("star", "key", None, made["star"].spec, facts={"steps": 20})
     found = system_costs(["star-test"], made)
     assert (found.training, found.steps, found.indexing) == (None, None, 36.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "began"),
+    [
+        ("star-passage", "STAR", "as shipped"),
+        ("adore-star-passage", "ADORE+STAR", "STAR"),
+        ("rocketqa-passage", "Step 4", "as shipped"),
+        ("bm25-passage", "", ""),
+    ],
+)
+def test_the_row_of_the_recipes_model(name: str, system: str, began: str) -> None:
+    recipe = load_recipe(find_recipe(name), "demo")
+    report, rows = recipe.stages["report"], recipe.stages["scores"].runs  # type: ignore[attr-defined]
+    assert report.about == system  # type: ignore[attr-defined]
+    assert (began_from(system, rows, recipe.stages) if system else "") == began
+
+
+def test_a_row_without_a_model() -> None:
+    stages = load_recipe(find_recipe("bm25-passage"), "demo").stages
+    assert nearest_model("bm25", stages) == ("", 0) and nearest_model("start-test", stages) == ("start", 2)
+    assert row_of("start", {"BM25": "bm25", "as shipped": "start-test"}, stages) == "as shipped"
+
+
+def test_a_system_of_ones_own() -> None:
+    recipe = load_recipe(find_recipe("star-passage"), "demo", ["stages.report.about=BM25"])
+    assert recipe.stages["report"].about == "BM25"  # type: ignore[attr-defined]
+    with pytest.raises(RecipeError, match=r"stages.report.about: no row 'BM52' in 'scores'; did you mean 'BM25'"):
+        load_recipe(find_recipe("star-passage"), "demo", ["stages.report.about=BM52"])

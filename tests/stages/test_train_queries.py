@@ -85,13 +85,6 @@ def test_the_documents_side_and_the_index_stay(made: tuple[Path, Store, Outcome]
     assert digests(outcome.artifacts["copied"].path)["index"] == digests(outcome.artifacts["start-index"].path)["index"]
 
 
-def test_it_opens_in_sentence_transformers(made: tuple[Path, Store, Outcome]) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(made[2].artifacts["adore"].path / "model"), device="cpu")
-    assert model.encode_query(["the old river"]).shape == (1, 32)
-
-
 def test_the_manifest_and_the_history_tell_of_it(made: tuple[Path, Store, Outcome]) -> None:
     artifact = made[2].artifacts["adore"]
     assert artifact.facts["steps"] == 3 and "best dev mrr@10" in artifact.facts
@@ -176,18 +169,11 @@ def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outco
         load_recipe(made[0], settings=["stages.adore-test.index=adore"])
 
 
-def test_nothing_runs_twice(made: tuple[Path, Store, Outcome]) -> None:
-    path, store, _ = made
-    assert execute(make_plan(load_recipe(path)), store, Options(device="cpu"), Watcher()).ran == ()
-
-
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
         ("schedule=static", "schedule static: give negatives"),
-        ("schedule=refreshed", "schedule refreshed: give refresh_every"),
         ("refresh_every=5", "schedule dynamic: leave out refresh_every"),
-        ("watch.ever=5", "stages.adore.watch.ever: no such option; did you mean 'every'"),
         ("loss={name: lambda}", "stages.adore.loss: lambda: cut is missing"),
         ("options.chunk=4", r"options\.chunk: no such option"),
     ],
@@ -198,7 +184,7 @@ def test_mistakes_are_told_before_anything_runs(made: tuple[Path, Store, Outcome
 
 
 def test_an_index_of_texts_is_refused(made: tuple[Path, Store, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardneg.stages.train_queries.open_searcher", lambda *rest, **more: object())
+    monkeypatch.setattr("hardneg.stages.inputs.open_searcher", lambda *rest, **more: object())
     plan = make_plan(load_recipe(made[0], settings=["stages.adore.depth=9"]))
     told = "adore: index start-index holds nothing of documents that queries could be scored with"
     with pytest.raises(UsageError, match=told):

@@ -1,21 +1,22 @@
-"""The options of the training verbs are said once, in groups, and a verb has what its groups have."""
+"""The options of the training verbs are said once, in groups; and what stages are estimated to take."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import Annotated, Any
 
 import pytest
 from pydantic import AfterValidator, Field
 
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.open.contract import BASE, Shape
+from hardneg.encoders.spec import AdapterSpec, FullSpec, ModelSpec
 from hardneg.fields import LATER, without_problems
+from hardneg.records import PluginSetting
 from hardneg.registry import list_plugins, load_plugin, plugin_options
-from hardneg.stages import train
-from hardneg.stages.shared import train_config
-from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
-from hardneg.stages.shared.train_config import OptionGroup, TrainConfig, of_the_run
+from hardneg.stages import train, training
+from hardneg.stages.base import RecipeView, Sizes, StageSpec, encoding
 from hardneg.stages.train import Train
+from hardneg.stages.training import OptionGroup, TrainConfig, of_the_run
 from hardneg.training import options as run_options
 from hardneg.training.options import LearningOptions, TrainOptions, option
 
@@ -26,7 +27,7 @@ VERBS: list[type[OptionGroup]] = [
 ]
 GROUPS = [
     each
-    for each in {**vars(train_config), **vars(train)}.values()
+    for each in {**vars(training), **vars(train)}.values()
     if isinstance(each, type)
     and issubclass(each, OptionGroup)
     and {"stage"}.isdisjoint(vars(each).get("__annotations__", ["stage"]))
@@ -110,3 +111,32 @@ def test_a_new_option_is_one_line_in_one_group() -> None:
     assert rows["smoothing"] == "Evens out labels." and rows["momentum"] == "How much of the last step goes on."
     with pytest.raises(ValueError, match="momentum must be 0 or above"):
         TrainSmoothly.model_validate({**tree, "options": {"momentum": -1}})
+
+
+_MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)
+_VECTORS = Sizes(1_000_000, {}, _MODEL, BASE)
+
+
+def test_an_index_of_a_million_documents_takes_its_vectors() -> None:
+    assert encoding(None, _VECTORS).disk == 1_000_000 * (768 * 4 + 20)
+
+
+def test_weights_take_a_number_a_term_twice_and_are_there_twice_for_a_moment() -> None:
+    sizes = replace(_VECTORS, form="weights")
+    assert encoding(None, sizes).disk == 1_000_000 * (2 * (120 * 4 * 2 + 8) + 20)
+
+
+def test_token_vectors_take_one_a_token() -> None:
+    sizes = replace(_VECTORS, form="token-vectors")
+    assert encoding(None, sizes).disk == 1_000_000 * (60 * 768 * 4 + 20)
+
+
+SIZES = Sizes(100, {"train": 50}, FullSpec("m"), Shape(hidden=100, layers=2, weights=4_000_000))
+
+
+def test_an_adapter_has_few_weights_with_a_state() -> None:
+    adapted = replace(SIZES, model=FullSpec("m", adapter=AdapterSpec(rank=4)))
+    learning = 4 * 4 * 2 * 18 * 100  # float32, rank, layers, sizes of six pairs of matrices
+    spec = Train(stage="train", loss=PluginSetting("infonce"), negatives="mined")
+    whole, few = (spec.estimate(sizes) for sizes in (SIZES, adapted))
+    assert whole.disk == 4 * 4_000_000 and few.disk == 4_000_000 + 3 * learning

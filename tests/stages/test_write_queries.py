@@ -1,7 +1,10 @@
-"""Queries written from documents alone, those that a retriever finds again, and stages that read them."""
+"""Stages `write-queries` and `round-trip`, and which of the queries of several writers stay."""
 
 import time
+from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -12,8 +15,8 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
-from hardneg.records import DataError, RecipeError
-from hardneg.stages.write_queries import COPIES, _Writing
+from hardneg.records import DataError, Document, RecipeError, Written
+from hardneg.stages.write_queries import COPIES, JOINED, NAMING, Draft, Kept, kept, mixed
 from hardneg.store import Store
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
@@ -171,32 +174,6 @@ def test_a_plan_counts_what_a_writer_writes(tmp_path, tiny_model):
     assert after["run"] == made.facts["splits"]["train"]["queries"] != 36
 
 
-def test_the_name_of_a_collection_moves_no_key_of_stages_without_one(tmp_path, tiny_model):
-    write_files(tmp_path)
-    index = {"stage": "encode", "model": "start"}
-    alone = recipe(tmp_path, tiny_model, {"index": index}).keys["index"]
-    named = recipe(tmp_path, tiny_model, {**STAGES, "index": {**index, "dataset": "dataset"}, "run": {**STAGES["run"]}})
-    assert named.keys["index"] == alone
-
-
-def test_passages_with_the_title_that_is_asked_for_are_relevant(tmp_path, tiny_model):
-    for name in ("a", "b", "c", "d"):
-        text = " ".join(f"Word {WORDS[each]} {name} stands here." for each in range(12))
-        (tmp_path / f"{name}.md").write_text(f"# The {name} of owls\n\n{text}\n")
-    stages = {"written": {"stage": "write-queries", "writers": ["heading"], "passages": 4, "dev_share": 0}}
-    stages["written"]["test_share"] = 0
-    path = tmp_path / "small.yaml"
-    dataset = {"name": "documents", "source": str(tmp_path), "words": 20, "min_words": 0}
-    path.write_text(yaml.safe_dump({"dataset": dataset, "model": {"name": str(tiny_model)}, "stages": stages}))
-    outcome = execute(make_plan(load_recipe(path)), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
-    source, written = (StoredCollection.open(outcome.artifacts[name].path) for name in ("dataset", "written"))
-    titles = {each.doc_id: each.title for each in source.corpus.documents()}
-    queries = {query.query_id: query.text for query in written.queries("train")}
-    assert queries and any(len(relevant) > 1 for relevant in written.qrels("train").values())
-    for query_id, relevant in written.qrels("train").items():
-        assert relevant.keys() == {doc_id for doc_id, title in titles.items() if title == queries[query_id]}
-
-
 def written_alone(folder, model, writers, **dataset):
     """The passages of a folder as they were cut, and the collection that is written of them, all in split train."""
     stage = {"stage": "write-queries", "writers": writers, "per_passage": 2, "dev_share": 0, "test_share": 0}
@@ -206,6 +183,18 @@ def written_alone(folder, model, writers, **dataset):
     plan = make_plan(load_recipe(folder / "small.yaml"))
     made = execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts
     return tuple(StoredCollection.open(made[name].path) for name in ("dataset", "written"))
+
+
+def test_passages_with_the_title_that_is_asked_for_are_relevant(tmp_path, tiny_model):
+    for name in ("a", "b", "c", "d"):
+        text = " ".join(f"Word {WORDS[each]} {name} stands here." for each in range(12))
+        (tmp_path / f"{name}.md").write_text(f"# The {name} of owls\n\n{text}\n")
+    source, written = written_alone(tmp_path, tiny_model, ["heading"], words=20)
+    titles = {each.doc_id: each.title for each in source.corpus.documents()}
+    queries = {query.query_id: query.text for query in written.queries("train")}
+    assert queries and any(len(relevant) > 1 for relevant in written.qrels("train").values())
+    for query_id, relevant in written.qrels("train").items():
+        assert relevant.keys() == {doc_id for doc_id, title in titles.items() if title == queries[query_id]}
 
 
 @pytest.mark.parametrize("writer", ["inverse-cloze", "crop", "heading"])
@@ -249,10 +238,90 @@ def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, o
     assert shared > 5
 
 
-@pytest.mark.parametrize(("few", "told"), [(4, True), (5, False)])
-def test_a_writer_that_could_write_for_few_passages_is_named(few, told):
-    writing = _Writing("written", None, None, {"inverse-cloze": None, "crop": None})
-    writing.counts.update({"queries written by inverse-cloze": few, "queries written by crop": 100 - few})
-    notes = writing.notes()
-    assert notes[0] == f"queries written by inverse-cloze: {few}"
-    assert (notes[-1].startswith("inverse-cloze can write for few of these passages")) == told
+DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(60)]
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Writes the ids of documents whose number is divided."""
+
+    word: str
+    divisor: int = 1
+    version: ClassVar[int] = 1
+
+    def write(self, documents, *, count, seed):
+        for document in documents:
+            fits = int(document.doc_id[1:]) % self.divisor == 0
+            yield Written([f"{self.word} {number}" for number in range(count)] if fits else [], document)
+
+
+def test_each_document_has_queries_of_one_writer_by_its_id_alone():
+    writers = {"a": Echo("a"), "b": Echo("b")}
+    results = list(mixed(writers, DOCUMENTS, 2, seed=1))
+    assert [written.document for _, written in results] == DOCUMENTS
+    assert all(written.queries == [f"{name} 0", f"{name} 1"] for name, written in results)
+    counts = Counter(name for name, _ in results)
+    assert 18 <= counts["a"] <= 42  # 30 and three standard deviations of 3.9
+    turned = list(mixed(dict(reversed(writers.items())), DOCUMENTS[::-1], 2, seed=1))
+    assert turned[::-1] == results
+    assert list(mixed(writers, DOCUMENTS, 2, seed=2)) != results
+
+
+def test_a_writer_that_can_write_nothing_leaves_its_turn():
+    results = list(mixed({"a": Echo("a", 2), "b": Echo("b", 3)}, DOCUMENTS, 1, seed=1))
+    for number, (name, written) in enumerate(results):
+        fits = {each for each, divisor in (("a", 2), ("b", 3)) if number % divisor == 0}
+        assert name in fits if fits else (name, written.queries) == ("", ())
+
+
+def test_only_some_documents():
+    results = list(mixed({"a": Echo("a")}, DOCUMENTS, 1, seed=1, only={"d3"}))
+    assert [number for number, (name, _) in enumerate(results) if name] == [3]
+    assert [written.document for _, written in results] == DOCUMENTS
+
+
+def test_which_queries_stay():
+    left_out = Counter()
+    drafts = [
+        Draft("q1", "What is in Passage 3?", "d1", "g1"),
+        Draft("q2", "is it in guide/owls.md#3 or not", "guide/owls.md#3", "g1"),
+        Draft("q3", "The passage of time", "d3", "g1"),
+        Draft("q4", "time of the passage!", "d4", "g1"),
+        Draft("q5", "the time, the passage of", "d3", "g1"),
+        Draft("q6", "same words", "d5", "g1"),
+        Draft("q7", "Words, same", "d6", "g2"),
+        Draft("q8", "other words", "d6", "g2"),
+    ]
+    assert kept(drafts, [], left_out) == [
+        Kept("q3", "The passage of time", ["d3", "d4"], "g1"),
+        Kept("q8", "other words", ["d6"], "g2"),
+    ]
+    assert left_out == {NAMING: 2, JOINED: 2, COPIES: 2}
+
+
+@pytest.mark.parametrize(
+    ("doc_id", "text", "stays"),
+    [
+        ("e", "where owls live", True),
+        ("19", "The lake of 1903", True),
+        ("1903", "The lake of 1903", True),
+        ("river", "a river", True),
+        ("b2", "vitamin b2", True),
+        ("ab123", "what is tagab123", True),
+        ("ab123", "what is ab1234", True),
+        ("ab123", "what is (ab123)?", False),
+        ("MED-10", "what does MED-10 say", False),
+    ],
+)
+def test_a_query_that_has_its_passages_id(doc_id, text, stays):
+    left_out = Counter()
+    assert bool(kept([Draft("q", text, doc_id, "g")], [], left_out)) == stays == (NAMING not in left_out)
+
+
+def test_a_passage_that_keeps_the_title_is_relevant_too():
+    left_out = Counter()
+    drafts = [Draft("q1", "How owls hunt", "d1", "g1"), Draft("q2", "Where owls live", "d2", "g1")]
+    titles = [Draft("", "How owls hunt", "d1", "g1"), Draft("", "how Owls hunt", "d3", "g1")]
+    titles += [Draft("", "Where owls live", "d9", "g2"), Draft("", "Nobody asks", "d4", "g1")]
+    assert kept(drafts, titles, left_out) == [Kept("q1", "How owls hunt", ["d1", "d3"], "g1")]
+    assert left_out == {COPIES: 1}

@@ -19,7 +19,7 @@ from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.candidate_scoring import encoded_rows
 from hardneg.mining.listing import search_queries
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.records import errors, types
+from hardneg.records import Encoded, errors, types
 from hardneg.runtime import Seconds, barrier, gather, generator, world
 from hardneg.store import digest, replacing
 from hardneg.training import batch_orders, checkpoint
@@ -56,7 +56,7 @@ class NegativeSource:
         """
         raise NotImplementedError
 
-    def in_use(self, batch: QueryRows, vectors: types.Encoded) -> batch_orders.Rows:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> batch_orders.Rows:
         """The current lists of B encoded queries."""
         return self.lists(batch, -1, None)
 
@@ -72,7 +72,7 @@ class Searched(NegativeSource):
 
     searcher: Searcher
     depth: int
-    collect: Callable[[Tensor], types.Encoded] = lambda queries: queries.float().cpu().numpy()
+    collect: Callable[[Tensor], Encoded] = lambda queries: queries.float().cpu().numpy()
 
     live = True
 
@@ -82,7 +82,7 @@ class Searched(NegativeSource):
         rows = torch.from_numpy(self.in_use(batch, self.collect(vectors)))
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
 
-    def in_use(self, batch: QueryRows, vectors: types.Encoded) -> batch_orders.Rows:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> batch_orders.Rows:
         return self.searcher.search(vectors, self.depth).rows
 
 

@@ -19,8 +19,8 @@ from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.recipes.seed_copies import with_references
 from hardneg.records import DROPPED, NEGATIVES, DataError, Negatives, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.stages.shared.context import ArtifactInput
-from hardneg.stages.shared.training_data import examples_of
+from hardneg.stages.base import ArtifactInput
+from hardneg.stages.training import examples_of
 from hardneg.store import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples

@@ -296,11 +296,7 @@ class JudgedBlocks(hp.StageBlocks):
         folder: Path | None
         for name, level in context.spec.levels.items():
             source = context.inputs.get(f"{name}.reranker")
-            plugin = (
-                context.plugin(f"{name}.plugin", hp.Reranker)
-                if source is None
-                else source.plugin("reranker", hp.Reranker)
-            )
+            plugin = context.plugins[f"{name}.plugin"] if source is None else source.plugins["reranker"]
             folder = None if source is None else source.folder / hp.layout.MODEL_FOLDER
             opened[name] = Opened(f"{context.name}.{name}", level, plugin, folder, context.device, stack)
         return opened

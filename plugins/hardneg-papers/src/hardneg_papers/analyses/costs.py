@@ -288,7 +288,7 @@ class Costs(hn.Analysis):
     name = "costs"
     title = "training costs"
     explained = "Wall time of the stages themselves; of one that was stopped, up to its checkpoints, and its last run."
-    paper = "STAR/ADORE, hn.Table 4"
+    paper = "STAR/ADORE, Table 4"
     asks = ("stages",)
     drawn = slice(1, 2)
 

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,23 +14,20 @@ from hardneg.formats.arrays import map_array
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
-from hardneg.formats.vectors_import import VectorFile, open_vectors
 from hardneg.indexes.kernels.candidate_scoring import pooled
-from hardneg.records import MODEL_FOLDER, QUERIES, DataError, ModelError, UsageError
-from hardneg.runtime import Progress, from_first, world
-from hardneg.stages.shared.context import ArtifactInput, StageContext
-from hardneg.stages.shared.stage_spec import IndexSpec, StageSpec
-from hardneg.store import SCRATCH, link_file, replacing
-from hardneg.store.blocks import BlockResult, BlockStore
+from hardneg.protocols import Searcher
+from hardneg.records import errors, layout
+from hardneg.runtime import distributed, progress
+from hardneg.stages.base import ArtifactInput, IndexSpec, StageContext, StageSpec
+from hardneg.store import artifacts, atomic_write, blocks
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.protocols import Searcher
 
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    return load_encoder(source.model or source.folder / MODEL_FOLDER, device, precision)
+    return load_encoder(source.model or source.folder / layout.MODEL_FOLDER, device, precision)
 
 
 def open_prompted(
@@ -48,21 +44,22 @@ def open_prompted(
     if prompt is None:
         return encoder
     if not isinstance(encoder, Encoder):
-        raise UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed here: leave it out")
+        raise errors.UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed: leave it out")
     return encoder.prompted(side, prompt)
 
 
-def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encoder":
+def open_learner(context: StageContext[StageSpec]) -> "Encoder":
     """The model that a stage trains further.
 
     Raises:
         ModelError: it cannot learn.
         UsageError: the stage's loss is made for scores of another similarity.
     """
-    encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
-    if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
-        mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
-        raise UsageError(f"{context.name}: {mismatch}: say model.similarity: {wanted}, or take another loss")
+    encoder = learner(open_encoder(context.inputs["model"], context.device))
+    loss, own = type(context.plugins["loss"]), encoder.spec.similarity
+    if (wanted := getattr(loss, "similarity", own)) != own:
+        mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {own}"
+        raise errors.UsageError(f"{context.name}: {mismatch}: say model.similarity: {wanted}, or take another loss")
     return encoder
 
 
@@ -75,7 +72,7 @@ def open_corpus(context: StageContext[StageSpec]) -> Corpus:
     """The corpus of the stage's dataset. Raises DataError where there is no document in it."""
     corpus = open_collection(context.inputs["dataset"]).corpus
     if not len(corpus):
-        raise DataError(f"{context.name}: the corpus has no documents")
+        raise errors.DataError(f"{context.name}: the corpus has no documents")
     return corpus
 
 
@@ -87,9 +84,9 @@ def open_queries(context: StageContext[StageSpec], collection: StoredCollection,
     return queries
 
 
-def no_queries(name: str, split: str) -> DataError:
+def no_queries(name: str, split: str) -> errors.DataError:
     """The error of a stage whose split is empty."""
-    return DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
+    return errors.DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
 
 
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
@@ -99,29 +96,24 @@ def queries_of(context: StageContext[StageSpec], collection: StoredCollection, s
 
 def own_queries(source: ArtifactInput | None) -> Queries | None:
     """The queries that stand beside an artifact; None where it is of a split."""
-    path = None if source is None else source.folder / QUERIES
+    path = None if source is None else source.folder / layout.QUERIES
     return Queries.open(path) if path is not None and path.exists() else None
 
 
 def pass_on(context: StageContext[StageSpec]) -> None:
     """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
-    if (path := context.inputs["run"].folder / QUERIES).exists():
-        link_file(path, context.folder / QUERIES)
-
-
-def open_vector_files(vectors: str, ids: str | None) -> VectorFile:
-    """The vectors in a file that a stage names, and in another one their ids. Raises DataError as `open_vectors`."""
-    return open_vectors(Path(vectors).expanduser(), None if ids is None else Path(ids).expanduser())
+    if (path := context.inputs["run"].folder / layout.QUERIES).exists():
+        atomic_write.link_file(path, context.folder / layout.QUERIES)
 
 
 def open_searcher(
     source: ArtifactInput,
     collection: StoredCollection,
     device: str | None,
-    progress: "Progress | None",
+    progress: progress.Progress | None,
     few: bool = False,
     expected: int = 0,
-) -> "Searcher":
+) -> Searcher:
     """The searcher of an index, as the stage that made it opens it; it gives documents.
 
     An index of segments is no `DenseSearcher`: a document has no vector of its own there.
@@ -132,7 +124,7 @@ def open_searcher(
     from hardneg.indexes.kernels.exact.exact import ExactOptions
 
     if not isinstance(source.spec, IndexSpec):
-        raise UsageError(f"{source.name} is no index")
+        raise errors.UsageError(f"{source.name} is no index")
     options = ExactOptions(device=device, expected=expected)
     searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
     return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
@@ -141,35 +133,31 @@ def open_searcher(
 def encoded_queries(
     context: StageContext[StageSpec], model: ArtifactInput, texts: Sequence[str], name: str
 ) -> NDArray[np.float32]:
-    """float32 [Q, d], mapped: Q texts as queries of a model.
+    """float32 [Q, d], mapped from a file `name` in the scratch folder: Q texts as queries of a model.
 
     The first process encodes the blocks that a stopped run has not; the others wait.
-
-    Args:
-        context: the stage at work; the file is in its scratch folder, under `name`.
-        model: what encodes, the recipe's own model or a stage's.
 
     Raises:
         ModelError: the model makes something else of a text than one vector.
     """
-    path = context.folder / SCRATCH / f"{name}.npy"
-    if world().first and not path.exists():
+    path = context.folder / artifacts.SCRATCH / f"{name}.npy"
+    if distributed.world().first and not path.exists():
         encoder = open_encoder(model, context.device, "fp32")
-        store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
-        starts = range(0, len(texts), options.window)
-        store.begin([len(texts[start : start + options.window]) for start in starts])
-        for number in sorted(set(range(len(starts))) - store.finished()):
-            some = list(texts[starts[number] : starts[number] + options.window])
+        store, options = blocks.BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
+        windows = [range(len(texts))[start : start + options.window] for start in range(0, len(texts), options.window)]
+        store.begin([*map(len, windows)])
+        for number in sorted(set(range(len(windows))) - store.finished()):
+            some = list(texts[windows[number].start : windows[number].stop])
             part = encoder.encode(some, "query", options, context.progress)
             if not isinstance(part, np.ndarray):
                 problem = "makes more than one vector of a text: name one that makes one"
-                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
-            store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
-        with replacing(path) as file:
+                raise errors.ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
+            store.write(number, blocks.BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
+        with atomic_write.replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
             np.lib.format.write_array_header_1_0(file, header)
-            file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(starts)))
+            file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(windows)))
         shutil.rmtree(store.folder)
-    shape = from_first(np.load(path, mmap_mode="r").shape if world().first else None)
+    shape = distributed.from_first(np.load(path, mmap_mode="r").shape if distributed.world().first else None)
     vectors: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)
     return vectors

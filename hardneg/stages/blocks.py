@@ -7,16 +7,15 @@ from functools import cached_property
 from typing import Any
 
 from hardneg.formats.runs import run_bytes
-from hardneg.records import RUN, RankedList
-from hardneg.runtime import Task, barrier, world
-from hardneg.stages.shared.context import Facts, StageContext
-from hardneg.stages.shared.inputs import pass_on
-from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store import SCRATCH, replacing
+from hardneg.records import layout, types
+from hardneg.runtime import distributed, progress
+from hardneg.stages.base import Facts, StageContext, StageSpec
+from hardneg.stages.inputs import pass_on
+from hardneg.store import artifacts, atomic_write
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
-LINES = "trec"
-Entry = tuple[str, RankedList]
+_LINES = "trec"
+Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
 """For each of some blocks, ascending, the lists of its queries, and when they are read, what their making counted."""
 
@@ -43,7 +42,7 @@ class StageBlocks:
     @cached_property
     def store(self) -> BlockStore:
         """Where they are until they are put together. Raises ArtifactError where a stopped run has cut other blocks."""
-        store = BlockStore(self.context.folder / SCRATCH / "blocks")
+        store = BlockStore(self.context.folder / artifacts.SCRATCH / "blocks")
         store.begin(self.sizes)
         return store
 
@@ -51,7 +50,7 @@ class StageBlocks:
         """Return the numbers of the blocks that are safely on disk."""
         return self.store.finished()
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         """Return these blocks, ascending, with their numbers; `task` is told of the items that are made."""
         raise NotImplementedError
 
@@ -66,29 +65,25 @@ class StageBlocks:
 
 @dataclass(frozen=True)
 class RunBlocks(StageBlocks):
-    """A run in blocks of queries."""
+    """A run in blocks of queries: a stage gives the `ranking` of some blocks, and the `run_facts` of all."""
 
-    def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
-        """The lists of these blocks."""
+    def ranking(self, numbers: Sequence[int], task: progress.Task) -> Ranking:
         raise NotImplementedError
 
     def run_facts(self) -> Facts:
-        """What is to be told of the run beside what its blocks have counted."""
         raise NotImplementedError
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
-        """The lines of each block."""
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         for number, (entries, counted) in zip(numbers, self.ranking(numbers, task), strict=True):
             lines = run_bytes(entries)
-            yield number, BlockResult({LINES: lines}, counted())
+            yield number, BlockResult({_LINES: lines}, counted())
             task.advance(self.sizes[number])
 
     def finish(self) -> Facts:
-        """Writes the run in the order of the queries."""
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
-        with replacing(self.context.folder / RUN) as file:
-            file.writelines(self.store.texts(LINES, count))
+        with atomic_write.replacing(self.context.folder / layout.RUN) as file:
+            file.writelines(self.store.texts(_LINES, count))
         if "run" in self.context.inputs:
             pass_on(self.context)
         return {**facts, **self.run_facts()}
@@ -100,20 +95,20 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     Several processes each call this, and share the blocks: each has a row of them, as blocks that follow each other
     share what they read.
     """
-    here = world()
+    here = distributed.world()
     if here.first:
-        context.keep_only(SCRATCH)
-    barrier()
+        context.keep_only(artifacts.SCRATCH)
+    distributed.barrier()
     blocks = context.spec.blocks(context, here.first)
     if here.first:
         blocks.finished()  # notes their sizes
-    barrier()
+    distributed.barrier()
     share, finished = range(len(blocks.sizes))[here.share(len(blocks.sizes))], blocks.finished()
     missing = [number for number in share if number not in finished]
     total, left = (sum(blocks.sizes[number] for number in numbers) for numbers in (share, missing))
     with context.progress.task(blocks.title, total, blocks.unit, done=total - left) as task:
         write_behind(blocks.make(missing, task) if missing else (), blocks.write)
-    barrier()
+    distributed.barrier()
     facts = blocks.finish() if here.first else {}
-    barrier()
+    distributed.barrier()
     return facts

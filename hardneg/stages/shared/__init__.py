@@ -1,1 +1,0 @@
-"""What several verbs share: their base class, context, inputs, and fields in common."""

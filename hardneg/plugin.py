@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from hardneg.analysis import overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
+    from hardneg.cli.adaptor import flags_named, plugin_options
     from hardneg.cli.commands import Command
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
-    from hardneg.cli.options import flags_named
-    from hardneg.cli.planned_work import plugin_options, store_outputs
+    from hardneg.cli.planned_work import store_outputs
     from hardneg.datasets import hub_tables
     from hardneg.datasets import pydocs as installed_docs
     from hardneg.datasets.held_out import half
@@ -72,13 +72,10 @@ if TYPE_CHECKING:
     from hardneg.formats.vectors import number_file, shards
     from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
     from hardneg.formats.vectors.rows_writer import RowsWriter
-    from hardneg.functions import argument_values, arguments
-    from hardneg.functions.adhoc_recipe import checked_tree, training_stage
-    from hardneg.functions.content_store import keep_result
-    from hardneg.functions.dataset_argument import named_dataset
-    from hardneg.functions.evaluation import Evaluation
-    from hardneg.functions.run_argument import run_file
-    from hardneg.functions.session import Session, usual_store
+    from hardneg.functions import arguments, given
+    from hardneg.functions.evaluate import Evaluation
+    from hardneg.functions.mine import training_stage
+    from hardneg.functions.session import Session, checked_tree, usual_store
     from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.kernels import checks as index_checks
@@ -182,17 +179,17 @@ __all__ = [  # noqa: RUF022
     "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
     "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
     "UsageError", "ValidationOptions", "Session", "World", "Written", "answer_spans",
-    "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
+    "arguments", "given", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
     "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
     "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
     "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
-    "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading",
+    "intervals", "join_negatives", "laid_indexes", "layout", "learn", "load_encoder", "loading",
     "locate_model", "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content",
-    "model_files", "model_server", "named_dataset", "negatives_files", "number_file", "numbers", "of_the_run",
+    "model_files", "model_server", "negatives_files", "number_file", "numbers", "of_the_run",
     "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
     "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
     "plugin_options", "progress_bars", "python_code", "qrels_files", "queries", "rank_candidates", "read_lock",
-    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
+    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_files", "say",
     "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
     "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",

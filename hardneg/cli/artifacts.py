@@ -7,8 +7,8 @@ from typing import Any
 import typer
 
 from hardneg.cli import completion
+from hardneg.cli.adaptor import JSON, STORE, open_store
 from hardneg.cli.console import bars, say, say_answer
-from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe import PRESET, SET
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import typer
 
+from hardneg.cli.adaptor import JSON, STORE, open_store
 from hardneg.cli.console import aligned, say_answer
-from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.planned_work import free_bytes
 from hardneg.indexes.kernels.lucene.java import find_java, starts_alone
 from hardneg.records.errors import MissingDependency, ModelError

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from hardneg.cli import options
+from hardneg.cli import adaptor
 from hardneg.cli.console import bars, say
-from hardneg.cli.planned_work import plugin_options, store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import HardnegError
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing_folder
@@ -17,8 +17,8 @@ app = typer.Typer(help="Build indexes over texts or vectors, import vectors of o
 
 @app.command("import")
 def import_(
-    output: Path = options.OUTPUT_FOLDER,
-    overwrite: bool = options.OVERWRITE,
+    output: Path = adaptor.output("The folder to write."),
+    overwrite: bool = adaptor.OVERWRITE,
     vectors: Path = typer.Option(
         ..., help="A .npy array, with --ids; Parquet with ids and lists; or Pyserini's embeddings.jsonl."
     ),
@@ -48,7 +48,7 @@ def pyserini(
         [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
     ),
     check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
-    store: Path | None = options.STORE,
+    store: Path | None = adaptor.STORE,
 ) -> None:
     """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
 
@@ -61,7 +61,7 @@ def pyserini(
     from hardneg.integrations.pyserini import openings, with_java
 
     spec, failed = None if model is None else ModelSpec(model), []
-    for name, text in openings(folder, options.open_store(store), spec, plugin_options(option)):
+    for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
         lines = with_java(text)
         say(f"# {name}\n{lines}\n")
         if check and (outcome := run_lines(lines)):

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli.console import Bars, bars, say, stderr_console
-from hardneg.cli.options import open_store, tell_once
+from hardneg.cli import console
+from hardneg.cli.adaptor import open_store, plugin_options, tell_once
+from hardneg.cli.console import bars, say
 from hardneg.functions.session import Session
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.named_plugins import LOCAL
 from hardneg.records.types import PluginSetting
 from hardneg.records.wording import duration
+from hardneg.registry import configure
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, world
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target, Words
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from hardneg.recipes.execute import Options, Outcome, Watcher
+    from hardneg.recipes.execute import Options, Outcome
     from hardneg.recipes.plan import Plan, Step
     from hardneg.stages.shared.context import Engine
 
@@ -67,7 +67,7 @@ class TerminalSession(Session):
         if self.plans and recipe is not None:
             from hardneg.cli.recipe import show_plan
 
-            show_plan(ahead or recipe, self, self.plans == 2)
+            show_plan((ahead or recipe).plan(tell_once), self.store, as_json=self.plans == 2)
             raise typer.Exit
         plan: Plan | None = None if recipe is None else recipe.plan(tell_once)
         if plan is None:
@@ -94,40 +94,33 @@ def opened(
 
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
-    """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
+    """Makes what the store lacks, with what a step is for and its result on stderr; each of several processes calls it.
+
+    Raises:
+        UsageError: this process sees other files than the first.
+    """
     from hardneg.recipes.execute import Watcher, execute
 
     if distributed.from_first(plan.keys) != plan.keys:
         raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
-    console = stderr_console()
-    watcher = step_watcher(console, Bars(console), len(plan.until(options.until))) if world().first else Watcher()
-    return execute(plan, store, options, watcher)
-
-
-def step_watcher(console: "Console", bars: Bars, total: int) -> "Watcher":
-    """Prints one line a step, with what it is for, and one with its result."""
-    from hardneg.recipes.execute import Watcher
-
-    count = 0
+    if not world().first:
+        return execute(plan, store, options, Watcher())
+    terminal, count, total = console.stderr_console(), 0, len(plan.until(options.until))
 
     def begins(step: "Step") -> None:
         reason = f": {why}" if (why := step.spec.why()) else ""
-        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
+        terminal.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
 
     def ends(step: "Step", artifact: Artifact, seconds: float | None) -> None:
         nonlocal count
         count += 1
         if seconds is None:
-            console.print(f"[{count}/{total}] {step.name}: in the store")
-        else:
-            facts = ", ".join(
-                f"{key} {value}"
-                for key, value in artifact.facts.items()
-                if key != "seconds" and isinstance(value, int | str) and not isinstance(value, bool)
-            )
-            console.print(f"    {duration(seconds)}{f'; {facts}' if facts else ''}")
+            return terminal.print(f"[{count}/{total}] {step.name}: in the store")
+        told = {key: value for key, value in artifact.facts.items() if key != "seconds" and not isinstance(value, bool)}
+        facts = [f"{key} {value}" for key, value in told.items() if isinstance(value, int | str)]
+        terminal.print("; ".join([f"    {duration(seconds)}", *([", ".join(facts)] if facts else [])]))
 
-    return Watcher(begins, ends, bars)
+    return execute(plan, store, options, Watcher(begins, ends, console.Bars(terminal)))
 
 
 def plan_outputs(
@@ -147,32 +140,11 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
         PluginError: there is no such engine, or it has no such option.
         UsageError: it is another than the built-in one, in several processes.
     """
-    from hardneg.registry import configure
-
     name = name or LOCAL
     if name != LOCAL and world().size > 1:
         raise UsageError(f"--engine {name}: it starts its own processes; leave out torchrun and accelerate")
     engine: Engine = configure("engines", PluginSetting(name, plugin_options(options or (), "--engine-option")))
     return engine
-
-
-def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
-    """`--option KEY=VALUE`, each value read as YAML."""
-    from hardneg.recipes.yaml_load import parse_setting
-
-    options = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"{option} {text}: must be of the form KEY=VALUE")
-        try:
-            options[key] = parse_setting(value)
-        except ValueError as error:
-            raise UsageError(f"{option} {key}: {error}") from None
-    return options
-
-
-_WORDS = Words("--output", "--overwrite", "hardneg {}")
 
 
 def command_outputs(
@@ -184,9 +156,8 @@ def command_outputs(
     keys: Sequence[str] = (),
 ) -> Outputs:
     """Those of a command; `keys` of the steps that lead to them."""
-    return Outputs(
-        command, targets, inputs, store, overwrite, keys, _WORDS, lambda text: say(f"note: {text}", err=True)
-    )
+    words = Words("--output", "--overwrite", "hardneg {}")
+    return Outputs(command, targets, inputs, store, overwrite, keys, words, lambda text: say(f"note: {text}", err=True))
 
 
 def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
@@ -203,17 +174,14 @@ def own_device(here: World, device: str | None) -> str:
     """`cpu`, or the GPU of this process. Raises UsageError: there are too few GPUs, or one is named."""
     import torch
 
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu":
         return device
     if device != "cuda":
         raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
     if (gpu := distributed.gpu_of(here)) is None:
-        raise UsageError(
-            f"{here.local_size} processes on one machine: it has {torch.cuda.device_count()} GPUs, one a process is "
-            "needed; or --device cpu"
-        )
+        there = f"it has {torch.cuda.device_count()} GPUs, one a process is needed; or --device cpu"
+        raise UsageError(f"{here.local_size} processes on one machine: {there}")
     return f"cuda:{gpu}"
 
 

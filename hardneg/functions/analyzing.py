@@ -1,11 +1,11 @@
 """`hardneg.analyze`: what lies behind the metrics, by any installed analysis."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -14,24 +14,19 @@ from hardneg.analysis.inputs import Files
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
 from hardneg.formats.qrels import write_qrels
-from hardneg.functions.argument_values import file_path, name_of
-from hardneg.functions.arguments import AnalyzeArguments, Where, options_of, spelled_out
-from hardneg.functions.content_store import keep_content
-from hardneg.functions.dataset_argument import named_qrels
-from hardneg.functions.evaluation import Evaluation
-from hardneg.functions.results import writing
-from hardneg.functions.run_argument import is_run, labelled_runs, run_file, run_labels
+from hardneg.functions import given
+from hardneg.functions.arguments import AnalyzeArguments, Where, file_path, name_of, options_of, spelled_out
+from hardneg.functions.evaluate import Evaluation
+from hardneg.functions.results import frame_of_rows, writing
 from hardneg.functions.session import Session
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import METRICS
 from hardneg.records.types import Judgement
 from hardneg.records.wording import complaint, mistakes
 from hardneg.registry import load_plugin, no_such_option, plugin_errors
-from hardneg.report.table import Section
-
-if TYPE_CHECKING:
-    from hardneg.runtime.progress import Progress
-    from hardneg.store.artifacts import Store
+from hardneg.report.table import Section, cell
+from hardneg.runtime.progress import Progress
+from hardneg.store.artifacts import Store
 
 Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
 """Kind and facts of the stages of a run folder, by name."""
@@ -89,14 +84,14 @@ def checked(
         raise UsageError("\n".join(f"analyze {chosen.name}: {line}" for line in problems)) from None
 
 
-def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
+def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: Progress) -> Files:
     """What an analysis reads: the files that its fields name, and what was given beside."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in options_of(AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
     return Files(
         named,
-        labels={str(path): label for path, label in run_labels(alone).items()},
+        labels={str(path): label for path, label in given.run_labels(alone).items()},
         judged=arguments.get("qrels"),
         topics=arguments.get("queries"),
         corpus=arguments.get("corpus"),
@@ -109,7 +104,7 @@ def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, p
     )
 
 
-def stages_of(run_folder: Path, store: "Store") -> Stages:
+def stages_of(run_folder: Path, store: Store) -> Stages:
     """Artifact type and facts of each stage of a run folder. Raises DataError where it is none."""
     from hardneg.recipes.run_folder import artifacts_of
 
@@ -117,34 +112,35 @@ def stages_of(run_folder: Path, store: "Store") -> Stages:
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
 
-def _named(chosen: type[Analysis], name: str, value: Any, store: "Store") -> Any:
-    """The value of a field: of one that refers to artifacts, the paths of what was given."""
+def _named(chosen: type[Analysis], name: str, value: Any, store: Store) -> Any:
+    """The value of a field: of one that refers to artifacts, the path, or paths by label, of what was given.
+
+    Metrics and runs in memory are kept in the store.
+    """
     marks = [mark for mark in chosen.model_fields[name].metadata if isinstance(mark, Reference)]
     if not marks:
         return value
     if "run" in marks[0].artifact_types and isinstance(value, list | tuple):
-        return {label: str(path) for label, path in labelled_runs(value, store).items()}
-    return _path(value, store)
+        return {label: str(path) for label, path in given.labelled_runs(value, store).items()}
+
+    def path_of(value: Any) -> Any:
+        if isinstance(value, Evaluation):
+            kept = given.keep_content(store, "given-metrics", lambda to: write_metrics(to / METRICS, value.measured))
+            return str(kept.path / METRICS)
+        if isinstance(value, Mapping):
+            by_label = not given.is_run(value)
+            return {key: path_of(one) for key, one in value.items()} if by_label else str(given.run_file(value, store))
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    return path_of(value)
 
 
-def _path(value: Any, store: "Store") -> Any:
-    """The path, or paths by label, of what was given for a field; metrics and runs in memory are kept in the store."""
-    if isinstance(value, Evaluation):
-        kept = keep_content(store, "given-metrics", lambda folder: write_metrics(folder / METRICS, value.measured))
-        return str(kept.path / METRICS)
-    if isinstance(value, Mapping):
-        return (
-            str(run_file(value, store)) if is_run(value) else {name: _path(one, store) for name, one in value.items()}
-        )
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _file(name: str, value: Any, store: "Store") -> Path:
-    judged = named_qrels(value) if name in ("qrels", "withheld") else file_path(value, name)
+def _file(name: str, value: Any, store: Store) -> Path:
+    judged = given.named_qrels(value) if name in ("qrels", "withheld") else file_path(value, name)
     if not isinstance(judged, dict):
         return Path(str(judged))
     rows = (Judgement(query_id, *pair) for query_id, grades in judged.items() for pair in grades.items())
-    return keep_content(store, f"given-{name}", lambda folder: write_qrels(folder / _QRELS, rows)).path / _QRELS
+    return given.keep_content(store, f"given-{name}", lambda to: write_qrels(to / _QRELS, rows)).path / _QRELS
 
 
 @dataclass(frozen=True)
@@ -161,9 +157,6 @@ class AnalysisResult:
 
     def to_pandas(self) -> Any:
         """The table as a `pandas.DataFrame` of texts. Raises MissingDependency where pandas is not installed."""
-        from hardneg.functions.arrow_tables import frame_of_rows
-        from hardneg.report.table import cell
-
         table = self.analysis.table(self.numbers)
         names = [cell(column).text for column in table.columns]
         return frame_of_rows([dict(zip(names, (cell(each).text for each in row), strict=True)) for row in table.rows])
@@ -181,6 +174,5 @@ class AnalysisResult:
         from hardneg.report.content import ReportContent
         from hardneg.report.page import markdown
 
-        tables: Sequence[Any] = self.analysis.tables(self.numbers)
-        section = Section(self.name, tables, self.analysis.explain(self.numbers))
+        section = Section(self.name, self.analysis.tables(self.numbers), self.analysis.explain(self.numbers))
         return markdown(ReportContent("", {}, 0, sections=[section]))

@@ -1,13 +1,14 @@
-"""`mine`: hard negatives, mined by a model or from anyone's run."""
+"""`mine` and `train`: hard negatives, mined by a model or from anyone's run, and a model trained on them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from hardneg.functions.adhoc_recipe import ENCODED, MINED, SEARCHED
+from hardneg.functions import given
 from hardneg.functions.arguments import (
+    TRAIN_OPTION,
     AnyRun,
     Arg,
     Dataset,
@@ -18,16 +19,22 @@ from hardneg.functions.arguments import (
     VectorIds,
     VectorIndex,
     Where,
+    mapping_of,
     spelled_out,
+    stage,
 )
+from hardneg.functions.results import MinedNegatives, TextSource, TrainedModel
+from hardneg.functions.search import QueryVectors
+from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session
 from hardneg.records.depths import MINED_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import MINER
+from hardneg.records.errors import PluginError, UsageError
+from hardneg.records.layout import DATASET, MODEL_FOLDER, RUN
+from hardneg.records.named_plugins import LOSS, MINER
+from hardneg.records.types import SCORES
+from hardneg.registry import configure, load_plugin
 
 if TYPE_CHECKING:
-    from hardneg.functions.mined import KnowsScores, MinedNegatives
-    from hardneg.functions.run_argument import QueryVectors
-    from hardneg.functions.session import Session
+    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
     from hardneg.recipes.plan import Plan
     from hardneg.store.artifacts import Artifact
 
@@ -57,7 +64,7 @@ def mine(
     also_qrels: Judged = (),
     filter_by: Annotated[AnyRun | None, Arg(_SCORES, cli=Path)] = None,
     **where: Unpack[Where],
-) -> "MinedNegatives":
+) -> MinedNegatives:
     """Mine hard negatives and write them in the form a training program reads.
 
     The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
@@ -71,81 +78,125 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    from hardneg.functions.argument_values import stage
-    from hardneg.functions.dataset_argument import split_of
-    from hardneg.functions.mined import scores_of_model
-    from hardneg.functions.run_argument import named_vectors, run_file
-    from hardneg.functions.session import Session
-    from hardneg.records.layout import DATASET
-
     session, runs = Session.of(where, mine), {"run": run, "filter_by": filter_by}
-    files = {name: run_file(each, session.store) for name, each in runs.items() if each is not None}
-    vectors = named_vectors("mine", index, query_vectors, query_ids)
-    _check(model, files, vectors)
-    fields = {"miner": miner, "filters": filters, "split": split_of(dataset, split, "train")}
-    mined = stage("mine", {**fields, "also_qrels": also_qrels, "seed": session.seed})
-    stages = mining_stages(mined, depth) if vectors is None and not files else {MINED: mined}
-    reads = [*files.values(), *(vectors.reads if vectors else [])]
-    plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
-    if reads:
-        return _from_runs(plan, session, files, vectors, depth)
-    artifacts = session.artifacts(plan)
-    scores = partial(scores_of_model, plan, artifacts, session)
-    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, session)
-
-
-def _check(model: Any, files: Mapping[str, Path], vectors: Any) -> None:
-    """Refuse arguments that do not go together. Raises UsageError."""
+    files = {name: given.run_file(each, session.store) for name, each in runs.items() if each is not None}
+    vectors = QueryVectors.of("mine", index, query_vectors, query_ids)
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:
         problem = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
         raise UsageError(problem, "model", "run", "index", "query_vectors")
     if "filter_by" in files and model is not None:
         raise UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
+    fields = {"miner": miner, "filters": filters, "split": given.split_of(dataset, split, "train")}
+    mined = stage("mine", {**fields, "also_qrels": also_qrels, "seed": session.seed})
+    stages = {MINED: mined} if model is None else mining_stages(mined, depth)
+    reads = [*files.values(), *(vectors.reads if vectors else [])]
+    plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
+    if model is not None:
+        artifacts = session.artifacts(plan)
+        source = _source(plan, artifacts[DATASET], session)
+        scores = partial(_scores_of_model, plan, artifacts, session)
+        return _mined(plan, artifacts[MINED], artifacts[MINED].facts, source, scores)
+    data = session.make_dataset(plan)
+    session.leave()
+    if vectors is not None:
+        name = f"{vectors.queries.name}.trec.gz"
+        files["run"] = vectors.kept_run(session, depth, name)[0].path / name
+    inputs = {"run": "runs.run", "filter_by": f"runs.{SCORES}"}
+    listed = {inputs[name]: path for name, path in files.items()}
+    artifact, facts = session.make_from(plan, MINED, data, listed)
+    return _mined(plan, artifact, facts, _source(plan, data, session, reads), partial(_scores_of_run, files["run"]))
+
+
+@spelled_out
+def train(
+    dataset: Dataset,
+    model: Model,
+    *,
+    miner: Miner = MINER,
+    loss: Annotated[Setting, Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")] = LOSS,
+    options: Annotated[Mapping[str, Any], TRAIN_OPTION] = {},
+    split: TrainSplit = None,
+    depth: MinedDepth = MINED_DEPTH,
+    **where: Unpack[Where],
+) -> TrainedModel:
+    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
+
+    Raises:
+        RecipeError: the miner, the loss or training has no such option.
+
+    Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
+    """
+    session = Session.of(where, train)
+    mined = stage("mine", {"miner": miner, "split": given.split_of(dataset, split, "train")})
+    trained = {**stage("train", {"loss": loss}), "negatives": MINED}
+    stages = {**mining_stages(mined, depth), TRAINED: training_stage(trained, mapping_of("options", options))}
+    artifact = session.artifacts(session.begin(session.recipe(train, dataset, model, stages)))[TRAINED]
+    name = f"{given.model_name(model)}-{TRAINED}"
+    return TrainedModel(name, artifact.key, artifact.path / MODEL_FOLDER, artifact.facts)
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
     """The stages that encode, search and mine; mined: the last one's fields."""
-    from hardneg.functions.adhoc_recipe import list_options
-    from hardneg.functions.argument_values import stage
-
     searched = stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
-def _from_runs(
-    plan: "Plan", session: "Session", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
-) -> "MinedNegatives":
-    """What is mined from a file of a run, or from what an index has for vectors of queries."""
-    from hardneg.functions.content_store import make_dataset, make_from
-    from hardneg.functions.mined import scores_of_run
-    from hardneg.records.types import SCORES
+def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
+    """What the stage says besides whose list is mined: positives that it missed, where they are compared with."""
+    from hardneg.fields import parse_setting
+    from hardneg.mining.choosing import compares
 
-    dataset = make_dataset(plan, session)
-    session.leave()
-    if vectors is None:
-        run = files["run"]
-    else:
-        name = f"{vectors.queries.name}.trec.gz"
-        run = vectors.kept_run(session, depth, name)[0].path / name
-    scores = {f"runs.{SCORES}": files["filter_by"]} if "filter_by" in files else {}
-    artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, session)
-    reads = [*files.values(), *(vectors.reads if vectors else [])]
-    return replace(_mined(plan, dataset, artifact, partial(scores_of_run, run), session, reads), facts=facts)
+    plugins: list[object] = []
+    for kind, setting in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):
+        with suppress(PluginError):  # the recipe's check tells it
+            plugins.append(configure(kind, parse_setting(setting)))
+    return {"positives": True} if compares(*plugins) else {}
 
 
-def _mined(
-    plan: "Plan",
-    dataset: "Artifact",
-    result: "Artifact",
-    scores: "KnowsScores",
-    session: "Session",
-    reads: Sequence[Path] = (),
-) -> "MinedNegatives":
-    from hardneg.functions.mined import mined_in
-    from hardneg.functions.results import TextSource
+def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """A stage `train` with options of training where it has them: among its own fields, or within its `options`."""
+    known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
+    own = {name: value for name, value in options.items() if name in known}
+    within = {name: value for name, value in options.items() if name not in known}
+    return {"stage": "train", **fields, **own, "options": within}
+
+
+def _source(plan: "Plan", dataset: "Artifact", session: Session, reads: Sequence[Path] = ()) -> TextSource:
     from hardneg.recipes.run_folder import inputs_of
 
-    spec = vars(plan.steps[MINED].spec)
-    source = TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])
-    return mined_in(spec["miner"].name, result.path, result.key, result.facts, source, scores)
+    split = vars(plan.steps[MINED].spec)["split"]
+    return TextSource.of(dataset, split, session.store, [*inputs_of(plan.recipe), *reads])
+
+
+def _mined(plan: "Plan", made: "Artifact", facts: Mapping[str, Any], source: TextSource, scores: Any) -> MinedNegatives:
+    name = vars(plan.steps[MINED].spec)["miner"].name
+    return MinedNegatives.of(name, made.path, made.key, facts, source, scores)
+
+
+def _scores_of_run(run: Path, mined: MinedNegatives) -> "PositiveScores":
+    """The scores of positives in a run; nan where it lacks them."""
+    from hardneg.formats.runs import read_run
+    from hardneg.indexes.kernels.candidate_scoring import scores_in_run
+
+    return scores_in_run(mined, read_run(run).items())
+
+
+def _scores_of_model(
+    plan: "Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: MinedNegatives
+) -> "PositiveScores":
+    """The scores of positives in the run of a search; the model's own where that did not reach them."""
+    import numpy as np
+
+    from hardneg.formats.runs import stream_run
+    from hardneg.indexes.kernels.candidate_scoring import fill_from_model, scores_in_run
+    from hardneg.indexes.kernels.max_passage import pooled
+    from hardneg.indexes.open_store import open_store
+
+    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / RUN))
+    if any(np.isnan(values).any() for values in scores.values()):
+        collection, folder = mined.source.collection, artifacts[ENCODED].path
+        queries, encode = collection.queries(mined.source.split), session.query_encoder(plan)
+        searcher = pooled(open_store(folder), folder, collection.corpus.doc_ids)
+        fill_from_model(scores, mined, queries, collection, encode, searcher)
+    return scores

@@ -5,13 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hardneg.functions.adhoc_recipe import planned_recipe
-from hardneg.functions.argument_values import file_path, names_of
-from hardneg.functions.arguments import Where, spelled_out
-from hardneg.functions.dataset_argument import named_dataset, named_model
-from hardneg.functions.evaluation import Evaluation
+from hardneg.functions import given
+from hardneg.functions.arguments import Where, file_path, names_of, spelled_out
+from hardneg.functions.evaluate import Evaluation
 from hardneg.functions.results import BuiltIndex, TrainedModel
-from hardneg.functions.session import Session, setting_texts
+from hardneg.functions.session import Session, planned_recipe, setting_texts
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
 from hardneg.records.wording import counted, size
@@ -55,7 +53,14 @@ class ChosenRecipe:
 
         A dataset may be given in memory, and a model live: `set(dataset={...}, model__name=SentenceTransformer(...))`.
         """
-        live = {name: value for name, value in values.items() if _is_live(name, value)}
+
+        def is_live(name: str, value: Any) -> bool:
+            if name == "dataset":
+                plain = isinstance(value, Mapping) and isinstance(value.get("name"), str)
+                return not isinstance(value, str) and not plain
+            return name.endswith("__name") and hasattr(value, "save_pretrained")
+
+        live = {name: value for name, value in values.items() if is_live(name, value)}
         plain = {name: value for name, value in values.items() if name not in live}
         settings = (*self.settings, *setting_texts(names_of("set", texts), plain))
         return replace(self, settings=settings, live={**self.live, **live})
@@ -129,18 +134,11 @@ class ChosenRecipe:
 
     def _planned(self, session: Session, problems: list[HardnegError] | None = None) -> "Plan":
         named = {
-            name: (named_dataset if name == "dataset" else named_model)(value, session.store)
+            name: (given.named_dataset if name == "dataset" else given.named_model)(value, session.store)
             for name, value in self.live.items()
         }
         settings = [*session.settings, *self.settings, *setting_texts((), named)]
         return planned_recipe(self.name, self.preset, settings, problems=problems)
-
-
-def _is_live(name: str, value: Any) -> bool:
-    """Whether a value is a collection in memory, a folder of one, or a model, and no text or mapping of a recipe."""
-    if name == "dataset":
-        return not isinstance(value, str) and not (isinstance(value, Mapping) and isinstance(value.get("name"), str))
-    return name.endswith("__name") and hasattr(value, "save_pretrained")
 
 
 @dataclass(frozen=True)
@@ -162,11 +160,8 @@ class RecipePlan:
 
     def __repr__(self) -> str:
         steps = f"{len(self.ahead)} of {counted(len(self.rows), 'step')} to run"
-        return f"RecipePlan({self.plan.recipe.name!r}, {steps}, {size(self._disk)})"
-
-    @property
-    def _disk(self) -> int:
-        return sum(row.disk for row in self.rows if not row.cached)
+        disk = sum(row.disk for row in self.rows if not row.cached)
+        return f"RecipePlan({self.plan.recipe.name!r}, {steps}, {size(disk)})"
 
 
 @dataclass(frozen=True)

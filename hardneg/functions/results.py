@@ -1,28 +1,34 @@
 """What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.runs import read_run, stream_run
-from hardneg.functions.argument_values import file_path
-from hardneg.functions.content_store import keep_result
+from hardneg.functions.arguments import file_path, whole_number
+from hardneg.functions.given import keep_result
 from hardneg.functions.session import usual_store
-from hardneg.records.layout import RUN
-from hardneg.records.types import RankedList
+from hardneg.records.errors import MissingDependency
+from hardneg.records.layout import NEGATIVES, RUN
+from hardneg.records.types import Negatives, RankedList
 from hardneg.records.wording import counted
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.negatives import NegativesFile
     from hardneg.formats.runs import Run
+    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
 
-
-ROWS_FILE = "rows.arrow"
+_ROWS, _COLUMNS = "rows.arrow", ("query_id", "doc_id", "rank", "score")
+TableForm = Literal["triplet", "n-tuple", "labeled-list"]
+Lists = Iterable[tuple[str, Sequence[str], Any]]
+"""A query's id, the ids of its documents, best first, and their scores."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,11 @@ class StoredResult:
 class BuiltIndex(StoredResult):
     """An index: a folder that hardneg's searches open, and most of them Pyserini's searchers."""
 
+    @classmethod
+    def of(cls, name: str, artifact: Artifact) -> "BuiltIndex":
+        """The index that an artifact is."""
+        return cls(name, artifact.key, artifact.path, artifact.facts)
+
 
 @dataclass(frozen=True)
 class TrainedModel(StoredResult):
@@ -58,6 +69,26 @@ class WrittenQueries(StoredResult):
 
 
 @dataclass(frozen=True)
+class TextSource:
+    """Where the texts behind ids are: the stored collection, the split of the queries, and the store.
+
+    reads: the files and folders of the user that a result was made from.
+    """
+
+    collection: "StoredCollection"
+    split: str
+    store: Store
+    reads: Sequence[Path] = ()
+
+    @classmethod
+    def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
+        """Opens the artifact of a dataset."""
+        from hardneg.formats.collection import StoredCollection
+
+        return cls(StoredCollection.open(dataset.path), split, store, reads)
+
+
+@dataclass(frozen=True)
 class RankedRun(StoredResult):
     """A run: a list of documents for each query of a split, best first. `path` is a TREC run, gzip.
 
@@ -65,9 +96,16 @@ class RankedRun(StoredResult):
     """
 
     store: Store = field(repr=False)
-    source: "TextSource | None" = field(repr=False)
+    source: TextSource | None = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, artifact: Artifact, source: TextSource) -> "RankedRun":
+        """The run in an artifact."""
+        return cls(name, artifact.key, artifact.path / RUN, artifact.facts, source.store, source)
 
     def __iter__(self) -> Iterator[tuple[str, RankedList]]:
+        from hardneg.formats.runs import stream_run
+
         return stream_run(self.path)
 
     def __getitem__(self, query_id: str) -> RankedList:
@@ -78,6 +116,8 @@ class RankedRun(StoredResult):
 
     @cached_property
     def _lists(self) -> "Run":
+        from hardneg.formats.runs import read_run
+
         return read_run(self.path)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
@@ -90,19 +130,14 @@ class RankedRun(StoredResult):
         Raises:
             MissingDependency: `datasets` is not installed.
         """
-        from hardneg.functions.arrow_tables import dataset_of, write_lists
-
         origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
-        artifact = keep_result(self.store, "rows", origin, lambda folder: write_lists(self._rows(), folder / ROWS_FILE))
-        return dataset_of(artifact.path / ROWS_FILE)
+        return _mapped(self.store, origin, lambda path: _write_batches(path, *_batches(self._rows())))
 
     def to_pandas(self) -> Any:
         """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
-        from hardneg.functions.arrow_tables import frame_of_lists
-
         return frame_of_lists(self._rows())
 
-    def _rows(self) -> Iterator[tuple[str, Sequence[str], Any]]:
+    def _rows(self) -> Lists:
         return ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
 
     def __repr__(self) -> str:
@@ -111,38 +146,178 @@ class RankedRun(StoredResult):
         return f"RankedRun({self.name!r}, {queries}{split}, {self.path})"
 
 
-@dataclass(frozen=True)
-class TextSource:
-    """Where the texts behind ids are: the stored collection, the split of the queries, and the store.
-
-    reads: the files and folders of the user that a result was made from.
-    """
-
-    collection: StoredCollection
-    split: str
-    store: Store
-    reads: Sequence[Path] = ()
-
-    @classmethod
-    def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
-        """Opens the artifact of a dataset."""
-        return cls(StoredCollection.open(dataset.path), split, store, reads)
-
-
 def source_of_runs(value: Any) -> TextSource | None:
     """Where the texts of runs are: of a dict, a list or one alone, as the first of those says that were searched."""
     runs = [*value.values()] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     return next((each.source for each in runs if isinstance(each, RankedRun) and each.source), None)
 
 
-def built_index(name: str, artifact: Artifact) -> BuiltIndex:
-    """The index that an artifact is."""
-    return BuiltIndex(name, artifact.key, artifact.path, artifact.facts)
+@dataclass(frozen=True)
+class MinedNegatives(StoredResult):
+    """Negatives by query; `path` is the file of the form `hardneg`. Iterating streams them, in the split's order.
+
+    positive_scores: gives the scores of positives, float32 [positives] by query, nan where there is none.
+    """
+
+    source: TextSource = field(repr=False)
+    positive_scores: "Callable[[MinedNegatives], PositiveScores] | None" = field(
+        default=None, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(cls, name: str, folder: Path, key: str, facts: Mapping[str, Any], *more: Any) -> "MinedNegatives":
+        """The negatives in an artifact's folder."""
+        return cls(name, key, folder / NEGATIVES, facts, *more)
+
+    @property
+    def folder(self) -> Path:
+        """The artifact's folder, which may tell too what was dropped."""
+        return self.path.parent
+
+    @property
+    def rows(self) -> "NegativesFile":
+        """Negatives by row, memory-mapped."""
+        from hardneg.formats.negatives import read_negatives
+
+        return read_negatives(self.path)
+
+    def __iter__(self) -> Iterator[Negatives]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, query_id: str) -> Negatives:
+        return self.rows[self._rows_by_query[query_id]]
+
+    def __contains__(self, query_id: object) -> bool:
+        return isinstance(query_id, str) and query_id in self._rows_by_query
+
+    @cached_property
+    def _rows_by_query(self) -> dict[str, int]:
+        return {query_id: row for row, query_id in enumerate(self.rows.query_ids)}
+
+    def write(
+        self,
+        path: str | Path,
+        form: str = "n-tuple",
+        *,
+        negatives: int | None = 8,
+        scores: bool = False,
+        overwrite: bool = False,
+    ) -> Mapping[str, int]:
+        """Writes them in a form, whole or not at all; negatives: how many for each query, the first ones.
+
+        Returns `rows`, and what was left out, by reason. A file that it wrote before is replaced.
+
+        Raises:
+            UsageError: the form is unknown, the file's ending is not one of its own, something else stands there and
+                `overwrite` is not given, or they were mined from what stands there.
+            DataError: no query has so many negatives.
+        """
+        from hardneg.formats.export.catalogue import check_form
+
+        check_form(form, file_path(path))
+        if negatives is not None:
+            whole_number("negatives", negatives, 1)
+        with writing("MinedNegatives.write", [path], overwrite, self.source) as (file,):
+            return self.write_form(file, form, negatives, scores)
+
+    def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
+        """The same into a file that is free to be written, as a command has checked."""
+        from hardneg.formats.export.forms import WriteOptions, write_form
+
+        known = self.positive_scores(self) if scores and self.positive_scores is not None else None
+        options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
+        collection = self.source.collection
+        return write_form(form, path, self, collection.queries(self.source.split), collection.corpus, options)
+
+    def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
+        """A `datasets.Dataset` of texts in a form of sentence-transformers, memory-mapped from the store.
+
+        Raises:
+            MissingDependency: `datasets` is not installed.
+            UsageError: `negatives` is no count.
+            DataError: no query has so many negatives.
+        """
+        whole_number("negatives", negatives, 1)
+        options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
+        origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
+
+        def write(path: Path) -> Mapping[str, int]:
+            from pyarrow.parquet import ParquetFile
+
+            with TemporaryDirectory() as aside:
+                counts = self.write_form(written := Path(aside) / "rows.parquet", form, negatives, scores)
+                with ParquetFile(written) as file:
+                    _write_batches(path, file.schema_arrow, file.iter_batches(1000))
+            return counts
+
+        return _mapped(self.source.store, origin, write)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, a row a negative: `query_id`, `doc_id`, `rank`, `score`.
+
+        Raises:
+            MissingDependency: pandas is not installed.
+        """
+        return frame_of_lists((item.query_id, item.negatives, item.scores) for item in self)
+
+    def to_dict(self) -> dict[str, dict[str, list[Any]]]:
+        """`positives`, `negatives` and the negatives' `scores`, lists of equal order, by query id."""
+        rows = ((each.query_id, each.positives, each.negatives, each.scores.tolist()) for each in self)
+        return {
+            query_id: {"positives": list(positives), "negatives": list(negatives), "scores": scores}
+            for query_id, positives, negatives, scores in rows
+        }
+
+    def __repr__(self) -> str:
+        queries, negatives = (int(self.facts.get(name, 0)) for name in ("queries", "negatives"))
+        size = f"{counted(queries, 'query')} of split {self.source.split}, {counted(negatives, 'negative')}"
+        return f"MinedNegatives({self.name!r}, {size}, {self.path})"
 
 
-def run_of(name: str, artifact: Artifact, source: TextSource) -> RankedRun:
-    """The run in an artifact."""
-    return RankedRun(name, artifact.key, artifact.path / RUN, artifact.facts, source.store, source)
+def _batches(lists: Lists) -> Any:
+    """The schema and the batches of Arrow, a row a document of each list, counted from rank 1."""
+    import pyarrow as pa
+
+    types = [pa.string(), pa.string(), pa.int32(), pa.float32()]
+    schema = pa.schema(list(zip(_COLUMNS, types, strict=True)))
+    columns = (([query_id] * len(ids), list(ids), range(1, len(ids) + 1), scores) for query_id, ids, scores in lists)
+    return schema, (pa.record_batch(list(map(pa.array, each, types)), schema=schema) for each in columns)
+
+
+def _write_batches(path: Path, schema: Any, batches: Iterable[Any]) -> None:
+    import pyarrow as pa
+
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _mapped(store: Store, origin: Mapping[str, Any], write: Callable[[Path], Any]) -> Any:
+    """The memory-mapped `datasets.Dataset` of an Arrow stream, kept in the store."""
+    try:
+        from datasets import Dataset
+    except ImportError as error:
+        raise MissingDependency('to_dataset needs datasets: pip install "hardneg[hub]"') from error
+    artifact = keep_result(store, "rows", origin, lambda folder: write(folder / _ROWS))
+    return Dataset.from_file(str(artifact.path / _ROWS))
+
+
+def frame_of_lists(lists: Lists) -> Any:
+    """The `pandas.DataFrame` of a row a document of each list. Raises MissingDependency without pandas."""
+    ranked = ((name, *each) for name, ids, scores in lists for each in zip(ids, count(1), scores))
+    return frame_of_rows([dict(zip(_COLUMNS, row, strict=True)) for row in ranked])
+
+
+def frame_of_rows(rows: list[dict[str, Any]]) -> Any:
+    """The `pandas.DataFrame` of some rows. Raises MissingDependency where pandas is not installed."""
+    try:
+        from pandas import DataFrame
+    except ImportError as error:
+        raise MissingDependency("to_pandas needs pandas: pip install pandas") from error
+    return DataFrame(rows)
 
 
 @contextmanager
@@ -150,7 +325,7 @@ def writing(
     writer: str,
     paths: Sequence[Any],
     overwrite: bool = False,
-    source: "TextSource | None" = None,
+    source: TextSource | None = None,
     *,
     reads: Sequence[Path] = (),
 ) -> Iterator[list[Path]]:

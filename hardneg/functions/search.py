@@ -1,9 +1,14 @@
-"""`search`: a corpus searched for the queries of one split, or an index for vectors of queries."""
+"""`search` and `rerank`: a corpus searched for the queries of one split, an index for vectors, a run scored anew."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Unpack
 
-from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
+from hardneg.functions import given
 from hardneg.functions.arguments import (
+    AnyRun,
     Arg,
     Dataset,
     Model,
@@ -13,19 +18,28 @@ from hardneg.functions.arguments import (
     VectorIds,
     VectorIndex,
     Where,
+    file_path,
     spelled_out,
+    stage,
 )
+from hardneg.functions.results import RankedRun, TextSource
+from hardneg.functions.session import ENCODED, SEARCHED, Session
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import UsageError
+from hardneg.records.layout import DATASET, RUN
+from hardneg.records.named_plugins import BM25
+from hardneg.records.types import RankedList
+from hardneg.store.artifacts import Artifact
 
-if TYPE_CHECKING:
-    from hardneg.functions.results import RankedRun
-
-_LISTED, _LISTED_RUN = "candidates-index", "candidates"
+_LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
+_AT_ONCE = 65_536
 
 Backend = Annotated[Setting | None, Arg("An index over texts instead of a model, such as bm25.", plugin="indexes")]
 Candidates = Annotated[
     Setting | None, Arg("An index over texts, such as bm25: rank only its best documents.", plugin="indexes")
+]
+Reranker = Annotated[
+    Setting, Arg("A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID.", plugin="rerankers")
 ]
 
 
@@ -42,7 +56,7 @@ def search(
     depth: Annotated[int, Arg("How many documents are ranked for each query.", least=1)] = LIST_DEPTH,
     candidates: Candidates = None,
     **where: Unpack[Where],
-) -> "RankedRun":
+) -> RankedRun:
     """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
 
     Raises:
@@ -52,23 +66,22 @@ def search(
 
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
-    from hardneg.functions.argument_values import stage
-    from hardneg.functions.dataset_argument import model_name, split_of
-    from hardneg.functions.results import RankedRun, TextSource, run_of
-    from hardneg.functions.run_argument import named_vectors
-    from hardneg.functions.session import Session
-    from hardneg.records.layout import RUN
-
     session, searched = Session.of(where, search), stage("search", {"depth": depth})
-    vectors = named_vectors("search", index, query_vectors, query_ids)
-    _check(vectors, dataset, model, backend, candidates)
-    if vectors:
+    if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
+        if any(each is not None for each in (dataset, model, backend, candidates)):
+            problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
+            raise UsageError(problem, "index", "query_vectors")
         session.begin(None, vectors.reads)
         found, count = vectors.kept_run(session, depth)
         return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, session.store, None)
-    searched["split"] = split = split_of(dataset, split, "test")
+    if dataset is None or (model is None) == (backend is None):
+        problem = "search: give {dataset}, and {model} or {backend}, one of them"
+        raise UsageError(problem, "dataset", "model", "backend")
+    if candidates is not None and model is None:
+        raise UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
+    searched["split"] = split = given.split_of(dataset, split, "test")
     encoded: Any = {"stage": "encode"} if backend is None else stage("index", {"backend": backend})
-    name = model_name(model) if backend is None else encoded["backend"]["name"]
+    name = given.model_name(model) if backend is None else encoded["backend"]["name"]
     stages: dict[str, dict[str, Any]] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
     if candidates is not None:
         stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
@@ -76,18 +89,102 @@ def search(
         stages[SEARCHED]["candidates"] = _LISTED_RUN
     recipe = session.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
     artifacts = session.artifacts(session.begin(recipe))
-    return run_of(name, artifacts[SEARCHED], TextSource.of(artifacts["dataset"], split, session.store))
+    return RankedRun.of(name, artifacts[SEARCHED], TextSource.of(artifacts[DATASET], split, session.store))
 
 
-def _check(vectors: Any, dataset: Any, model: Any, backend: Any, candidates: Any) -> None:
-    """Refuse arguments that do not go together. Raises UsageError."""
-    if vectors:
-        if any(each is not None for each in (dataset, model, backend, candidates)):
-            problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
-            raise UsageError(problem, "index", "query_vectors")
-        return
-    if dataset is None or (model is None) == (backend is None):
-        problem = "search: give {dataset}, and {model} or {backend}, one of them"
-        raise UsageError(problem, "dataset", "model", "backend")
-    if candidates is not None and model is None:
-        raise UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
+@spelled_out
+def rerank(
+    dataset: Dataset,
+    run: Annotated[AnyRun, Arg("The TREC run to take the documents from, plain or gzip.", cli=Path)],
+    reranker: Reranker,
+    *,
+    split: Split = None,
+    depth: Annotated[int, Arg("How many documents of each query are scored, the best ones.", least=1)] = LIST_DEPTH,
+    **where: Unpack[Where],
+) -> RankedRun:
+    """Score the best documents of a run anew, query and document together.
+
+    Raises:
+        RecipeError: there is no such reranker, or it has no such option.
+        DataError: the run has a mistake, or none of its queries is in the split.
+
+    Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
+    """
+    session, split = Session.of(where, rerank), given.split_of(dataset, split, "test")
+    reranked = stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
+    file, plugin = given.run_file(run, session.store), reranked["plugin"]
+    stages = {  # the search only stands for the run that is given
+        ENCODED: {"stage": "index", "backend": BM25},
+        SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
+        _RERANKED: {**reranked, "run": SEARCHED},
+    }
+    recipe = session.recipe(rerank, dataset, None, stages, {f"{_RERANKED}.plugin": "reranker"})
+    plan = session.begin(recipe, [file])
+    collection = session.make_dataset(plan)
+    artifact, facts = session.make_from(plan, _RERANKED, collection, {"run": file})
+    source = TextSource.of(collection, split, session.store)
+    return replace(RankedRun.of(str(plugin.get("source", plugin["name"])), artifact, source), facts=facts)
+
+
+@dataclass(frozen=True)
+class QueryVectors:
+    """An index folder, and the files of the queries' vectors and, if apart, of their ids."""
+
+    index: Path
+    queries: Path
+    ids: Path | None
+
+    @classmethod
+    def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
+        """What these arguments of a function say; None where none is given. Raises UsageError: one lacks another."""
+        named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
+        paths = {name: file_path(value, name) for name, value in named.items() if value is not None}
+        if not paths:
+            return None
+        if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
+            problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking[0]}}} too"
+            raise UsageError(problem, lacking[0])
+        return cls(paths["index"], paths["query_vectors"], paths.get("query_ids"))
+
+    @property
+    def reads(self) -> list[Path]:
+        """All that is read."""
+        return [path for path in (self.index, self.queries, self.ids) if path is not None]
+
+    def kept_run(self, session: Session, depth: int, name: str = RUN) -> tuple[Artifact, int]:
+        """The run for all queries in the file's order, in the store under its content; and how many there are.
+
+        Raises:
+            ArtifactError: the index is missing or damaged.
+            DataError: the vectors are, or an id is repeated.
+            UsageError: the vectors are of another dimension than the index.
+        """
+        from hardneg.formats.runs import write_run
+        from hardneg.formats.vectors.flat_vectors import FlatVectors
+        from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
+        from hardneg.indexes.backends.flat import FlatSearcher
+        from hardneg.indexes.kernels.exact.exact import ExactOptions
+        from hardneg.indexes.open_store import DenseIndex
+
+        index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()
+        if file.dimension != index.dimension:
+            problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
+            raise UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
+        searcher = index.searcher
+        if isinstance(searcher, FlatSearcher):
+            searcher = replace(searcher, options=ExactOptions(device=session.device), progress=session.progress)
+
+        def lists(queries: FlatVectors) -> Iterator[tuple[str, RankedList]]:
+            for start in range(0, len(queries), _AT_ONCE):
+                stop = min(start + _AT_ONCE, len(queries))
+                hits = searcher.search(queries.read(start, stop), min(depth, len(index.doc_ids)))
+                for query_id, rows, scores in zip(queries.doc_ids[start:stop], hits.rows, hits.scores, strict=True):
+                    there = rows >= 0
+                    yield query_id, RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
+
+        def write(folder: Path) -> None:
+            with TemporaryDirectory() as aside:
+                counts.append(import_vectors(file, Path(aside), session.progress))
+                write_run(folder / name, lists(FlatVectors.open(Path(aside))))
+
+        return given.keep_content(session.store, "given-run", write), counts[0]

@@ -1,21 +1,18 @@
 """`write-queries`: queries written from documents alone, as a collection in files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
+from typing import Annotated, Any, Literal, Unpack, get_args
 
-from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
-from hardneg.functions.arguments import Arg, Dataset, Model, Setting, Where, spelled_out
-from hardneg.functions.rerank import Reranker
+from hardneg.functions import given
+from hardneg.functions.arguments import Arg, Dataset, Model, Setting, Where, spelled_out, stage
+from hardneg.functions.results import WrittenQueries
+from hardneg.functions.search import Reranker
+from hardneg.functions.session import ENCODED, SEARCHED, Session
 from hardneg.records.depths import LIST_DEPTH, RETURN_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Judgement, Membership, Side
-
-if TYPE_CHECKING:
-    from hardneg.functions.results import WrittenQueries
-    from hardneg.functions.session import Session
-    from hardneg.recipes.plan import Plan
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
 _WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
@@ -40,7 +37,7 @@ def write_queries(
     first_k: Annotated[int, Arg("A relevant passage must be among so many.", least=1)] = RETURN_DEPTH,
     reranker: Reranker | None = None,
     **where: Unpack[Where],
-) -> "WrittenQueries":
+) -> WrittenQueries:
     """Write queries from the passages of a collection alone, to train a retriever with and to measure it by.
 
     The result is a folder in BEIR's form: the passages as their queries leave them, queries, and qrels by split.
@@ -56,9 +53,6 @@ def write_queries(
 
     Example: hardneg write-queries --dataset D --writer '{name: chat, model: NAME}' --round-trip MODEL --output written
     """
-    from hardneg.functions.argument_values import stage
-    from hardneg.functions.session import Session
-
     session = Session.of(where, write_queries)
     for name, differs in (("reranker", reranker is not None), ("first_k", first_k != RETURN_DEPTH)):
         if round_trip is None and differs:
@@ -67,14 +61,15 @@ def write_queries(
     fields |= {"test_share": test_share, "split_by": split_by, "seed": session.seed}
     stages = {_WRITTEN: stage("write-queries", fields)} | ({} if round_trip is None else _found(first_k, reranker))
     names = {f"{_KEPT}.depth": "first_k", f"{_RERANKED}.plugin": "reranker"}
-    plan = session.begin(session.recipe(write_queries, dataset, round_trip, stages, names))
-    return _result(list(stages)[-1], plan, session)
+    artifacts = session.artifacts(session.begin(session.recipe(write_queries, dataset, round_trip, stages, names)))
+    last = artifacts[list(stages)[-1]]
+    origin = {"stage": "beir-collection", "inputs": {"collection": last.key}, "name": "beir-collection"}
+    laid = given.keep_result(session.store, "beir-collection", origin, lambda folder: _write(last.path, folder))
+    return WrittenQueries(_WRITTEN, laid.key, laid.path, {**artifacts[_WRITTEN].facts, **last.facts})
 
 
 def _found(first_k: int, reranker: Setting | None) -> dict[str, Any]:
     """The stages that keep the training queries whose passage is found again."""
-    from hardneg.functions.argument_values import stage
-
     kept = stage("round-trip", {"depth": first_k}, {"depth": "first_k"})
     searched, depth = SEARCHED, first_k if reranker is None else max(first_k, LIST_DEPTH)
     split = {"split": "train", "dataset": _WRITTEN}
@@ -89,28 +84,17 @@ def _found(first_k: int, reranker: Setting | None) -> dict[str, Any]:
     return {**stages, _KEPT: {**kept, "run": searched, **split}}
 
 
-def _result(last_stage: str, plan: "Plan", session: "Session") -> "WrittenQueries":
+def _write(stored: Path, folder: Path) -> None:
+    """Write a stored collection in BEIR's form, with the groups of each side."""
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.id_pairs import write_groups
-    from hardneg.functions.content_store import keep_result
-    from hardneg.functions.dataset_argument import write_beir
-    from hardneg.functions.results import WrittenQueries
 
-    artifacts = session.artifacts(plan)
-    last = artifacts[last_stage]
-
-    def write(folder: Path) -> None:
-        collection = StoredCollection.open(last.path)
-        queries = (query for split in collection.splits for query in collection.queries(split))
-        judged = {split: _judgements(collection.qrels(split)) for split in collection.splits}
-        write_beir(folder, collection.corpus.documents(), queries, judged)
-        for side in get_args(Side):
-            write_groups(folder / f"{side}-groups.tsv", starmap(Membership, collection.groups(side).items()))
-
-    origin = {"stage": "beir-collection", "inputs": {"collection": last.key}, "name": "beir-collection"}
-    laid = keep_result(session.store, "beir-collection", origin, write)
-    return WrittenQueries(_WRITTEN, laid.key, laid.path, {**artifacts[_WRITTEN].facts, **last.facts})
-
-
-def _judgements(qrels: Mapping[str, Mapping[str, int]]) -> Iterator[Judgement]:
-    return (Judgement(query_id, *pair) for query_id, judged in qrels.items() for pair in judged.items())
+    collection = StoredCollection.open(stored)
+    queries = (query for split in collection.splits for query in collection.queries(split))
+    judged = {
+        split: (Judgement(name, *pair) for name, grades in collection.qrels(split).items() for pair in grades.items())
+        for split in collection.splits
+    }
+    given.write_beir(folder, collection.corpus.documents(), queries, judged)
+    for side in get_args(Side):
+        write_groups(folder / f"{side}-groups.tsv", starmap(Membership, collection.groups(side).items()))

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from hardneg.encoders.representation import list_products
 from hardneg.formats.collection import StoredCollection
-from hardneg.functions.argument_values import at_least_one
-from hardneg.functions.dataset_argument import named_dataset
+from hardneg.functions.arguments import whole_number
+from hardneg.functions.given import named_dataset
 from hardneg.functions.session import Session, usual_store
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
@@ -69,7 +69,7 @@ class AdoreLoss(nn.Module):
         super().__init__()
         if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
             raise UsageError(f"AdoreLoss: model: must be a SentenceTransformer, not {model!r:.60}")
-        at_least_one("depth", depth)
+        whole_number("depth", depth, 1)
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
         named = {"name": loss} if isinstance(loss, str) else dict(loss)

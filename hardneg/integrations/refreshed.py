@@ -5,10 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.functions.argument_values import at_least_one, plugin_setting, plugin_settings
-from hardneg.functions.arguments import Setting
-from hardneg.functions.dataset_argument import named_dataset, split_of
-from hardneg.functions.run_argument import run_file
+from hardneg.functions.arguments import Setting, plugin_setting, plugin_settings, whole_number
+from hardneg.functions.given import named_dataset, run_file, split_of
 from hardneg.functions.session import Session, setting_texts, usual_store
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import UsageError
@@ -72,7 +70,7 @@ class RefreshedNegatives:
             UsageError: an argument makes no sense.
         """
         for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
-            at_least_one(name, value)
+            whole_number(name, value, 1)
         if candidates is not None and run is not None:
             raise UsageError("RefreshedNegatives: candidates: goes without run; leave one of them out")
         self._dataset, self._arguments, self._every = dataset, arguments, every

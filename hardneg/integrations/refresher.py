@@ -19,9 +19,8 @@ from torch.utils.data import BatchSampler
 from transformers import TrainerCallback
 
 from hardneg.formats.negatives import read_negatives
-from hardneg.functions.adhoc_recipe import AdhocRecipe, list_options, mining_stage
-from hardneg.functions.content_store import make_dataset, make_from
-from hardneg.functions.session import Session
+from hardneg.functions.mine import list_options
+from hardneg.functions.session import AdhocRecipe, Session
 from hardneg.integrations.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import ArtifactError, TrainingError
@@ -88,7 +87,13 @@ class RefreshRecipe:
         if self.reranks:
             scored = {"run": SEARCHED, "plugin": {"name": CROSS_ENCODER, "source": model}}
             stages[RERANKED] = {"stage": "rerank", **scored, "split": self.split, "depth": self.depth}
-        mining = {**mining_stage(self.miner, self.split), "seed": seed, "runs": {"dense": listed}}
+        mining = {
+            "stage": "mine",
+            "split": self.split,
+            "miner": dict(self.miner),
+            "seed": seed,
+            "runs": {"dense": listed},
+        }
         mining |= {"filters": [*self.filters]} if self.filters else {}
         mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
         stages[listed] |= list_options(mining)
@@ -96,8 +101,8 @@ class RefreshRecipe:
 
     def read(self, session: Session) -> "Artifact":
         """The stored collection, read now unless it is in the store; several processes each call this."""
-        stages = {MINED: mining_stage(RANDOM, self.split)}
-        return make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan(), session)
+        stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": RANDOM}}}
+        return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
 
 def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["Artifact", Sequence[str]] | None:
@@ -114,9 +119,9 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["A
     if world().first:
         os.environ.pop("RANK", None)
         try:
-            dataset = make_dataset(plan, session)
-            scored, _ = make_from(plan, RERANKED, dataset, {"run": recipe.run}, session)
-            mined, _ = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, session)
+            dataset = session.make_dataset(plan)
+            scored, _ = session.make_from(plan, RERANKED, dataset, {"run": recipe.run})
+            mined, _ = session.make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN})
         finally:
             os.environ |= {} if rank is None else {"RANK": rank}
         refresh = mined, (scored.key, mined.key)

@@ -7,7 +7,7 @@ from command_line import call, hardneg
 from recipes.questions import questions
 from recipes.recipes import small_collection
 
-from hardneg.functions.run_argument import run_labels
+from hardneg.functions.given import run_labels
 from hardneg.records.errors import HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"

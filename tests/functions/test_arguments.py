@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.functions.adhoc_recipe import training_stage
+from hardneg.functions.mine import training_stage
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.stages.train import Train
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hardneg.datasets.beir import Beir
-from hardneg.functions.dataset_argument import named_dataset, named_qrels, split_of, write_dataset
+from hardneg.functions.given import named_dataset, named_qrels, split_of, write_dataset
 from hardneg.records.errors import DataError, UsageError
 from hardneg.store.artifacts import Store
 

@@ -10,11 +10,9 @@ from cli.commands import every_command
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.cli.adaptor import parameter
+from hardneg.cli.adaptor import flag, parameter
 from hardneg.cli.main import app
-from hardneg.cli.options import flag
-from hardneg.functions.argument_values import verb_field
-from hardneg.functions.arguments import REQUIRED, Where, arguments_of
+from hardneg.functions.arguments import REQUIRED, Where, arguments_of, verb_field
 from hardneg.records.errors import HardnegError, UsageError
 
 PACKAGE = Path(hn.__file__).parent

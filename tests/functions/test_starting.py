@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 import hardneg
 from hardneg.cli.main import app
-from hardneg.functions.folder_contents import FolderContents
-from hardneg.functions.starting import Beginning
+from hardneg.functions.starting import Beginning, FolderContents
 from hardneg.recipes.load import load_recipe
 from hardneg.records.errors import DataError, HardnegError, UsageError
 

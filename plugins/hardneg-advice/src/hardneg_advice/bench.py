@@ -12,11 +12,10 @@ from hardneg.plugin import (
     Session,
     StoredCollection,
     UsageError,
-    argument_values,
     arguments,
     atomic_write,
     forms,
-    keep_result,
+    given,
     means,
     read_metrics,
     recipe_text,
@@ -91,15 +90,15 @@ def bench(
     Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
     """
     session, files = Session.of(where, bench), _files(negatives)
-    given = argument_values.mapping_of("options", options)
+    chosen_options = arguments.mapping_of("options", options)
     tried = sorted({float(rate) for rate in ([rates] if isinstance(rates, int | float) else rates)})
     if not all(0 < rate < float("inf") for rate in tried):
         raise UsageError(f"{{rates}}: learning rates are numbers above 0, not {_shown(tried)}", "rates")
-    if argument_values.whole_number("seeds", seeds) < 2:
+    if arguments.whole_number("seeds", seeds) < 2:
         raise UsageError("{seeds}: the tests need at least 2", "seeds")
-    if "learning_rate" in given:
+    if "learning_rate" in chosen_options:
         raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
-    protocol = Protocol(files, form, given, int(seeds))
+    protocol = Protocol(files, form, chosen_options, int(seeds))
     reading = {f"{protocol.negatives_of(label)}.file": "negatives" for label in files}
     recipe = session.recipe(bench, dataset, model, protocol.tree, reading)
     protocol = replace(protocol, recipe=recipe)
@@ -123,7 +122,7 @@ def bench(
     }
     shared = {
         "student": recipe.model,
-        "options": {name: each for name, each in final.trained.items() if name in {*TRAINED, *given}},
+        "options": {name: each for name, each in final.trained.items() if name in {*TRAINED, *chosen_options}},
         "seeds": final.seeds,
         "learning_rates": tried,
         "chosen_by": f"{METRIC} on dev queries, seed 1",
@@ -133,15 +132,15 @@ def bench(
     mined = {label: artifacts[final.negatives_of(label)].facts for label in files}
     rows = {label: {"file": faults[label], "facts": mined[label]} for label in files}
     write = partial(_write, chosen.recipe.tree, artifacts, {"protocol": shared}, rows, on_dev)
-    artifact = keep_result(session.store, "bench", origin, write)
+    artifact = given.keep_result(session.store, "bench", origin, write)
     return BenchResult("bench", artifact.key, artifact.path, artifact.facts)
 
 
 def _files(value: Any) -> dict[str, Path]:
     """Files by the labels of their rows: of a dict its keys, else their names."""
     if isinstance(value, Mapping):
-        return {str(label): argument_values.file_path(each, "negatives") for label, each in value.items()}
-    paths = argument_values.files_of("negatives", value)
+        return {str(label): arguments.file_path(each, "negatives") for label, each in value.items()}
+    paths = arguments.files_of("negatives", value)
     if lost := [str(path) for path in paths if not path.is_file()]:
         raise UsageError(f"{{negatives}}: no file {', '.join(lost)}", "negatives")
     names = Counter(path.name for path in paths)
@@ -183,7 +182,7 @@ class Protocol:
     @property
     def trained(self) -> dict[str, Any]:
         """All options of a training but the rate that is chosen."""
-        replaced = {usual for given, usual in _INSTEAD.items() if given in self.options}
+        replaced = {usual for name, usual in _INSTEAD.items() if name in self.options}
         return {name: value for name, value in _OPTIONS.items() if name not in replaced} | {**self.options}
 
     @property

@@ -19,7 +19,7 @@ from hardneg.plugin import (
     HardnegError,
     PluginSetting,
     RankedList,
-    argument_values,
+    arguments,
     configure,
     layout,
     measurements,
@@ -324,5 +324,5 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
         DataError: it is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
-    run = FinishedRun.open(argument_values.file_path(folder, "folder"), usual_store(store))
+    run = FinishedRun.open(arguments.file_path(folder, "folder"), usual_store(store))
     return Diagnosis(tuple(_results(run)))

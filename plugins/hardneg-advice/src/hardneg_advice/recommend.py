@@ -16,7 +16,6 @@ from hardneg.plugin import (
     Section,
     Session,
     UsageError,
-    argument_values,
     arguments,
     atomic_write,
     numbers,
@@ -65,8 +64,8 @@ def recommend(
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
     """
-    session, options = Session.of(where, recommend), argument_values.mapping_of("train_options", train_options)
-    steps = argument_values.whole_number("train", train)
+    session, options = Session.of(where, recommend), arguments.mapping_of("train_options", train_options)
+    steps = arguments.whole_number("train", train)
     if split == "test":
         raise UsageError("{split} test is what systems are measured on in the end; choose by another", "split")
     trials = Trials(split, steps and options.get("max_steps", steps), options)
@@ -262,7 +261,7 @@ class RecommendedNegatives:
         Raises:
             UsageError: a file is there, and `overwrite` is not given.
         """
-        file = argument_values.file_path(path)
+        file = arguments.file_path(path)
         if file.exists() and not overwrite:
             raise UsageError(f"{file}: is there already; give another path, or overwrite=True")
         atomic_write.replace_text(file, self.recipe(file))

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from hardneg.plugin import Progress, Session, UsageError, run_file
+from hardneg.plugin import Progress, Session, UsageError, given
 from hardneg_browse.application import Site, application
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.guard import HOST, Access
@@ -127,7 +127,7 @@ def browse(
         sources = path_sources([Path(path) for path in paths], dataset, split, session)
     else:
         sources = mined_sources(what)
-    listed = [run_file(each, session.store) for each in runs]
+    listed = [given.run_file(each, session.store) for each in runs]
     sources = with_others(sources, listed, Path(dropped) if dropped else None)
     with ExitStack() as stack:
         browsed = stack.enter_context(opened(sources, session.progress))

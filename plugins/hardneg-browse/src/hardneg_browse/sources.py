@@ -12,9 +12,9 @@ from hardneg.plugin import (
     UsageError,
     artifacts_of,
     checked_tree,
+    given,
     layout,
     make_plan,
-    named_dataset,
     run_files,
 )
 
@@ -144,7 +144,7 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session
         if dataset is None:
             return files
         stages = {"negatives": {"stage": "mine", "miner": "random"}}  # which is never made: a recipe has one at least
-        tree = {"dataset": named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
+        tree = {"dataset": given.named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
         plan = make_plan(checked_tree(tree, (), "hardneg browse"))
         return replace(files, dataset=session.make(plan, _DATASET).artifacts[_DATASET].path)
     if len(paths) > 1:

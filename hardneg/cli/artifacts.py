@@ -104,12 +104,15 @@ def gc(
     """
     opened = open_store(store)
     for run in unfinished(opened):
-        begun = f"hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago"
-        kept = "forgotten" if delete else "to forget with --delete"
-        if run.running or not forget:
-            waits = "what it has made is kept; --forget-unfinished lets it go"
-            kept = "what it makes is kept" if run.running else waits
-        say(f"{'running' if run.running else 'unfinished'}: {begun}; {kept}")
+        state, kept = (
+            ("running", "what it makes is kept") if run.running else ("unfinished", "what it has made is kept")
+        )
+        if not run.running:
+            kept += "; --forget-unfinished lets it go"
+            kept = ("forgotten" if delete else "to forget with --delete") if forget else kept
+        say(
+            f"{state}: hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago; {kept}"
+        )
     entries = collect(opened, forget) if delete else garbage(opened, forget)
     for path, count in entries:
         say(f"{path.name}  {size(count)}")

@@ -46,16 +46,14 @@ def doctor(
     """
     if model is not None:
         declared = _declared(model)
-        shown = {name: repr(value) if name.endswith("_prompt") else str(value) for name, value in declared.items()}
-        pairs = (
-            (name.replace("_", " "), shown[name]) for name, value in declared.items() if value not in (None, "", {})
-        )
-        return say_answer(declared, aligned(pairs), as_json)
+        told = {name.replace("_", " "): value for name, value in declared.items() if value not in (None, "", {})}
+        shown = ((name, (repr if name.endswith(" prompt") else str)(value)) for name, value in told.items())
+        return say_answer(declared, aligned(shown), as_json)
     findings = list(examine(open_store(store).root))
     width = max(len(finding.subject) for finding in findings)
     lines = (
-        f"{item.state:<7}  {item.subject:<{width}}  {item.found}\n{'':<{9 + width}}  {item.meaning}"
-        for item in findings
+        f"{each.state:<7}  {each.subject:<{width}}  {each.found}\n{'':<{9 + width}}  {each.meaning}"
+        for each in findings
     )
     say_answer([finding._asdict() for finding in findings], lines, as_json)
     if any(finding.state == "broken" for finding in findings):
@@ -103,12 +101,11 @@ def memory() -> tuple[int, int]:
     import psutil
 
     in_use = psutil.virtual_memory()
-    total, free = in_use.total, in_use.available
-    group = Path("/sys/fs/cgroup")
-    limits = [path.read_text().strip() for path in (group / "memory.max", group / "memory.current") if path.exists()]
-    if len(limits) == 2 and limits[0].isdigit():
-        total, free = min(total, int(limits[0])), min(free, int(limits[0]) - int(limits[1]))
-    return total, free
+    limits = [path for path in map(Path("/sys/fs/cgroup").joinpath, ("memory.max", "memory.current")) if path.exists()]
+    most, taken = [*(path.read_text().strip() for path in limits), "", ""][:2]
+    if not most.isdigit():
+        return in_use.total, in_use.available
+    return min(in_use.total, int(most)), min(in_use.available, int(most) - int(taken))
 
 
 def _cpu() -> Finding:
@@ -132,9 +129,8 @@ def _gpu() -> Finding:
 
 
 def _graphics_card() -> bool:
-    return bool(
-        shutil.which("nvidia-smi") or next(Path("/dev").glob("nvidia[0-9]*"), None) or Path("/dev/kfd").exists()
-    )
+    cards = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("kfd")]
+    return bool(cards or shutil.which("nvidia-smi"))
 
 
 def _disk(store: Path) -> Finding:
@@ -174,13 +170,13 @@ def _java() -> Finding:
 
 
 def _hub() -> Finding:
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
     meaning = "models and datasets must be folders, packaged, or in the hub's cache; the demo presets need no more"
     switches = (os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
     if {"1", "ON", "YES", "TRUE"}.intersection(switches):
         return Finding("hub", "note", "switched off by HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE", meaning)
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
     address = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     try:
         urlopen(Request(address, method="HEAD"), timeout=3.0).close()
@@ -204,16 +200,13 @@ def _versions() -> list[Finding]:
         problems = unfit.setdefault(of[0], [])
         try:
             version = importlib.metadata.version(item.name)
-        except importlib.metadata.PackageNotFoundError:
-            problems.append(f"{item.name} is not installed")
-        else:
             fits = item.specifier.contains(version, prereleases=True)
             problems += [] if fits else [f"{item.name} {version} is not {item.specifier}"]
-    findings = []
+        except importlib.metadata.PackageNotFoundError:
+            problems.append(f"{item.name} is not installed")
+    findings = [Finding("versions", "broken", "; ".join(unfit.pop("")), "pip install hardneg mends them")]
     for extra, problems in unfit.items():
-        subject = f"versions [{extra}]" if extra else "versions"
-        state: Literal["missing", "broken"] = "missing" if extra else "broken"
-        meaning = f'only if you need it: pip install "hardneg[{extra}]"' if extra else "pip install hardneg mends them"
-        fit = Finding(subject, "ok", "in the declared ranges", "they fit")
-        findings.append(Finding(subject, state, "; ".join(problems), meaning) if problems else fit)
-    return findings
+        meaning = f'only if you need it: pip install "hardneg[{extra}]"'
+        findings.append(Finding(f"versions [{extra}]", "missing", "; ".join(problems), meaning))
+    fit = "in the declared ranges"
+    return [each if each.found else Finding(each.subject, "ok", fit, "they fit") for each in findings]

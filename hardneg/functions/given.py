@@ -103,7 +103,7 @@ def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
     if isinstance(qrels, str | os.PathLike):
         return Path(os.fspath(qrels)).expanduser()
     if not isinstance(qrels, Mapping) or not qrels:
-        problem = "is empty" if isinstance(qrels, Mapping) else f": cannot read {qrels!r:.60}"
+        problem = " is empty" if isinstance(qrels, Mapping) else f": cannot read {qrels!r:.60}"
         raise UsageError(f"qrels{problem}; give a file, or grades by document id by query id")
     return {_id("qrels", name): dict(_graded(f"qrels[{name!r}]", judged)) for name, judged in qrels.items()}
 

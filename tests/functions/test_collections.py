@@ -129,12 +129,6 @@ def test_grades_may_be_whole_numbers_of_numpy(tmp_path):
     assert named_qrels(given["qrels"]) == {"q1": {"d1": 2}}
 
 
-def test_all_mistakes_of_a_part_are_told_at_once(tmp_path):
-    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d8"], "q2": ["d9"]}}
-    with pytest.raises(DataError, match=r"(?s)'d8'.*'d9'"):
-        write_dataset(given, tmp_path)
-
-
 def test_a_mistake_leaves_nothing_in_the_store(tmp_path):
     with pytest.raises(DataError):
         named_dataset({"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d9"]}}, Store(tmp_path))

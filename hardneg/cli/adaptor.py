@@ -10,8 +10,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from hardneg.cli import completion
-from hardneg.cli.console import say
+from hardneg.cli import completion, console
 from hardneg.functions.arguments import MACHINE, REQUIRED, WRITTEN, Arg, Where, arguments_of, options_of, plugin_setting
 from hardneg.functions.session import usual_store
 from hardneg.records.errors import HardnegError, UsageError
@@ -115,14 +114,14 @@ def open_store(path: Path | None) -> Store:
     """
     store = usual_store(path)
     if path is not None and not store.root.exists() and world().first:
-        say(f"note: there is no store at {path} yet; what is made goes there", err=True)
+        console.say(f"note: there is no store at {path} yet; what is made goes there", err=True)
     return store
 
 
 def tell_once(line: str) -> None:
     """One line on stderr: of several processes only the first says it."""
     if world().first:
-        say(f"hardneg: {line}", err=True)
+        console.say(f"hardneg: {line}", err=True)
 
 
 def shown(function: Callable[..., Any], shows: Sequence[str]) -> dict[str, Arg]:

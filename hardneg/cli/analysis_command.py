@@ -10,11 +10,8 @@ import typer
 from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
-from hardneg.cli import adaptor, completion
-from hardneg.cli.adaptor import keyword
+from hardneg.cli import adaptor, completion, evaluate, planned_work
 from hardneg.cli.console import bars, print_section, say_json, stdout_console
-from hardneg.cli.evaluate import metric_names
-from hardneg.cli.planned_work import store_outputs
 from hardneg.fields import Reference, known_metric
 from hardneg.functions.analyzing import checked, files_of, stages_of
 from hardneg.functions.arguments import WRITTEN, AnalyzeArguments, options_of
@@ -22,8 +19,7 @@ from hardneg.functions.given import run_labels
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import LOCK
 from hardneg.registry import plugin_errors
-from hardneg.report.figure import check_forms
-from hardneg.report.table import Section
+from hardneg.report import figure, table
 from hardneg.store.replaced_files import Target
 
 _KEYWORDS = options_of(AnalyzeArguments)
@@ -31,9 +27,9 @@ _FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "rel
 """What a command takes beside the fields, where the analysis asks for it."""
 _PLOT = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
 _OUTPUTS = (
-    keyword("as_json", default=adaptor.JSON, annotation=bool),
-    keyword("plot", default=None, annotation=Annotated[Path | None, _PLOT]),
-    keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool),
+    adaptor.keyword("as_json", default=adaptor.JSON, annotation=bool),
+    adaptor.keyword("plot", default=None, annotation=Annotated[Path | None, _PLOT]),
+    adaptor.keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool),
 )
 
 
@@ -55,24 +51,24 @@ def command_of(chosen: type[Analysis]) -> Any:
         analysis = checked(chosen, given, {name: stage[0] for name, stage in stages.items()}, called)
         files, plot = files_of(analysis, args, stages, bars()), args["plot"]
         if plot:
-            check_forms([plot])
+            figure.check_forms([plot])
             beside = (files.judged, files.topics, files.corpus, files.hidden)
             reads = [*(path for path in map(Path, files.named.values()) if path.exists()), *filter(None, beside)]
             reads = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # it may hold figures
-            store_outputs("analyze", [Target(plot)], reads, args["overwrite"]).check()
+            planned_work.store_outputs("analyze", [Target(plot)], reads, args["overwrite"]).check()
         with plugin_errors([analysis]):
             numbers = analysis.measure(files)
             if plot:
-                with store_outputs("analyze", [Target(plot)], [], True).laid_out():
+                with planned_work.store_outputs("analyze", [Target(plot)], [], True).laid_out():
                     analysis.draw(numbers, [plot])
             if args["as_json"]:
                 say_json(numbers)
             else:
-                print_section(stdout_console(), Section("", analysis.tables(numbers), analysis.explain(numbers)))
+                print_section(stdout_console(), table.Section("", analysis.tables(numbers), analysis.explain(numbers)))
 
     options = [*_asked(chosen), *(each.parameter() for each in fields.values() if each.mark.flag != "-")]
-    options += [keyword("device", default=adaptor.DEVICE, annotation=str | None)] * ("device" in chosen.asks)
-    options += [keyword("store", default=adaptor.STORE, annotation=Path | None)] * of_stages
+    options += [adaptor.keyword("device", default=adaptor.DEVICE, annotation=str | None)] * ("device" in chosen.asks)
+    options += [adaptor.keyword("store", default=adaptor.STORE, annotation=Path | None)] * of_stages
     shaped = adaptor.shaped(run, [*options, *_OUTPUTS], chosen.__doc__ or "", called)
     return adaptor.click_command(chosen.name, shaped)
 
@@ -81,13 +77,13 @@ def _asked(chosen: type[Analysis]) -> Iterator[Parameter]:
     """The options for what an analysis asks for beside its fields."""
     if "stages" in chosen.asks:
         folder = typer.Argument(metavar="RUN_FOLDER", help=_KEYWORDS["run_folder"].help)
-        yield keyword("run_folder", annotation=Annotated[Path, folder])
+        yield adaptor.keyword("run_folder", annotation=Annotated[Path, folder])
     for ask in chosen.asks:
         if (name := ask.rstrip("?")) in _FORMS:
             own, form = _KEYWORDS[name], _FORMS[name]
             said = typer.Option(adaptor.plain_flag(name), help=own.help, min=1 if name == "relevance_level" else None)
             empty = Parameter.empty if own.default is None and ask == name else own.default
-            yield keyword(name, default=empty, annotation=Annotated[form | None if ask != name else form, said])
+            yield adaptor.keyword(name, default=empty, annotation=Annotated[form | None if ask != name else form, said])
 
 
 class _Field:
@@ -121,12 +117,12 @@ class _Field:
             said = typer.Option(self.flag, *(f"--{same}" for same in mark.same), **text)
         default = Parameter.empty if required else info.default if get_origin(form) is not list else None
         optional = form if required or default is not None else form | None
-        return keyword(self.name, default=default, annotation=Annotated[optional, said])
+        return adaptor.keyword(self.name, default=default, annotation=Annotated[optional, said])
 
     def value(self, given: Any) -> Any:
         """What was given, as the field takes it."""
         if isinstance(given, list) and self.metrics:
-            given = metric_names(given)
+            given = evaluate.metric_names(given)
         if get_origin(self.info.annotation) is not dict:
             return str(given) if isinstance(given, Path) else given
         texts, inner = list(map(str, given)), get_args(self.info.annotation)[1]

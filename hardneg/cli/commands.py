@@ -14,16 +14,9 @@ from hardneg.cli.adaptor import keyword
 from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
 from hardneg.cli.planned_work import TerminalSession, configured, opened, together
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form
-from hardneg.functions.arguments import WRITTEN
-from hardneg.functions.fuse import fuse
-from hardneg.functions.index import encode, index
-from hardneg.functions.mine import mine, train
-from hardneg.functions.results import MinedNegatives, TextSource
-from hardneg.functions.search import rerank, search
+from hardneg.functions import arguments, fuse, index, mine, results, search, write_queries
 from hardneg.functions.session import AdhocRecipe, OtherProcess
-from hardneg.functions.write_queries import write_queries
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import DROPPED, NEGATIVES
+from hardneg.records import errors, layout
 from hardneg.records.wording import counted
 from hardneg.store.artifacts import MANIFEST
 from hardneg.store.atomic_write import link_file, link_folder
@@ -117,7 +110,7 @@ class RunCommand(Command):
     def targets(self, args: Args) -> list[Target]:
         """The run, whose name has to be that of a gzip file."""
         if args["output"].suffix != ".gz":
-            raise UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
+            raise errors.UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
         return [Target(args["output"])]
 
 
@@ -133,7 +126,7 @@ class WrittenQueriesCommand(Command):
 
 
 def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
-    return typer.Option(default, flag, help=meaning, rich_help_panel=WRITTEN, **more)
+    return typer.Option(default, flag, help=meaning, rich_help_panel=arguments.WRITTEN, **more)
 
 
 _DONE = completion.words(*NAMES)
@@ -164,12 +157,12 @@ class NegativesTarget(NamedTuple):
         check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
             problem = "goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
-            raise UsageError(f"--corpus-output FILE {problem}")
+            raise errors.UsageError(f"--corpus-output FILE {problem}")
         if self.corpus is not None and self.corpus.suffix != ".jsonl":
-            raise UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
+            raise errors.UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
-    def write(self, mined: MinedNegatives) -> None:
+    def write(self, mined: results.MinedNegatives) -> None:
         """Write negatives, and tell what was left out."""
         from hardneg.formats.export.forms import write_tevatron_corpus
 
@@ -206,9 +199,9 @@ class NegativesCommand(Command):
         tell_left_out(counts)
         with session.outputs.laid_out():
             if target.dropped is not None:
-                if not (result.folder / DROPPED).is_file():
-                    raise UsageError("--dropped: this miner does not record what it drops; leave it out")
-                link_file(result.folder / DROPPED, target.dropped)
+                if not (result.folder / layout.DROPPED).is_file():
+                    raise errors.UsageError("--dropped: this miner does not record what it drops; leave it out")
+                link_file(result.folder / layout.DROPPED, target.dropped)
                 say(f"{target.dropped}: what was dropped")
             target.write(result)
 
@@ -240,13 +233,13 @@ def export(
     check_form(source_form, negatives)
     with session.held, TemporaryDirectory() as folder:
         plan = session.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
-        texts = TextSource.of(session.make_dataset(plan), split, session.store)
+        texts = results.TextSource.of(session.make_dataset(plan), split, session.store)
         lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
-        queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
+        queries = write_negatives(Path(folder) / layout.NEGATIVES, read_form(source_form, negatives, lookup))
         say(f"{negatives}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
         with session.outputs.laid_out():
-            target.write(MinedNegatives.of(source_form, Path(folder), "", {}, texts))
+            target.write(results.MinedNegatives.of(source_form, Path(folder), "", {}, texts))
 
 
 def commands() -> dict[str, Command]:
@@ -255,12 +248,12 @@ def commands() -> dict[str, Command]:
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     passages = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
     return {
-        "encode": Command(encode, ON_MANY),
-        "fuse": RunCommand(fuse, ("store",), {**queries, "documents": documents}),
-        "index build": Command(index, ("settings", "store"), passages, ["segments"]),
-        "mine": NegativesCommand(mine, ("seed", *ON_MANY)),
-        "rerank": RunCommand(rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
-        "search": RunCommand(search, ON_MANY, queries, ["depth"]),
-        "train": Command(train, ON_ONE),
-        "write-queries": WrittenQueriesCommand(write_queries, ("seed", *ON_ONE)),
+        "encode": Command(index.encode, ON_MANY),
+        "fuse": RunCommand(fuse.fuse, ("store",), {**queries, "documents": documents}),
+        "index build": Command(index.index, ("settings", "store"), passages, ["segments"]),
+        "mine": NegativesCommand(mine.mine, ("seed", *ON_MANY)),
+        "rerank": RunCommand(search.rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
+        "search": RunCommand(search.search, ON_MANY, queries, ["depth"]),
+        "train": Command(mine.train, ON_ONE),
+        "write-queries": WrittenQueriesCommand(write_queries.write_queries, ("seed", *ON_ONE)),
     }

@@ -13,9 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import typer
 
-from hardneg.cli.adaptor import JSON, STORE, open_store
-from hardneg.cli.console import aligned, say_answer
-from hardneg.cli.planned_work import free_bytes
+from hardneg.cli import adaptor, console, planned_work
 from hardneg.indexes.kernels.lucene.java import find_java, starts_alone
 from hardneg.records.errors import MissingDependency, ModelError
 from hardneg.records.named_plugins import BM25
@@ -34,8 +32,8 @@ class Finding(NamedTuple):
 
 
 def doctor(
-    store: Path = STORE,
-    as_json: bool = JSON,
+    store: Path = adaptor.STORE,
+    as_json: bool = adaptor.JSON,
     model: str | None = typer.Option(None, "--model", help="Print only how this model is meant to be used."),
 ) -> None:
     """Report what this machine has and what that means for recipes; fails only if the core cannot work.
@@ -48,14 +46,14 @@ def doctor(
         declared = _declared(model)
         told = {name.replace("_", " "): value for name, value in declared.items() if value not in (None, "", {})}
         shown = ((name, (repr if name.endswith(" prompt") else str)(value)) for name, value in told.items())
-        return say_answer(declared, aligned(shown), as_json)
-    findings = list(examine(open_store(store).root))
+        return console.say_answer(declared, console.aligned(shown), as_json)
+    findings = list(examine(adaptor.open_store(store).root))
     width = max(len(finding.subject) for finding in findings)
     lines = (
         f"{each.state:<7}  {each.subject:<{width}}  {each.found}\n{'':<{9 + width}}  {each.meaning}"
         for each in findings
     )
-    say_answer([finding._asdict() for finding in findings], lines, as_json)
+    console.say_answer([finding._asdict() for finding in findings], lines, as_json)
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)
 
@@ -134,7 +132,7 @@ def _graphics_card() -> bool:
 
 
 def _disk(store: Path) -> Finding:
-    free = free_bytes(store)
+    free = planned_work.free_bytes(store)
     if not os.access(next(folder for folder in (store, *store.parents) if folder.exists()), os.W_OK):
         return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
     meaning = "the demo takes 0.2 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"

@@ -14,8 +14,7 @@ from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.planned_work import opened, store_outputs
 from hardneg.functions.evaluate import RunsToScore
 from hardneg.functions.evaluate import evaluate as scored
-from hardneg.records.errors import UsageError
-from hardneg.records.wording import counted
+from hardneg.records import errors, wording
 from hardneg.store.replaced_files import Target
 
 ARGUMENTS = adaptor.shown(scored, ("settings", "store", "device"))
@@ -75,7 +74,7 @@ def _report(**args: Any) -> None:
     judging = replace(judging, baselines=judging.baselines or [*runs][:1])
     system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
     if system and system not in runs:
-        raise UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
+        raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
     from hardneg.report.content import ReportContent
     from hardneg.report.page import NAMES, write_report
     from hardneg.report.query_section import Passages
@@ -88,7 +87,7 @@ def _report(**args: Any) -> None:
     page = ReportContent.of(args["title"], measured, system=system)
     judged_by = file.name if file else f"split {judging.split} of {dataset}"
     settings: dict[str, Any] = {
-        "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
+        "evaluated on": f"{wording.counted(page.queries, 'query')} of {judged_by}",
         "relevant from grade": judging.fields["relevance_level"],
         "baselines": ", ".join(judging.baselines),
     }

@@ -4,13 +4,10 @@ from pathlib import Path
 
 import typer
 
-from hardneg.cli import adaptor
-from hardneg.cli.console import bars, say
-from hardneg.cli.planned_work import store_outputs
+from hardneg.cli import adaptor, console, planned_work
 from hardneg.records.errors import HardnegError
 from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replacing_folder
-from hardneg.store.replaced_files import Target
+from hardneg.store import atomic_write, replaced_files
 
 app = typer.Typer(help="Build indexes over texts or vectors, import vectors of other programs.", no_args_is_help=True)
 
@@ -33,12 +30,12 @@ def import_(
     from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
 
     reads = [path for path in (vectors, ids) if path is not None]
-    outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
+    outputs = planned_work.store_outputs("index import", [replaced_files.Target(output, folder=True)], reads, overwrite)
     outputs.check()
-    with outputs.laid_out(), replacing_folder(output) as folder:
+    with outputs.laid_out(), atomic_write.replacing_folder(output) as folder:
         file = open_vectors(vectors, ids)
-        count = import_vectors(file, folder, bars())
-    say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
+        count = import_vectors(file, folder, console.bars())
+    console.say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
 
 
 def pyserini(
@@ -63,9 +60,9 @@ def pyserini(
     spec, failed = None if model is None else ModelSpec(model), []
     for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
         lines = with_java(text)
-        say(f"# {name}\n{lines}\n")
+        console.say(f"# {name}\n{lines}\n")
         if check and (outcome := run_lines(lines)):
-            say(f"# {outcome}\n")
+            console.say(f"# {outcome}\n")
             failed += [name] if outcome.startswith("fails") else []
     if failed:
         raise HardnegError(f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed")

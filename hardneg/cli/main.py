@@ -12,10 +12,7 @@ from typing import Any
 import typer
 
 import hardneg
-from hardneg.cli import adaptor, artifacts, commands, index, packages, plugins, recipe
-from hardneg.cli.console import say, stream
-from hardneg.cli.doctor import doctor
-from hardneg.cli.evaluate import evaluate, report
+from hardneg.cli import adaptor, artifacts, commands, console, doctor, evaluate, index, packages, plugins, recipe
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
 from hardneg.runtime.distributed import world
 
@@ -63,10 +60,10 @@ for name, command in commands.commands().items():
     within, shown = (index.app, None) if name == "index build" else (app, adaptor.STAGES)
     within.command(name.rpartition(" ")[2], rich_help_panel=shown)(command.command(name))
 for shown, function in (
-    (adaptor.RESULTS, evaluate),
-    (adaptor.RESULTS, report),
+    (adaptor.RESULTS, evaluate.evaluate),
+    (adaptor.RESULTS, evaluate.report),
     (adaptor.RECIPES, recipe.start),
-    (adaptor.RECIPES, doctor),
+    (adaptor.RECIPES, doctor.doctor),
     (adaptor.STAGES, commands.export),
     (adaptor.AROUND, index.pyserini),
 ):
@@ -75,7 +72,7 @@ for shown, function in (
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        say(f"hardneg {hardneg.__version__}")
+        console.say(f"hardneg {hardneg.__version__}")
         raise typer.Exit
 
 
@@ -88,7 +85,7 @@ def _root(
 
 def _stop(number: int, frame: FrameType | None) -> None:
     if world().first:
-        say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
+        console.say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
     sys.exit(128 + number)
 
 
@@ -103,7 +100,7 @@ def main() -> None:
         try:
             app()
         finally:
-            with stream("standard output"):
+            with console.stream("standard output"):
                 sys.stdout.flush()
     except BrokenPipeError:
         drop_stdout()
@@ -120,7 +117,7 @@ def end(error: HardnegError | OSError) -> None:
     if "called" not in vars(shown):
         shown.called = adaptor.plain_flag
     with suppress(OSError):
-        say(f"hardneg: {shown}", err=True)
+        console.say(f"hardneg: {shown}", err=True)
     drop_stdout()
     sys.exit(shown.exit_code)
 

@@ -19,10 +19,8 @@ from hardneg.cli import console
 from hardneg.cli.adaptor import open_store, plugin_options, tell_once
 from hardneg.cli.console import bars, say
 from hardneg.functions.session import Session
+from hardneg.records import named_plugins, types, wording
 from hardneg.records.errors import HardnegError, UsageError
-from hardneg.records.named_plugins import LOCAL
-from hardneg.records.types import PluginSetting
-from hardneg.records.wording import duration
 from hardneg.registry import configure
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, world
@@ -118,7 +116,7 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
             return terminal.print(f"[{count}/{total}] {step.name}: in the store")
         told = {key: value for key, value in artifact.facts.items() if key != "seconds" and not isinstance(value, bool)}
         facts = [f"{key} {value}" for key, value in told.items() if isinstance(value, int | str)]
-        terminal.print("; ".join([f"    {duration(seconds)}", *([", ".join(facts)] if facts else [])]))
+        terminal.print("; ".join([f"    {wording.duration(seconds)}", *([", ".join(facts)] if facts else [])]))
 
     return execute(plan, store, options, Watcher(begins, ends, console.Bars(terminal)))
 
@@ -140,10 +138,10 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
         PluginError: there is no such engine, or it has no such option.
         UsageError: it is another than the built-in one, in several processes.
     """
-    name = name or LOCAL
-    if name != LOCAL and world().size > 1:
+    name = name or named_plugins.LOCAL
+    if name != named_plugins.LOCAL and world().size > 1:
         raise UsageError(f"--engine {name}: it starts its own processes; leave out torchrun and accelerate")
-    engine: Engine = configure("engines", PluginSetting(name, plugin_options(options or (), "--engine-option")))
+    engine: Engine = configure("engines", types.PluginSetting(name, plugin_options(options or (), "--engine-option")))
     return engine
 
 

@@ -13,16 +13,12 @@ from typing import Any
 import typer
 
 from hardneg import registry
-from hardneg.cli import completion
+from hardneg.cli import completion, console, packages, planned_work
 from hardneg.cli.adaptor import JSON, STORE, output, tell_once
-from hardneg.cli.console import aligned, say, say_answer
-from hardneg.cli.packages import PackageGroup
-from hardneg.cli.planned_work import opened, store_outputs
 from hardneg.functions.session import AdhocRecipe
 from hardneg.records.errors import UsageError
 from hardneg.registry import kind_of, list_plugins
-from hardneg.store.artifacts import disk_errors
-from hardneg.store.replaced_files import Target
+from hardneg.store import artifacts, replaced_files
 
 app = typer.Typer(
     help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "
@@ -53,7 +49,7 @@ def list_(
         for plugin in members:
             note = f"   broken: {plugin.problem}" if plugin.problem else ""
             lines.append(f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}")
-    say_answer([asdict(plugin) for plugin in plugins], lines, as_json)
+    console.say_answer([asdict(plugin) for plugin in plugins], lines, as_json)
 
 
 @app.command()
@@ -67,15 +63,15 @@ def show(
     kind = kind_of(kind)
     plugin = registry.load_plugin(kind, name)
     origin = next(item for item in list_plugins(kind) if item.name == name)
-    say(f"{name}  ({kind}, version {plugin.version})")
+    console.say(f"{name}  ({kind}, version {plugin.version})")
     options = registry.plugin_options(plugin)
-    say(f"\n{registry.plugin_text(plugin)}\n\n{'Options:' if options else 'It has no options.'}")
+    console.say(f"\n{registry.plugin_text(plugin)}\n\n{'Options:' if options else 'It has no options.'}")
     for option in options:
         default = f" = {option['default']}" if option["default"] else " (required)"
-        say(f"  {option['name']}: {option['type']}{default}")
+        console.say(f"  {option['name']}: {option['type']}{default}")
         if option["meaning"]:
-            say(f"      {option['meaning']}")
-    say(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
+            console.say(f"      {option['meaning']}")
+    console.say(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
 
 
 @app.command()
@@ -89,10 +85,10 @@ def new(
     Example: hardneg plugins new loss my-loss --output my-loss
     """
     folder = output or Path(f"hardneg-{name}")
-    store_outputs("plugins new", [Target(folder, folder=True)], [], overwrite=True).check()
+    planned_work.store_outputs("plugins new", [replaced_files.Target(folder, folder=True)], [], overwrite=True).check()
     for path in write_package(kind, name, folder):
-        say(path)
-    say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)
+        console.say(path)
+    console.say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)
 
 
 def write_package(kind: str, name: str, folder: Path) -> list[Path]:
@@ -123,7 +119,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         f"src/hardneg_{module}/{module}.py": f"{kind}.py",
         f"tests/test_{module}.py": f"{kind}_test.py",
     }
-    with disk_errors(folder, "--output"):
+    with artifacts.disk_errors(folder, "--output"):
         for path, template in written.items():
             source = files("hardneg.cli") / "templates" / f"{template}.template"
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +127,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     return [folder / path for path in written]
 
 
-data = typer.Typer(cls=PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
+data = typer.Typer(cls=packages.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
 DATASET = typer.Argument(
     help="beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name.",
     autocompletion=completion.plugins("datasets"),
@@ -154,7 +150,9 @@ def list_datasets(as_json: bool = JSON) -> None:
         for plugin in list_plugins("datasets")
     ]
     brought = {row["name"]: f"   ({row['package']})" for row in rows if row["package"] != "hardneg"}
-    say_answer(rows, aligned((row["name"], row["reads"] + brought.get(row["name"], "")) for row in rows), as_json)
+    console.say_answer(
+        rows, console.aligned((row["name"], row["reads"] + brought.get(row["name"], "")) for row in rows), as_json
+    )
 
 
 @data.command("show")
@@ -175,11 +173,11 @@ def show_dataset(
     from hardneg.formats.corpus import document_lengths
 
     plan = AdhocRecipe("data show", dataset, settings=settings).plan(tell_once)
-    artifact = opened(store).make_dataset(plan)
+    artifact = planned_work.opened(store).make_dataset(plan)
     collection = StoredCollection.open(artifact.path)
     facts = {name: artifact.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
-    say_answer(shown, _described(shown), as_json)
+    console.say_answer(shown, _described(shown), as_json)
 
 
 def _first_rows(collection: Any, rows: int) -> dict[str, Any]:

@@ -14,15 +14,10 @@ from hardneg.cli.console import say, say_answer
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import command_outputs, configured, free_bytes, opened, plan_outputs, run_plan, together
 from hardneg.functions.session import planned_recipe
-from hardneg.records.errors import HardnegError, UsageError
-from hardneg.records.layout import LOCK, METRICS, REPORT_HTML, START
-from hardneg.records.named_plugins import LOCAL
-from hardneg.records.wording import counted, duration, size
+from hardneg.records import errors, layout, named_plugins, wording
 from hardneg.report.table import Table
 from hardneg.runtime.distributed import world
-from hardneg.store.artifacts import Store
-from hardneg.store.atomic_write import replace_text
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.store import artifacts, atomic_write, replaced_files
 
 if TYPE_CHECKING:
     from hardneg.recipes.estimate import Estimate
@@ -88,7 +83,7 @@ def plan(
 
     Example: hardneg recipe plan star-passage --preset paper
     """
-    problems: list[HardnegError] = []
+    problems: list[errors.HardnegError] = []
     recipe_plan, opened = planned_recipe(name, preset, settings, tell_once, problems), open_store(store)
     _check_stages(recipe_plan, until)
     if folder is not None:
@@ -113,7 +108,7 @@ def check(
     from hardneg.recipes.estimate import estimate
     from hardneg.recipes.needs import needs
 
-    problems: list[HardnegError] = []
+    problems: list[errors.HardnegError] = []
     recipe_plan, opened = planned_recipe(name, preset, settings, tell_once, problems), open_store(store)
     needed = list(needs(recipe_plan))
     missing = [need for need in needed if need.missing]
@@ -167,7 +162,7 @@ def run(
             _run(recipe_plan, opened, options, folder)
 
 
-def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -> None:
+def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes: the report's table, where the results are, what is next."""
     from hardneg.evaluation.metrics_json import from_json
     from hardneg.recipes.run_folder import publish
@@ -181,14 +176,14 @@ def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -
     if not world().first:
         return
     publish(recipe_plan, outcome.artifacts, opened, folder)
-    terminal.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
+    terminal.print(f"{len(outcome.ran)} of {wording.counted(len(outcome.artifacts), 'step')} ran")
     if any(artifact.artifact_type == "metrics" for artifact in outcome.artifacts.values()):
-        console.measured_tables(answer, from_json(json.loads((folder / METRICS).read_text(encoding="utf-8"))))
+        console.measured_tables(answer, from_json(json.loads((folder / layout.METRICS).read_text(encoding="utf-8"))))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
             answer.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
-    if (folder / REPORT_HTML).is_file():
-        terminal.print(f"next: open {folder / REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
+    if (folder / layout.REPORT_HTML).is_file():
+        terminal.print(f"next: open {folder / layout.REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
 
 
 def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
@@ -198,10 +193,10 @@ def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) ->
     for option, name in named:
         try:
             plan.until(name)
-        except UsageError as error:
+        except errors.UsageError as error:
             problems.append(f"{option} {name}: {error}")
     if problems:
-        raise UsageError("\n".join(problems))
+        raise errors.UsageError("\n".join(problems))
 
 
 def _headline(plan: "Plan") -> str:
@@ -213,18 +208,18 @@ def _headline(plan: "Plan") -> str:
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 
-def _run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
+def _run_outputs(plan: "Plan", opened: artifacts.Store, folder: Path, overwrite: bool) -> replaced_files.Outputs:
     """The run folder of a plan."""
     from hardneg.recipes.run_folder import COMMAND, names
 
-    target = Target(folder, folder=True, names=names(plan), marked_by=LOCK)
+    target = replaced_files.Target(folder, folder=True, names=names(plan), marked_by=layout.LOCK)
     return plan_outputs(COMMAND, plan, opened, [target], overwrite)
 
 
 def show_plan(
     plan: "Plan",
-    store: Store,
-    problems: Sequence[HardnegError] = (),
+    store: artifacts.Store,
+    problems: Sequence[errors.HardnegError] = (),
     as_json: bool = False,
     until: str | None = None,
     documents: int | None = None,
@@ -241,7 +236,7 @@ def show_plan(
     plan_table(rows, plan.recipe.copies)
     for line in too_large:
         say(f"too large: {line}")
-    if any(START in step.inputs.values() for step in plan.until(until)):
+    if any(layout.START in step.inputs.values() for step in plan.until(until)):
         model = plan.recipe.models.of(plan.recipe.model)
         for line in model.remarks if model.folder is not None else ():
             say(f"model {model.spec.name}: {line}")
@@ -276,20 +271,20 @@ def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str
     lines = []
     for name, group in groups.items():
         first, count, stored = group[0], len(group), sum(row.cached for row in group)
-        called = f"{name} x {counted(count, 'seed')}" if name in copies else name
+        called = f"{name} x {wording.counted(count, 'seed')}" if name in copies else name
         state = "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run"
         key = first.step.key[:8] if count == 1 else f"{count} keys"
-        items, disk = f"{sum(row.items for row in group):,} {first.unit}", size(sum(row.disk for row in group))
+        items, disk = f"{sum(row.items for row in group):,} {first.unit}", wording.size(sum(row.disk for row in group))
         seconds = sum(row.seconds or 0 for row in group)
-        lines.append([called, first.step.verb, state, key, items, disk, duration(seconds) if seconds else ""])
+        lines.append([called, first.step.verb, state, key, items, disk, wording.duration(seconds) if seconds else ""])
     columns = ["step", "stage", "state", "key", "items", "disk", "a step like it took"]
     shown = len(columns) - (not any(line[-1] for line in lines))
     terminal = console.stdout_console()
     console.print_table(terminal, Table(columns[:shown], [line[:shown] for line in lines], words=4), narrow="stage")
     ahead = [row for row in rows if not row.cached]
-    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
+    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {wording.size(sum(row.disk for row in ahead))} of disk"]
     if known := [row.seconds for row in ahead if row.seconds is not None]:
-        parts.append(f"{duration(sum(known))} for {len(known)} of them, as steps like them took")
+        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, as steps like them took")
     terminal.print(", ".join(parts), soft_wrap=True)
 
 
@@ -298,15 +293,15 @@ def _lines(needed: Sequence["Need"], summary: Mapping[str, Any]) -> Iterator[str
         if need.missing:
             yield f"missing   {need.category} {need.subject}: {need.missing}"
             continue
-        sizes = [size(need.ahead)] * bool(need.ahead)
-        sizes += [f"{size(need.there)} are there"] * bool(need.there and need.ahead)
+        sizes = [wording.size(need.ahead)] * bool(need.ahead)
+        sizes += [f"{wording.size(need.there)} are there"] * bool(need.there and need.ahead)
         facts = ", ".join([*sizes, *([need.note] if need.note else [])])
         state = "to fetch" if need.ahead else "there"
         yield f"{state:<8}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
-    free = f"{size(summary['free'])} are free"
+    free = f"{wording.size(summary['free'])} are free"
     free += ": too little" if summary["disk"] + summary["ahead"] > summary["free"] else ""
-    takes = f"the run takes about {size(summary['disk'])} in {summary['store']}, where {free}"
-    yield f"to come {size(summary['ahead'])}; {takes}"
+    takes = f"the run takes about {wording.size(summary['disk'])} in {summary['store']}, where {free}"
+    yield f"to come {wording.size(summary['ahead'])}; {takes}"
     if missing := sum(bool(need.missing) for need in needed):
         yield f"{missing} of {len(needed)} missing"
     elif summary["ready"]:
@@ -335,18 +330,18 @@ def start(
     beginning = Beginning.of(folder, glob, model)
     (recipe, results), session = beginning.paths(output, runs), opened(store, device)
     command = f"hardneg recipe run {quote(str(recipe))}"
-    target = Target(recipe, use=f"`{command}` runs it as it is")
+    target = replaced_files.Target(recipe, use=f"`{command}` runs it as it is")
     outputs = command_outputs("start", [target], [beginning.contents.folder], session.store, overwrite)
     outputs.check()
     say("\n".join(beginning.sentences()))
     with outputs.laid_out():
-        replace_text(recipe, beginning.recipe(recipe))
-    problems: list[HardnegError] = []
+        atomic_write.replace_text(recipe, beginning.recipe(recipe))
+    problems: list[errors.HardnegError] = []
     recipe_plan = planned_recipe(str(recipe), None, [], tell_once, problems)
     say(f"{recipe}: written; {takes(estimate(recipe_plan, session.store))}")
     if problems:
         raise problems[0]
     if runs:
-        run(str(recipe), None, [], None, [], results, overwrite, store, device, LOCAL, [])
+        run(str(recipe), None, [], None, [], results, overwrite, store, device, named_plugins.LOCAL, [])
     else:
         say(f"run it: {command} --output {quote(str(results))}")

@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hardneg.analysis.base import Analysis
-from hardneg.analysis.inputs import Files
+from hardneg.analysis import base, inputs
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
 from hardneg.formats.qrels import write_qrels
@@ -47,7 +46,7 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
         PluginError: there is no such analysis.
         UsageError: it has no such field, or one is missing.
     """
-    chosen: type[Analysis] = load_plugin("analyses", name_of("name", name))
+    chosen: type[base.Analysis] = load_plugin("analyses", name_of("name", name))
     extra = [ask.rstrip("?") for ask in chosen.asks if ask != "stages"]
     known = [*chosen.model_fields, *extra, *(["run_folder"] if "stages" in chosen.asks else []), *Where.__annotations__]
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in fields if each not in known]:
@@ -66,8 +65,8 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
 
 
 def checked(
-    chosen: type[Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
-) -> Analysis:
+    chosen: type[base.Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
+) -> base.Analysis:
     """The analysis of some fields; `flag` says how a message calls a field, `types` what stages made.
 
     Raises:
@@ -84,12 +83,12 @@ def checked(
         raise UsageError("\n".join(f"analyze {chosen.name}: {line}" for line in problems)) from None
 
 
-def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: Progress) -> Files:
+def files_of(analysis: base.Analysis, arguments: Mapping[str, Any], stages: Stages, progress: Progress) -> inputs.Files:
     """What an analysis reads: the files that its fields name, and what was given beside."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in options_of(AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
-    return Files(
+    return inputs.Files(
         named,
         labels={str(path): label for path, label in given.run_labels(alone).items()},
         judged=arguments.get("qrels"),
@@ -112,7 +111,7 @@ def stages_of(run_folder: Path, store: Store) -> Stages:
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
 
-def _named(chosen: type[Analysis], name: str, value: Any, store: Store) -> Any:
+def _named(chosen: type[base.Analysis], name: str, value: Any, store: Store) -> Any:
     """The value of a field: of one that refers to artifacts, the path, or paths by label, of what was given.
 
     Metrics and runs in memory are kept in the store.
@@ -149,7 +148,7 @@ class AnalysisResult:
 
     name: str
     numbers: Any = field(repr=False)
-    analysis: Analysis = field(repr=False)
+    analysis: base.Analysis = field(repr=False)
 
     def to_dict(self) -> Any:
         """The numbers."""
@@ -171,8 +170,7 @@ class AnalysisResult:
             self.analysis.draw(self.numbers, files)
 
     def _repr_markdown_(self) -> str:
-        from hardneg.report.content import ReportContent
-        from hardneg.report.page import markdown
+        from hardneg.report import content, page
 
         section = Section(self.name, self.analysis.tables(self.numbers), self.analysis.explain(self.numbers))
-        return markdown(ReportContent("", {}, 0, sections=[section]))
+        return page.markdown(content.ReportContent("", {}, 0, sections=[section]))

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
 
-from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import LOCAL
+from hardneg.records import errors, named_plugins
 from hardneg.registry import load_plugin
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
@@ -119,7 +118,7 @@ class Where(TypedDict, total=False):
     settings: Annotated[Sequence[str] | Mapping[str, Any], replace(get_args(Settings)[1], default=())]
     store: Store
     device: Device
-    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=LOCAL, plugin="engines", panel=MACHINE)]
+    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=named_plugins.LOCAL, plugin="engines", panel=MACHINE)]
     seed: Annotated[int, Arg("The seed of random draws.", default=SEED)]
     progress: Annotated[bool | Progress, Arg("Whether to show bars, or what shows them.", cli=bool, default=False)]
 
@@ -214,9 +213,9 @@ def spelled_out(function: _Function, options: type | None = None) -> _Function:
     return function
 
 
-def refused(argument: str, value: Any, wanted: str) -> UsageError:
+def refused(argument: str, value: Any, wanted: str) -> errors.UsageError:
     """The error of an argument that must be something else."""
-    return UsageError(f"{{{argument}}}: must be {wanted}, not {value!r:.60}", argument)
+    return errors.UsageError(f"{{{argument}}}: must be {wanted}, not {value!r:.60}", argument)
 
 
 def names_of(argument: str, value: Any) -> list[str]:
@@ -291,7 +290,7 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
         )
         return [plugin_setting(argument, each) for each in read]
     except ValueError as error:
-        raise UsageError(f"{{{argument}}}: {error}", argument) from None
+        raise errors.UsageError(f"{{{argument}}}: {error}", argument) from None
 
 
 def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
@@ -309,10 +308,10 @@ def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -
             continue
         try:
             values[path] = _field_value(info, name, value)
-        except UsageError as error:
+        except errors.UsageError as error:
             problems, wrong = [*problems, error.message], [*wrong, name]
     if problems:
-        raise UsageError("\n".join(problems), *wrong)
+        raise errors.UsageError("\n".join(problems), *wrong)
     return values
 
 
@@ -345,7 +344,7 @@ def _field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         location = ".".join([f"{{{argument}}}", *map(str, first["loc"])])
-        raise UsageError(f"{location}: {complaint(first)}", argument) from None
+        raise errors.UsageError(f"{location}: {complaint(first)}", argument) from None
 
 
 def _plain(number: Any) -> Any:

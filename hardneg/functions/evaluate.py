@@ -134,8 +134,7 @@ class RunsToScore:
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
         from hardneg.evaluation import metrics
         from hardneg.evaluation.metrics_json import Measured
-        from hardneg.formats.answer_matching import PassageAnswers
-        from hardneg.formats.id_pairs import without_excluded
+        from hardneg.formats import answer_matching, id_pairs
         from hardneg.formats.runs import read_run
 
         cutoffs, notes = metrics.answer_cutoffs(self.metrics), list[str]()
@@ -145,7 +144,7 @@ class RunsToScore:
             collection = self.collection
             excluded = {} if collection is None else collection.excluded()
             for label, path in self.files.items():
-                run = without_excluded(read_run(path), excluded)
+                run = id_pairs.without_excluded(read_run(path), excluded)
                 documents = None if collection is None else len(collection.corpus)
                 notes.extend(metrics.run_notes(label, run, judged, names, documents))
                 found[label] |= measure(run)
@@ -154,7 +153,7 @@ class RunsToScore:
             if (collection := self.collection) is None:
                 problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
                 raise UsageError(problem, "dataset", "split")
-            answers = PassageAnswers.of(collection, self.split, self.fields["answer_match"])
+            answers = answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
             ids, cuts = answers.query_ids, list(cutoffs.values())
             score([*cutoffs], set(ids), lambda run: metrics.answer_coverage(run, answers, ids, cuts))
             left_out = {**answers.left_out, "questions without answers": len(collection.queries(self.split)) - len(ids)}

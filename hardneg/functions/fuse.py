@@ -13,9 +13,7 @@ from hardneg.functions.arguments import AnyQrels, Arg, Runs, Where, spelled_out,
 from hardneg.functions.evaluate import RELEVANCE
 from hardneg.functions.results import RankedRun, source_of_runs
 from hardneg.functions.session import Session
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import RUN
+from hardneg.records import depths, errors, layout
 from hardneg.records.wording import suggestion
 from hardneg.runtime.progress import Progress
 from hardneg.store.digest import Content, file_digest
@@ -27,7 +25,10 @@ _METHODS = "zip, by turns, first run first; weighted-sum, of scores; reciprocal-
 _MISSING = "Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
 _TUNED = "Runs of other queries to tune on, one for each fused run, in their order."
 _JUDGED = Arg("The judgements of the queries to tune on.", cli=Path, panel=_TUNING)
-_TRIED = "Values to try, in every combination: of a run's weight, or `constant`; default: all tenths that sum to 1."
+_TRIED = (
+    "Values to try, in every combination: of a run's weight, or `constant`; default: all weights in tenths that sum to "
+    "1."
+)
 _GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", panel=_TUNING)
 _WEIGHT = Arg("A run's weight, by its label; default 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
 
@@ -44,7 +45,7 @@ def fuse(
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
     constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
     norm: Annotated[Norm | None, Arg("Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
-    depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = LIST_DEPTH,
+    depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = depths.LIST_DEPTH,
     tune_runs: TuneRuns = None,
     qrels: Annotated[AnyQrels | None, _JUDGED] = None,
     metric: Metric = "ndcg@10",
@@ -93,34 +94,34 @@ def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Map
     def make(folder: Path) -> dict[str, int]:
         fused = zip(query_ids, fusion.over(lists_of(list(lists.values()), query_ids)), strict=True)
         listed = ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids)
-        return {"queries": len(query_ids), "documents": write_run(folder / RUN, listed, tag="fused")}
+        return {"queries": len(query_ids), "documents": write_run(folder / layout.RUN, listed, tag="fused")}
 
     result = given.keep_result(session.store, "run", origin, make)
     lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in lists.items()}
     facts = {**result.facts, **tuned, **lacking}
-    return RankedRun(fusion.method, result.key, result.path / RUN, facts, session.store, source_of_runs(runs))
+    return RankedRun(fusion.method, result.key, result.path / layout.RUN, facts, session.store, source_of_runs(runs))
 
 
 def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[str, Path], judged: Any) -> Fusion:
     """The method with its numbers. Raises UsageError where they, or arguments to tune by, do not go together."""
     if len(labels) < 2:
-        raise UsageError("fuse: give {runs} twice or more", "runs")
+        raise errors.UsageError("fuse: give {runs} twice or more", "runs")
     if unknown := [label for label in fields["weights"] if label not in labels]:
         problem = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
-        raise UsageError(f"{{weights}}: {problem}", "weights")
+        raise errors.UsageError(f"{{weights}}: {problem}", "weights")
     weights = tuple(fields["weights"].get(label, 1.0) for label in labels)
     numbers = (fields["constant"], fields.get("norm"), fields["depth"])
     fusion = Fusion(fields["method"], weights, fields["missing_scores"], *numbers)
     if problems := fusion.problems():
-        raise UsageError("; ".join(problems))
+        raise errors.UsageError("; ".join(problems))
     if not tuning and (fields["tuning.grid"] or judged is not None):
         problem = "fuse: {grid} and {qrels} are for tuning: give a {tune_runs} for each {runs}"
-        raise UsageError(problem, "grid", "qrels", "tune_runs", "runs")
+        raise errors.UsageError(problem, "grid", "qrels", "tune_runs", "runs")
     if tuning and len(tuning) != len(labels):
         counts = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
-        raise UsageError(f"fuse: {counts}: give one of each, in the same order", "tune_runs", "runs")
+        raise errors.UsageError(f"fuse: {counts}: give one of each, in the same order", "tune_runs", "runs")
     if tuning and judged is None:
-        raise UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
+        raise errors.UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
     return fusion
 
 

@@ -10,15 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 from hardneg.datasets.hub_tables import numbered_rows, text_cell
+from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import GRADE_DIGITS, Qrels
-from hardneg.formats.source_files import order_splits, split_problem
-from hardneg.formats.text_lines import find_file, one_word
 from hardneg.functions.arguments import AnyQrels, AnyRun, Dataset, Model, name_of
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import RUN
-from hardneg.records.named_plugins import BEIR
+from hardneg.records import errors, layout, named_plugins, wording
 from hardneg.records.types import Document, Judgement, Query, RankedList
-from hardneg.records.wording import suggestion
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import digest, tree_digest
 
@@ -73,13 +69,14 @@ def named_dataset(dataset: Dataset, store: Store) -> str:
         DataError: one in memory has a mistake, which is told with its place.
     """
     if not isinstance(dataset, str | os.PathLike):
-        return f"{BEIR}:{keep_content(store, 'given-collection', lambda folder: write_dataset(dataset, folder)).path}"
+        kept = keep_content(store, "given-collection", lambda folder: write_dataset(dataset, folder))
+        return f"{named_plugins.BEIR}:{kept.path}"
     try:
-        if isinstance(dataset, os.PathLike) or find_file(Path(dataset), "corpus.jsonl") is not None:
-            return f"{BEIR}:{os.fspath(dataset)}"
+        if isinstance(dataset, os.PathLike) or text_lines.find_file(Path(dataset), "corpus.jsonl") is not None:
+            return f"{named_plugins.BEIR}:{os.fspath(dataset)}"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
-        raise UsageError(f"dataset: {dataset!r:.60} is no name ({reason}); {_FORMS}") from None
+        raise errors.UsageError(f"dataset: {dataset!r:.60} is no name ({reason}); {_FORMS}") from None
     return name_of("dataset", dataset)
 
 
@@ -104,27 +101,27 @@ def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
         return Path(os.fspath(qrels)).expanduser()
     if not isinstance(qrels, Mapping) or not qrels:
         problem = " is empty" if isinstance(qrels, Mapping) else f": cannot read {qrels!r:.60}"
-        raise UsageError(f"qrels{problem}; give a file, or grades by document id by query id")
+        raise errors.UsageError(f"qrels{problem}; give a file, or grades by document id by query id")
     return {_id("qrels", name): dict(_graded(f"qrels[{name!r}]", judged)) for name, judged in qrels.items()}
 
 
 def _id(place: str, value: Any) -> str:
     """The id of a query or a document, checked."""
-    if isinstance(value, str) and one_word(value):
+    if isinstance(value, str) and text_lines.one_word(value):
         return value
-    raise DataError(f"{place}: id {value!r:.60} must be one word, a text without white space")
+    raise errors.DataError(f"{place}: id {value!r:.60} must be one word, a text without white space")
 
 
 def _graded(place: str, judged: Any) -> Iterator[tuple[str, int]]:
     """Document ids and grades of one query; those of a list are relevant."""
     if isinstance(judged, str) or not isinstance(judged, Iterable) or hasattr(judged, "to_dict"):
-        raise DataError(f"{place}: must be grades by document id, or a list of document ids, not {judged!r:.60}")
+        raise errors.DataError(f"{place}: must be grades by document id, or a list of document ids, not {judged!r:.60}")
     for doc_id, grade in judged.items() if isinstance(judged, Mapping) else ((each, 1) for each in judged):
         _id(place, doc_id)
         if isinstance(grade, bool) or not isinstance(grade, Integral):
-            raise DataError(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
+            raise errors.DataError(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
         if abs(grade) >= 10**GRADE_DIGITS:
-            raise DataError(f"{place}[{doc_id!r}]: a grade has at most {GRADE_DIGITS} digits")
+            raise errors.DataError(f"{place}[{doc_id!r}]: a grade has at most {GRADE_DIGITS} digits")
         yield doc_id, int(grade)
 
 
@@ -132,20 +129,20 @@ def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[
     """Corpus and queries by id, and judgements by split, of a dict, or of a table of pairs of texts."""
     parts = _of_pairs(dataset) if hasattr(dataset, "column_names") else dataset
     if not isinstance(parts, Mapping) or not parts:
-        raise UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
+        raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
     for name in (*parts, *_PARTS):
         if name not in _PARTS:
-            raise DataError(f"dataset: {name!r}: no such part{suggestion(str(name), _PARTS)}")
+            raise errors.DataError(f"dataset: {name!r}: no such part{wording.suggestion(str(name), _PARTS)}")
         if not (part := parts.get(name)) or not isinstance(part, Mapping):
             form = " is empty" if isinstance(part, Mapping) else f": must be a dict by id, not {type(part).__name__}"
-            raise DataError(f"dataset: {name}{form}")
+            raise errors.DataError(f"dataset: {name}{form}")
     qrels = parts["qrels"]
     first = next(iter(qrels.values()))
     by_split = isinstance(first, Mapping) and isinstance(next(iter(first.values()), None), Mapping | list | tuple)
     judged = dict(qrels) if by_split else {_ONLY: qrels}
-    if problem := next(filter(None, map(split_problem, map(str, judged))), None):
-        raise DataError(f"dataset: {problem}")
-    return parts["corpus"], parts["queries"], {split: judged[split] for split in order_splits(judged)}
+    if problem := next(filter(None, map(source_files.split_problem, map(str, judged))), None):
+        raise errors.DataError(f"dataset: {problem}")
+    return parts["corpus"], parts["queries"], {split: judged[split] for split in source_files.order_splits(judged)}
 
 
 def _of_pairs(table: Any) -> dict[str, Any]:
@@ -155,7 +152,7 @@ def _of_pairs(table: Any) -> dict[str, Any]:
     """
     if missing := [name for name in _PAIR if name not in table.column_names]:
         there = ", ".join(table.column_names)
-        raise DataError(f"dataset: no column {missing[0]!r} among {there}; rename_column gives it one")
+        raise errors.DataError(f"dataset: no column {missing[0]!r} among {there}; rename_column gives it one")
     columns = [*_PAIR, *(name for name in table.column_names if name.startswith("negative"))]
     documents, queries, qrels = dict[str, str](), dict[str, str](), dict[str, dict[str, int]]()
     for number, row in numbered_rows("dataset", table):
@@ -182,7 +179,7 @@ def _texts(part: str, contents: Mapping[Any, Any]) -> Iterator[tuple[str, str, s
         _id(f"dataset: {part}", each)
         if not isinstance(title, str) or not isinstance(text, str):
             wanted = "a text, or a dict with 'text' and 'title'" if part == "corpus" else "a text"
-            raise DataError(f"dataset: {part}[{each!r}]: must be {wanted}, not {content!r:.60}")
+            raise errors.DataError(f"dataset: {part}[{each!r}]: must be {wanted}, not {content!r:.60}")
         yield each, text, title
 
 
@@ -190,12 +187,12 @@ def _judgements(split: str, qrels: Mapping[str, Any], corpus: Any, queries: Any)
     for query_id, grades in qrels.items():
         place = f"dataset: qrels[{split!r}][{query_id!r}]"
         if query_id not in queries:
-            raise DataError(f"{place}: there is no query {query_id!r:.60} in queries")
+            raise errors.DataError(f"{place}: there is no query {query_id!r:.60} in queries")
         if not str(queries[query_id]).strip():
-            raise DataError(f"dataset: queries[{query_id!r}]: has no text")
+            raise errors.DataError(f"dataset: queries[{query_id!r}]: has no text")
         for doc_id, grade in _graded(place, grades):
             if doc_id not in corpus:
-                raise DataError(f"{place}: there is no document {doc_id!r:.60} in corpus")
+                raise errors.DataError(f"{place}: there is no document {doc_id!r:.60} in corpus")
             yield Judgement(query_id, doc_id, grade)
 
 
@@ -220,7 +217,7 @@ def write_beir(
             row.encode()
         except UnicodeEncodeError as error:
             problem = f"the text of {name!r:.60} has half a character, {error.object[error.start]!r}"
-            raise DataError(f"dataset: {problem}, which no file can hold; mend or leave it out") from error
+            raise errors.DataError(f"dataset: {problem}, which no file can hold; mend or leave it out") from error
         return row
 
     def write(path: Path, lines: Iterable[str], head: str = "") -> None:
@@ -237,7 +234,7 @@ def write_beir(
             if query_id not in texts:
                 yield line(query_id, text=text)
             if texts.setdefault(query_id, text) != text:
-                raise DataError(f"dataset: query {query_id!r} has two texts; give it one")
+                raise errors.DataError(f"dataset: query {query_id!r} has two texts; give it one")
 
     write(folder / "queries.jsonl", query_lines())
     for split, rows in judged.items():
@@ -255,7 +252,7 @@ def named_model(argument: Model, store: Store) -> str:
         return name_of("model", os.fspath(argument))
     if not hasattr(argument, "save_pretrained") or not hasattr(argument, "tokenizer"):
         forms = "give a folder, a hub id, or a model of sentence-transformers"
-        raise UsageError(f"model: cannot use {argument!r:.60}; {forms}")
+        raise errors.UsageError(f"model: cannot use {argument!r:.60}; {forms}")
 
     def save(folder: Path) -> None:
         from hardneg.encoders.open.resolved import quiet
@@ -284,18 +281,18 @@ def run_file(run: AnyRun, store: Store) -> Path:
         return Path(os.fspath(run)).expanduser()
     if not isinstance(run, Mapping) or not run:
         forms = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"
-        raise UsageError(f"run: cannot read {run!r:.60}; {forms}")
+        raise errors.UsageError(f"run: cannot read {run!r:.60}; {forms}")
 
     def write(folder: Path) -> None:
         from hardneg.formats.runs import write_run
 
         try:
-            write_run(folder / RUN, _ranked_lists(run))
+            write_run(folder / layout.RUN, _ranked_lists(run))
         except UnicodeEncodeError as error:
             line = str(error.object)[max(0, error.start - 20) : error.end + 20]
-            raise DataError(f"run: an id has half of a character, which no file can hold: {line!r}") from None
+            raise errors.DataError(f"run: an id has half of a character, which no file can hold: {line!r}") from None
 
-    return keep_content(store, "given-run", write).path / RUN
+    return keep_content(store, "given-run", write).path / layout.RUN
 
 
 def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
@@ -306,7 +303,7 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
     for query_id, scores in run.items():
         place = f"run[{_id('run', query_id)!r}]"
         if not isinstance(scores, Mapping):
-            raise DataError(f"{place}: must be scores by document id, not {scores!r:.60}")
+            raise errors.DataError(f"{place}: must be scores by document id, not {scores!r:.60}")
         for doc_id, score in scores.items():
             _id(place, doc_id)
             try:
@@ -314,7 +311,7 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
             except (TypeError, ValueError, OverflowError):
                 finite = False
             if not finite:
-                raise DataError(f"{place}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+                raise errors.DataError(f"{place}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
         doc_ids = sorted(scores, reverse=True)  # trec_eval's order, with no equal scores
         values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
         order = np.argsort(-values, stable=True)
@@ -335,7 +332,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
         DataError: as `run_file`.
     """
     if isinstance(argument, Mapping | Sequence) and not argument:
-        raise UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
+        raise errors.UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
     if isinstance(argument, Mapping) and not is_run(argument):
         named = [(str(label), each) for label, each in argument.items()]
     else:
@@ -347,7 +344,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for label, each in named:
         if label in files:
-            raise UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
+            raise errors.UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
         files[label] = run_file(each, store)
     return files
 
@@ -357,7 +354,7 @@ def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:
-            raise UsageError(f"{path} is given twice; give each run once")
+            raise errors.UsageError(f"{path} is given twice; give each run once")
         namesakes = [other.parts for other in paths if other.name == path.name]
         tails = (path.parts[-length:] for length in range(1, len(path.parts) + 1))
         alone = (tail for tail in tails if sum(parts[-len(tail) :] == tail for parts in namesakes) == 1)

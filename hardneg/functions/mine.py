@@ -6,31 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from hardneg.functions import given
-from hardneg.functions.arguments import (
-    TRAIN_OPTION,
-    AnyRun,
-    Arg,
-    Dataset,
-    Model,
-    Setting,
-    TrainSplit,
-    VectorFile,
-    VectorIds,
-    VectorIndex,
-    Where,
-    mapping_of,
-    spelled_out,
-    stage,
-)
-from hardneg.functions.results import MinedNegatives, TextSource, TrainedModel
-from hardneg.functions.search import QueryVectors
+from hardneg.functions import arguments, given, results, search
 from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session
-from hardneg.records.depths import MINED_DEPTH
-from hardneg.records.errors import PluginError, UsageError
-from hardneg.records.layout import DATASET, MODEL_FOLDER, RUN
-from hardneg.records.named_plugins import LOSS, MINER
-from hardneg.records.types import SCORES
+from hardneg.records import depths, errors, layout, named_plugins, types
 from hardneg.registry import configure, load_plugin
 
 if TYPE_CHECKING:
@@ -42,29 +20,34 @@ _FILTERS = "Leave candidates out before the miner selects, one after another; a 
 _JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
 _SCORES = "With a run: a TREC run whose scores the miner filters by, such as a reranker's."
 
-Miner = Annotated[Setting, Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
-MinedDepth = Annotated[int, Arg("How many documents are ranked for each query.", least=1)]
-Filters = Annotated[Setting | Sequence[Setting], Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME")]
-Judged = Annotated[str | Path | Sequence[str | Path], Arg(_JUDGED, cli=list[Path])]
+Miner = Annotated[arguments.Setting, arguments.Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
+MinedDepth = Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)]
+Filters = Annotated[
+    arguments.Setting | Sequence[arguments.Setting],
+    arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME"),
+]
+Judged = Annotated[str | Path | Sequence[str | Path], arguments.Arg(_JUDGED, cli=list[Path])]
 
 
-@spelled_out
+@arguments.spelled_out
 def mine(
-    dataset: Dataset,
-    model: Model | None = None,
+    dataset: arguments.Dataset,
+    model: arguments.Model | None = None,
     *,
-    run: Annotated[AnyRun | None, Arg("Select from this TREC run instead of a model's search.", cli=Path)] = None,
-    index: VectorIndex | None = None,
-    query_vectors: VectorFile | None = None,
-    query_ids: VectorIds | None = None,
-    miner: Miner = MINER,
+    run: Annotated[
+        arguments.AnyRun | None, arguments.Arg("Select from this TREC run instead of a model's search.", cli=Path)
+    ] = None,
+    index: arguments.VectorIndex | None = None,
+    query_vectors: arguments.VectorFile | None = None,
+    query_ids: arguments.VectorIds | None = None,
+    miner: Miner = named_plugins.MINER,
     filters: Filters = (),
-    split: TrainSplit = None,
-    depth: MinedDepth = MINED_DEPTH,
+    split: arguments.TrainSplit = None,
+    depth: MinedDepth = depths.MINED_DEPTH,
     also_qrels: Judged = (),
-    filter_by: Annotated[AnyRun | None, Arg(_SCORES, cli=Path)] = None,
-    **where: Unpack[Where],
-) -> MinedNegatives:
+    filter_by: Annotated[arguments.AnyRun | None, arguments.Arg(_SCORES, cli=Path)] = None,
+    **where: Unpack[arguments.Where],
+) -> results.MinedNegatives:
     """Mine hard negatives and write them in the form a training program reads.
 
     The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
@@ -80,20 +63,20 @@ def mine(
     """
     session, runs = Session.of(where, mine), {"run": run, "filter_by": filter_by}
     files = {name: given.run_file(each, session.store) for name, each in runs.items() if each is not None}
-    vectors = QueryVectors.of("mine", index, query_vectors, query_ids)
+    vectors = search.QueryVectors.of("mine", index, query_vectors, query_ids)
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:
         problem = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
-        raise UsageError(problem, "model", "run", "index", "query_vectors")
+        raise errors.UsageError(problem, "model", "run", "index", "query_vectors")
     if "filter_by" in files and model is not None:
-        raise UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
+        raise errors.UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
     fields = {"miner": miner, "filters": filters, "split": given.split_of(dataset, split, "train")}
-    mined = stage("mine", {**fields, "also_qrels": also_qrels, "seed": session.seed})
+    mined = arguments.stage("mine", {**fields, "also_qrels": also_qrels, "seed": session.seed})
     stages = {MINED: mined} if model is None else mining_stages(mined, depth)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
     plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
     if model is not None:
         artifacts = session.artifacts(plan)
-        source = _source(plan, artifacts[DATASET], session)
+        source = _source(plan, artifacts[layout.DATASET], session)
         scores = partial(_scores_of_model, plan, artifacts, session)
         return _mined(plan, artifacts[MINED], artifacts[MINED].facts, source, scores)
     data = session.make_dataset(plan)
@@ -101,24 +84,26 @@ def mine(
     if vectors is not None:
         name = f"{vectors.queries.name}.trec.gz"
         files["run"] = vectors.kept_run(session, depth, name)[0].path / name
-    inputs = {"run": "runs.run", "filter_by": f"runs.{SCORES}"}
+    inputs = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
     listed = {inputs[name]: path for name, path in files.items()}
     artifact, facts = session.make_from(plan, MINED, data, listed)
     return _mined(plan, artifact, facts, _source(plan, data, session, reads), partial(_scores_of_run, files["run"]))
 
 
-@spelled_out
+@arguments.spelled_out
 def train(
-    dataset: Dataset,
-    model: Model,
+    dataset: arguments.Dataset,
+    model: arguments.Model,
     *,
-    miner: Miner = MINER,
-    loss: Annotated[Setting, Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")] = LOSS,
-    options: Annotated[Mapping[str, Any], TRAIN_OPTION] = {},
-    split: TrainSplit = None,
-    depth: MinedDepth = MINED_DEPTH,
-    **where: Unpack[Where],
-) -> TrainedModel:
+    miner: Miner = named_plugins.MINER,
+    loss: Annotated[
+        arguments.Setting, arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
+    ] = named_plugins.LOSS,
+    options: Annotated[Mapping[str, Any], arguments.TRAIN_OPTION] = {},
+    split: arguments.TrainSplit = None,
+    depth: MinedDepth = depths.MINED_DEPTH,
+    **where: Unpack[arguments.Where],
+) -> results.TrainedModel:
     """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
 
     Raises:
@@ -127,17 +112,17 @@ def train(
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
     session = Session.of(where, train)
-    mined = stage("mine", {"miner": miner, "split": given.split_of(dataset, split, "train")})
-    trained = {**stage("train", {"loss": loss}), "negatives": MINED}
-    stages = {**mining_stages(mined, depth), TRAINED: training_stage(trained, mapping_of("options", options))}
+    mined = arguments.stage("mine", {"miner": miner, "split": given.split_of(dataset, split, "train")})
+    trained = {**arguments.stage("train", {"loss": loss}), "negatives": MINED}
+    stages = {**mining_stages(mined, depth), TRAINED: training_stage(trained, arguments.mapping_of("options", options))}
     artifact = session.artifacts(session.begin(session.recipe(train, dataset, model, stages)))[TRAINED]
     name = f"{given.model_name(model)}-{TRAINED}"
-    return TrainedModel(name, artifact.key, artifact.path / MODEL_FOLDER, artifact.facts)
+    return results.TrainedModel(name, artifact.key, artifact.path / layout.MODEL_FOLDER, artifact.facts)
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
     """The stages that encode, search and mine; mined: the last one's fields."""
-    searched = stage("search", {"depth": depth})
+    searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
@@ -149,7 +134,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
 
     plugins: list[object] = []
     for kind, setting in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):
-        with suppress(PluginError):  # the recipe's check tells it
+        with suppress(errors.PluginError):  # the recipe's check tells it
             plugins.append(configure(kind, parse_setting(setting)))
     return {"positives": True} if compares(*plugins) else {}
 
@@ -162,19 +147,21 @@ def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dic
     return {"stage": "train", **fields, **own, "options": within}
 
 
-def _source(plan: "Plan", dataset: "Artifact", session: Session, reads: Sequence[Path] = ()) -> TextSource:
+def _source(plan: "Plan", dataset: "Artifact", session: Session, reads: Sequence[Path] = ()) -> results.TextSource:
     from hardneg.recipes.run_folder import inputs_of
 
     split = vars(plan.steps[MINED].spec)["split"]
-    return TextSource.of(dataset, split, session.store, [*inputs_of(plan.recipe), *reads])
+    return results.TextSource.of(dataset, split, session.store, [*inputs_of(plan.recipe), *reads])
 
 
-def _mined(plan: "Plan", made: "Artifact", facts: Mapping[str, Any], source: TextSource, scores: Any) -> MinedNegatives:
+def _mined(
+    plan: "Plan", made: "Artifact", facts: Mapping[str, Any], source: results.TextSource, scores: Any
+) -> results.MinedNegatives:
     name = vars(plan.steps[MINED].spec)["miner"].name
-    return MinedNegatives.of(name, made.path, made.key, facts, source, scores)
+    return results.MinedNegatives.of(name, made.path, made.key, facts, source, scores)
 
 
-def _scores_of_run(run: Path, mined: MinedNegatives) -> "PositiveScores":
+def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores":
     """The scores of positives in a run; nan where it lacks them."""
     from hardneg.formats.runs import read_run
     from hardneg.indexes.kernels.candidate_scoring import scores_in_run
@@ -183,7 +170,7 @@ def _scores_of_run(run: Path, mined: MinedNegatives) -> "PositiveScores":
 
 
 def _scores_of_model(
-    plan: "Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: MinedNegatives
+    plan: "Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: results.MinedNegatives
 ) -> "PositiveScores":
     """The scores of positives in the run of a search; the model's own where that did not reach them."""
     import numpy as np
@@ -193,7 +180,7 @@ def _scores_of_model(
     from hardneg.indexes.kernels.max_passage import pooled
     from hardneg.indexes.open_store import open_store
 
-    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / RUN))
+    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / layout.RUN))
     if any(np.isnan(values).any() for values in scores.values()):
         collection, folder = mined.source.collection, artifacts[ENCODED].path
         queries, encode = collection.queries(mined.source.split), session.query_encoder(plan)

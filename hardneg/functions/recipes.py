@@ -10,9 +10,8 @@ from hardneg.functions.arguments import Where, file_path, names_of, spelled_out
 from hardneg.functions.evaluate import Evaluation
 from hardneg.functions.results import BuiltIndex, TrainedModel
 from hardneg.functions.session import Session, planned_recipe, setting_texts
-from hardneg.records.errors import HardnegError
+from hardneg.records import errors, wording
 from hardneg.records.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
-from hardneg.records.wording import counted, size
 from hardneg.store.artifacts import Artifact
 from hardneg.store.replaced_files import Outputs, Target, Words
 
@@ -94,7 +93,7 @@ class ChosenRecipe:
         """
         from hardneg.recipes.needs import needs
 
-        problems, session = list[HardnegError](), Session.of(where)
+        problems, session = list[errors.HardnegError](), Session.of(where)
         needed = tuple(needs(self._planned(session, problems)))
         if problems and not any(need.missing for need in needed):
             raise problems[0]
@@ -132,7 +131,7 @@ class ChosenRecipe:
         publish(plan, outcome.artifacts, session.store, folder)
         return RunFolder(plan.recipe.name, folder, outcome.artifacts, outcome.ran)
 
-    def _planned(self, session: Session, problems: list[HardnegError] | None = None) -> "Plan":
+    def _planned(self, session: Session, problems: list[errors.HardnegError] | None = None) -> "Plan":
         named = {
             name: (given.named_dataset if name == "dataset" else given.named_model)(value, session.store)
             for name, value in self.live.items()
@@ -159,9 +158,9 @@ class RecipePlan:
         return [row.step.name for row in self.rows if not row.cached]
 
     def __repr__(self) -> str:
-        steps = f"{len(self.ahead)} of {counted(len(self.rows), 'step')} to run"
+        steps = f"{len(self.ahead)} of {wording.counted(len(self.rows), 'step')} to run"
         disk = sum(row.disk for row in self.rows if not row.cached)
-        return f"RecipePlan({self.plan.recipe.name!r}, {steps}, {size(disk)})"
+        return f"RecipePlan({self.plan.recipe.name!r}, {steps}, {wording.size(disk)})"
 
 
 @dataclass(frozen=True)
@@ -203,4 +202,5 @@ class RunFolder:
         return path if path.is_file() else None
 
     def __repr__(self) -> str:
-        return f"RunFolder({self.name!r}, {self.path}, {len(self.ran)} of {counted(len(self.artifacts), 'step')} ran)"
+        steps = wording.counted(len(self.artifacts), "step")
+        return f"RunFolder({self.name!r}, {self.path}, {len(self.ran)} of {steps} ran)"

@@ -9,13 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from hardneg.functions.arguments import file_path, whole_number
-from hardneg.functions.given import keep_result
-from hardneg.functions.session import usual_store
-from hardneg.records.errors import MissingDependency
-from hardneg.records.layout import NEGATIVES, RUN
+from hardneg.functions import arguments, given, session
+from hardneg.records import errors, layout, wording
 from hardneg.records.types import Negatives, RankedList
-from hardneg.records.wording import counted
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target
 
@@ -101,7 +97,7 @@ class RankedRun(StoredResult):
     @classmethod
     def of(cls, name: str, artifact: Artifact, source: TextSource) -> "RankedRun":
         """The run in an artifact."""
-        return cls(name, artifact.key, artifact.path / RUN, artifact.facts, source.store, source)
+        return cls(name, artifact.key, artifact.path / layout.RUN, artifact.facts, source.store, source)
 
     def __iter__(self) -> Iterator[tuple[str, RankedList]]:
         from hardneg.formats.runs import stream_run
@@ -141,7 +137,7 @@ class RankedRun(StoredResult):
         return ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
 
     def __repr__(self) -> str:
-        queries = counted(int(self.facts.get("queries", 0)), "query")
+        queries = wording.counted(int(self.facts.get("queries", 0)), "query")
         split = f" of split {self.source.split}" if self.source else ""
         return f"RankedRun({self.name!r}, {queries}{split}, {self.path})"
 
@@ -167,7 +163,7 @@ class MinedNegatives(StoredResult):
     @classmethod
     def of(cls, name: str, folder: Path, key: str, facts: Mapping[str, Any], *more: Any) -> "MinedNegatives":
         """The negatives in an artifact's folder."""
-        return cls(name, key, folder / NEGATIVES, facts, *more)
+        return cls(name, key, folder / layout.NEGATIVES, facts, *more)
 
     @property
     def folder(self) -> Path:
@@ -217,9 +213,9 @@ class MinedNegatives(StoredResult):
         """
         from hardneg.formats.export.catalogue import check_form
 
-        check_form(form, file_path(path))
+        check_form(form, arguments.file_path(path))
         if negatives is not None:
-            whole_number("negatives", negatives, 1)
+            arguments.whole_number("negatives", negatives, 1)
         with writing("MinedNegatives.write", [path], overwrite, self.source) as (file,):
             return self.write_form(file, form, negatives, scores)
 
@@ -240,7 +236,7 @@ class MinedNegatives(StoredResult):
             UsageError: `negatives` is no count.
             DataError: no query has so many negatives.
         """
-        whole_number("negatives", negatives, 1)
+        arguments.whole_number("negatives", negatives, 1)
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
         origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
 
@@ -272,8 +268,9 @@ class MinedNegatives(StoredResult):
         }
 
     def __repr__(self) -> str:
-        queries, negatives = (int(self.facts.get(name, 0)) for name in ("queries", "negatives"))
-        size = f"{counted(queries, 'query')} of split {self.source.split}, {counted(negatives, 'negative')}"
+        counts = {"query": "queries", "negative": "negatives"}
+        queries, mined = (wording.counted(int(self.facts.get(name, 0)), one) for one, name in counts.items())
+        size = f"{queries} of split {self.source.split}, {mined}"
         return f"MinedNegatives({self.name!r}, {size}, {self.path})"
 
 
@@ -300,8 +297,8 @@ def _mapped(store: Store, origin: Mapping[str, Any], write: Callable[[Path], Any
     try:
         from datasets import Dataset
     except ImportError as error:
-        raise MissingDependency('to_dataset needs datasets: pip install "hardneg[hub]"') from error
-    artifact = keep_result(store, "rows", origin, lambda folder: write(folder / _ROWS))
+        raise errors.MissingDependency('to_dataset needs datasets: pip install "hardneg[hub]"') from error
+    artifact = given.keep_result(store, "rows", origin, lambda folder: write(folder / _ROWS))
     return Dataset.from_file(str(artifact.path / _ROWS))
 
 
@@ -316,7 +313,7 @@ def frame_of_rows(rows: list[dict[str, Any]]) -> Any:
     try:
         from pandas import DataFrame
     except ImportError as error:
-        raise MissingDependency("to_pandas needs pandas: pip install pandas") from error
+        raise errors.MissingDependency("to_pandas needs pandas: pip install pandas") from error
     return DataFrame(rows)
 
 
@@ -338,8 +335,8 @@ def writing(
         UsageError: something is no path, is a folder, lies in the store, was read, or is there already.
         ArtifactError: a file cannot be written.
     """
-    files = [file_path(path) for path in paths]
-    store, known = (source.store, source.reads) if source else (usual_store(None), ())
+    files = [arguments.file_path(path) for path in paths]
+    store, known = (source.store, source.reads) if source else (session.usual_store(None), ())
     outputs = Outputs(writer, [Target(path) for path in files], [*known, *reads], store, overwrite)
     outputs.check()
     with outputs.laid_out():

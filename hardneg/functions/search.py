@@ -6,57 +6,41 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Unpack
 
-from hardneg.functions import given
-from hardneg.functions.arguments import (
-    AnyRun,
-    Arg,
-    Dataset,
-    Model,
-    Setting,
-    Split,
-    VectorFile,
-    VectorIds,
-    VectorIndex,
-    Where,
-    file_path,
-    spelled_out,
-    stage,
-)
-from hardneg.functions.results import RankedRun, TextSource
+from hardneg.functions import arguments, given, results
 from hardneg.functions.session import ENCODED, SEARCHED, Session
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import DATASET, RUN
-from hardneg.records.named_plugins import BM25
-from hardneg.records.types import RankedList
+from hardneg.records import depths, errors, layout, named_plugins, types
 from hardneg.store.artifacts import Artifact
 
 _LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
 _AT_ONCE = 65_536
 
-Backend = Annotated[Setting | None, Arg("An index over texts instead of a model, such as bm25.", plugin="indexes")]
+Backend = Annotated[
+    arguments.Setting | None, arguments.Arg("An index over texts instead of a model, such as bm25.", plugin="indexes")
+]
 Candidates = Annotated[
-    Setting | None, Arg("An index over texts, such as bm25: rank only its best documents.", plugin="indexes")
+    arguments.Setting | None,
+    arguments.Arg("An index over texts, such as bm25: rank only its best documents.", plugin="indexes"),
 ]
 Reranker = Annotated[
-    Setting, Arg("A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID.", plugin="rerankers")
+    arguments.Setting,
+    arguments.Arg("A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID.", plugin="rerankers"),
 ]
 
 
-@spelled_out
+@arguments.spelled_out
 def search(
-    dataset: Dataset | None = None,
-    model: Model | None = None,
+    dataset: arguments.Dataset | None = None,
+    model: arguments.Model | None = None,
     *,
     backend: Backend = None,
-    index: VectorIndex | None = None,
-    query_vectors: VectorFile | None = None,
-    query_ids: VectorIds | None = None,
-    split: Split = None,
-    depth: Annotated[int, Arg("How many documents are ranked for each query.", least=1)] = LIST_DEPTH,
+    index: arguments.VectorIndex | None = None,
+    query_vectors: arguments.VectorFile | None = None,
+    query_ids: arguments.VectorIds | None = None,
+    split: arguments.Split = None,
+    depth: Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)] = depths.LIST_DEPTH,
     candidates: Candidates = None,
-    **where: Unpack[Where],
-) -> RankedRun:
+    **where: Unpack[arguments.Where],
+) -> results.RankedRun:
     """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
 
     Raises:
@@ -66,42 +50,50 @@ def search(
 
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
-    session, searched = Session.of(where, search), stage("search", {"depth": depth})
+    session, searched = Session.of(where, search), arguments.stage("search", {"depth": depth})
     if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
         if any(each is not None for each in (dataset, model, backend, candidates)):
             problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
-            raise UsageError(problem, "index", "query_vectors")
+            raise errors.UsageError(problem, "index", "query_vectors")
         session.begin(None, vectors.reads)
         found, count = vectors.kept_run(session, depth)
-        return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, session.store, None)
+        return results.RankedRun(
+            vectors.queries.stem, found.key, found.path / layout.RUN, {"queries": count}, session.store, None
+        )
     if dataset is None or (model is None) == (backend is None):
         problem = "search: give {dataset}, and {model} or {backend}, one of them"
-        raise UsageError(problem, "dataset", "model", "backend")
+        raise errors.UsageError(problem, "dataset", "model", "backend")
     if candidates is not None and model is None:
-        raise UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
+        raise errors.UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
     searched["split"] = split = given.split_of(dataset, split, "test")
-    encoded: Any = {"stage": "encode"} if backend is None else stage("index", {"backend": backend})
+    encoded: Any = {"stage": "encode"} if backend is None else arguments.stage("index", {"backend": backend})
     name = given.model_name(model) if backend is None else encoded["backend"]["name"]
     stages: dict[str, dict[str, Any]] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
     if candidates is not None:
-        stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
+        stages[_LISTED] = arguments.stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[SEARCHED]["candidates"] = _LISTED_RUN
     recipe = session.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
     artifacts = session.artifacts(session.begin(recipe))
-    return RankedRun.of(name, artifacts[SEARCHED], TextSource.of(artifacts[DATASET], split, session.store))
+    return results.RankedRun.of(
+        name, artifacts[SEARCHED], results.TextSource.of(artifacts[layout.DATASET], split, session.store)
+    )
 
 
-@spelled_out
+@arguments.spelled_out
 def rerank(
-    dataset: Dataset,
-    run: Annotated[AnyRun, Arg("The TREC run to take the documents from, plain or gzip.", cli=Path)],
+    dataset: arguments.Dataset,
+    run: Annotated[
+        arguments.AnyRun, arguments.Arg("The TREC run to take the documents from, plain or gzip.", cli=Path)
+    ],
     reranker: Reranker,
     *,
-    split: Split = None,
-    depth: Annotated[int, Arg("How many documents of each query are scored, the best ones.", least=1)] = LIST_DEPTH,
-    **where: Unpack[Where],
-) -> RankedRun:
+    split: arguments.Split = None,
+    depth: Annotated[
+        int, arguments.Arg("How many documents of each query are scored, the best ones.", least=1)
+    ] = depths.LIST_DEPTH,
+    **where: Unpack[arguments.Where],
+) -> results.RankedRun:
     """Score the best documents of a run anew, query and document together.
 
     Raises:
@@ -111,10 +103,10 @@ def rerank(
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
     session, split = Session.of(where, rerank), given.split_of(dataset, split, "test")
-    reranked = stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
+    reranked = arguments.stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
     file, plugin = given.run_file(run, session.store), reranked["plugin"]
     stages = {  # the search only stands for the run that is given
-        ENCODED: {"stage": "index", "backend": BM25},
+        ENCODED: {"stage": "index", "backend": named_plugins.BM25},
         SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
         _RERANKED: {**reranked, "run": SEARCHED},
     }
@@ -122,8 +114,8 @@ def rerank(
     plan = session.begin(recipe, [file])
     collection = session.make_dataset(plan)
     artifact, facts = session.make_from(plan, _RERANKED, collection, {"run": file})
-    source = TextSource.of(collection, split, session.store)
-    return replace(RankedRun.of(str(plugin.get("source", plugin["name"])), artifact, source), facts=facts)
+    source = results.TextSource.of(collection, split, session.store)
+    return replace(results.RankedRun.of(str(plugin.get("source", plugin["name"])), artifact, source), facts=facts)
 
 
 @dataclass(frozen=True)
@@ -138,12 +130,12 @@ class QueryVectors:
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
         """What these arguments of a function say; None where none is given. Raises UsageError: one lacks another."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
-        paths = {name: file_path(value, name) for name, value in named.items() if value is not None}
+        paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
             return None
         if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
             problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking[0]}}} too"
-            raise UsageError(problem, lacking[0])
+            raise errors.UsageError(problem, lacking[0])
         return cls(paths["index"], paths["query_vectors"], paths.get("query_ids"))
 
     @property
@@ -151,7 +143,7 @@ class QueryVectors:
         """All that is read."""
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
-    def kept_run(self, session: Session, depth: int, name: str = RUN) -> tuple[Artifact, int]:
+    def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
         """The run for all queries in the file's order, in the store under its content; and how many there are.
 
         Raises:
@@ -169,18 +161,18 @@ class QueryVectors:
         index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()
         if file.dimension != index.dimension:
             problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
-            raise UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
+            raise errors.UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
         searcher = index.searcher
         if isinstance(searcher, FlatSearcher):
             searcher = replace(searcher, options=ExactOptions(device=session.device), progress=session.progress)
 
-        def lists(queries: FlatVectors) -> Iterator[tuple[str, RankedList]]:
+        def lists(queries: FlatVectors) -> Iterator[tuple[str, types.RankedList]]:
             for start in range(0, len(queries), _AT_ONCE):
                 stop = min(start + _AT_ONCE, len(queries))
                 hits = searcher.search(queries.read(start, stop), min(depth, len(index.doc_ids)))
                 for query_id, rows, scores in zip(queries.doc_ids[start:stop], hits.rows, hits.scores, strict=True):
                     there = rows >= 0
-                    yield query_id, RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
+                    yield query_id, types.RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
 
         def write(folder: Path) -> None:
             with TemporaryDirectory() as aside:

@@ -16,19 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.functions import given
 from hardneg.functions.arguments import Settings, Where, file_path, name_of, names_of, plugin_setting, whole_number
+from hardneg.records import layout, named_plugins, types, wording
 from hardneg.records.errors import ArtifactError, HardnegError, RecipeError, UsageError
-from hardneg.records.layout import DATASET, RUN
-from hardneg.records.named_plugins import LOCAL, RANDOM
-from hardneg.records.types import PluginSetting
-from hardneg.records.wording import suggestion
 from hardneg.registry import configure, plugin_errors
 from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.runtime.seeding import SEED
+from hardneg.store import choices, digest, gc_roots
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.choices import cache_folder
-from hardneg.store.digest import file_digest
-from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
@@ -59,7 +54,7 @@ class AdhocRecipe:
 
     command: str
     dataset: str
-    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": RANDOM}})
+    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": named_plugins.RANDOM}})
     model: str | None = None
     settings: Sequence[str] = ()
     seed: int = SEED
@@ -106,11 +101,10 @@ def checked_tree(
     Raises:
         RecipeError: it has mistakes.
     """
-    from hardneg.recipes.language import apply_settings
-    from hardneg.recipes.load import check_recipe
+    from hardneg.recipes import language, load
 
-    changed, problems = apply_settings(tree, settings)
-    return check_recipe(finish(changed), Path(title), earlier=problems)
+    changed, problems = language.apply_settings(tree, settings)
+    return load.check_recipe(finish(changed), Path(title), earlier=problems)
 
 
 def planned_recipe(
@@ -182,7 +176,7 @@ class Session:
             return opened
         if unknown := [name for name in arguments if name not in Where.__annotations__]:
             known = [*(inspect.signature(function).parameters if function else ()), *Where.__annotations__]
-            raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], known)}")
+            raise UsageError(f"no argument {unknown[0]!r}{wording.suggestion(unknown[0], known)}")
         if (device := arguments.get("device")) is not None:
             from hardneg.runtime.devices import check_device
 
@@ -191,8 +185,10 @@ class Session:
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
         engine = None
         if (setting := arguments.get("engine")) is not None:
-            options = plugin_setting("engine", {"name": LOCAL, **setting} if isinstance(setting, Mapping) else setting)
-            engine = configure("engines", PluginSetting(options.pop("name"), options))
+            options = plugin_setting(
+                "engine", {"name": named_plugins.LOCAL, **setting} if isinstance(setting, Mapping) else setting
+            )
+            engine = configure("engines", types.PluginSetting(options.pop("name"), options))
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
         seed, settings = whole_number("seed", arguments.get("seed", SEED)), setting_texts(arguments.get("settings", ()))
         return cls(opened, device, seed, settings, shown, engine)
@@ -244,12 +240,12 @@ class Session:
 
     def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
-        with begun(self.store, "python", self.store.root, list(plan.keys.values())):
+        with gc_roots.begun(self.store, "python", self.store.root, list(plan.keys.values())):
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "Plan", until: str | None = None) -> "Outcome":
         """As `make`, of a plan that follows from another's results, so that a command's record has not its steps."""
-        with begun(self.store, command, self.store.root, list(plan.keys.values())):
+        with gc_roots.begun(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
     def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
@@ -278,7 +274,7 @@ class Session:
 
     def make_dataset(self, plan: "Plan") -> Artifact:
         """The stored collection of a plan, read now unless the store has it."""
-        return self.make(plan, DATASET).artifacts[DATASET]
+        return self.make(plan, layout.DATASET).artifacts[layout.DATASET]
 
     def make_from(
         self, plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
@@ -296,7 +292,7 @@ class Session:
         from hardneg.stages.shared.context import ArtifactInput, StageContext
 
         step, collection, facts = plan.steps[stage], StoredCollection.open(dataset.path), dict[str, Any]()
-        inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
+        inputs = {layout.DATASET: ArtifactInput(layout.DATASET, dataset.key, dataset.path)}
 
         def make(folder: Path) -> Mapping[str, Any]:
             context = StageContext(step.name, step.spec, folder, inputs, step.plugins, self.progress, self.device)
@@ -308,8 +304,8 @@ class Session:
         with TemporaryDirectory() as aside:
             for name, path in runs.items():
                 (folder := Path(aside) / name).mkdir()
-                left_out = rewrite_run(path, collection, vars(step.spec)["split"], folder / RUN)
-                inputs[name] = ArtifactInput("run", file_digest(folder / RUN), folder)
+                left_out = rewrite_run(path, collection, vars(step.spec)["split"], folder / layout.RUN)
+                inputs[name] = ArtifactInput("run", digest.file_digest(folder / layout.RUN), folder)
                 label = name.partition(".")[2]
                 prefix = f"{label}: " if label not in ("", "run") else ""
                 facts |= {f"{prefix}{key}": count for key, count in left_out.items()}
@@ -323,7 +319,7 @@ class Session:
         from hardneg.stages.shared.context import ArtifactInput
         from hardneg.stages.shared.inputs import open_searcher
 
-        index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[DATASET].path)
+        index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[layout.DATASET].path)
         source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)
         return open_searcher(source, collection, self.device, self.progress)
 
@@ -342,7 +338,7 @@ def usual_store(path: str | Path | None) -> Store:
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-    root = Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute()
+    root = Path(path or os.environ.get("HARDNEG_STORE") or choices.cache_folder() / "store").expanduser().absolute()
     try:
         if not S_ISDIR(root.stat().st_mode):
             raise ArtifactError(f"store {root}: is a file; name a folder with {{store}}", "store")

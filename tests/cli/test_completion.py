@@ -44,13 +44,6 @@ def test_presets_and_stages_are_those_of_the_recipe_on_the_line():
     assert complete("hardneg artifacts why --recipe ance-passage anc")[0].startswith("ance")
 
 
-def test_settings_are_the_keys_of_the_recipe_level_by_level():
-    assert "stages." in complete("hardneg recipe run star-passage --set ")
-    assert "stages.star.options." in complete("hardneg recipe run star-passage --set stages.star.o")
-    keys = complete("hardneg recipe run star-passage --set stages.star.options.max")
-    assert keys == ["stages.star.options.max_steps="]
-
-
 def test_a_recipe_file_is_read_as_one_that_is_shipped(tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text("extends: star-passage\nstages:\n  own-stage: {stage: mine}\npresets: {mine: {}}\n")

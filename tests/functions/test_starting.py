@@ -141,11 +141,6 @@ def test_a_glob_says_which_documents_are_read(tmp_path):
         FolderContents.of(written(tmp_path / "judged", {**BEIR, **qrels("test")}), "*.md")
 
 
-def test_a_folder_may_have_the_name_of_its_form(tmp_path):
-    folder = written(tmp_path, {**BEIR, **qrels("test")})
-    assert FolderContents.of(Path(f"beir:{folder}")) == FolderContents.of(folder)
-
-
 def test_no_folder(tmp_path):
     with pytest.raises(DataError, match="no such folder"):
         Beginning.of(tmp_path / "none")

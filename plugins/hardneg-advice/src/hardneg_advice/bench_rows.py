@@ -7,7 +7,7 @@ from statistics import stdev
 from typing import Any
 
 from hardneg.plugin import DataError, ListsOfFile, StoredCollection, means, numbers, qrels_files
-from hardneg_advice.planted import percent
+from hardneg_advice.positive_ranks import percent
 
 IN_BATCH, RANDOM = "in-batch", "random"
 BASELINES = (IN_BATCH, RANDOM)

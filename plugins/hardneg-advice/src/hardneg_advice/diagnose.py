@@ -27,7 +27,7 @@ from hardneg.plugin import (
     usual_store,
 )
 from hardneg_advice.finished_run import START, FinishedRun, sample
-from hardneg_advice.planted import scores_of
+from hardneg_advice.positive_ranks import scores_of
 
 TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01

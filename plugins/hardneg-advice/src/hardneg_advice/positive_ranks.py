@@ -1,12 +1,13 @@
 """Where a run ranks the known positives: what mining has to go by."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, Name, Option, Reference, Table
-from hardneg_advice.planted import known_positives, percent, scores_of
+from hardneg.plugin import Analysis, AnalysisInputs, DataError, Name, Option, RankedList, Reference, Table
 
 
 class PositiveRanks(Analysis):
@@ -70,3 +71,23 @@ def rank_in_words(results: Any) -> str:
     """The median rank, which may be below the lists."""
     beyond = results["median_rank"] > results["listed"]
     return f"below {results['listed']:,}" if beyond else f"{results['median_rank']:g}"
+
+
+def percent(share: float | None) -> str:
+    """A share in percent; a dash where there is none."""
+    return "–" if share is None else f"{share:.1%}"
+
+
+def scores_of(doc_ids: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
+    """The documents' scores in a list: float32 [n], nan for those that it lacks."""
+    known = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
+    return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
+
+
+def known_positives(inputs: AnalysisInputs, split: str) -> dict[str, list[str]]:
+    """Those of each query of a split that are in the corpus, as far as that can be told."""
+    known = inputs.relevant()
+    query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
+    there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))
+    kept = {query_id: [doc_id for doc_id in known[query_id] if doc_id in there] for query_id in query_ids}
+    return {query_id: doc_ids for query_id, doc_ids in kept.items() if doc_ids}

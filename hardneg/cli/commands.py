@@ -1,4 +1,4 @@
-"""The commands of the public functions: what each has beside a function's arguments, what it writes, what it says."""
+"""The commands of the public functions, what each writes and says; what is taken from and given to other programs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,19 +11,20 @@ import typer
 
 from hardneg.cli import adaptor, completion
 from hardneg.cli.adaptor import keyword
-from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
-from hardneg.cli.planned_work import TerminalSession, configured, opened, together
+from hardneg.cli.console import bars, print_section, say, stdout_console, tell_left_out
+from hardneg.cli.planned_work import TerminalSession, configured, opened, store_outputs, together
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form
-from hardneg.functions import arguments, fuse, index, mine, results, search, write_queries
+from hardneg.functions import arguments, fuse, mine, results, search
 from hardneg.functions.session import AdhocRecipe, OtherProcess
 from hardneg.records import errors, layout
 from hardneg.records.wording import counted
 from hardneg.store.artifacts import MANIFEST
-from hardneg.store.atomic_write import link_file, link_folder
+from hardneg.store.atomic_write import link_file, link_folder, replacing_folder
 from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.report.table import Section
+
 
 ON_ONE = ("settings", "store", "device")
 ON_MANY = (*ON_ONE, "engine")
@@ -248,12 +249,75 @@ def commands() -> dict[str, Command]:
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     passages = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
     return {
-        "encode": Command(index.encode, ON_MANY),
+        "encode": Command(search.encode, ON_MANY),
         "fuse": RunCommand(fuse.fuse, ("store",), {**queries, "documents": documents}),
-        "index build": Command(index.index, ("settings", "store"), passages, ["segments"]),
+        "index build": Command(search.index, ("settings", "store"), passages, ["segments"]),
         "mine": NegativesCommand(mine.mine, ("seed", *ON_MANY)),
         "rerank": RunCommand(search.rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
         "search": RunCommand(search.search, ON_MANY, queries, ["depth"]),
         "train": Command(mine.train, ON_ONE),
-        "write-queries": WrittenQueriesCommand(write_queries.write_queries, ("seed", *ON_ONE)),
+        "write-queries": WrittenQueriesCommand(mine.write_queries, ("seed", *ON_ONE)),
     }
+
+
+index_app = typer.Typer(
+    help="Build indexes over texts or vectors, import vectors of other programs.", no_args_is_help=True
+)
+
+
+@index_app.command("import")
+def import_(
+    output: Path = adaptor.output("The folder to write."),
+    overwrite: bool = adaptor.OVERWRITE,
+    vectors: Path = typer.Option(
+        ..., help="A .npy array, with --ids; Parquet with ids and lists; or Pyserini's embeddings.jsonl."
+    ),
+    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in the order of the rows."),
+) -> None:
+    """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
+
+    Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
+
+    Example: hardneg index import --vectors vectors.parquet --output index
+    """
+    from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
+
+    reads = [path for path in (vectors, ids) if path is not None]
+    outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
+    outputs.check()
+    with outputs.laid_out(), replacing_folder(output) as folder:
+        file = open_vectors(vectors, ids)
+        count = import_vectors(file, folder, bars())
+    say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
+
+
+def pyserini(
+    folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
+    model: str | None = typer.Option(None, "--model", help="The model that encoded the index, if it is of no run."),
+    option: list[str] = typer.Option(
+        [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
+    ),
+    check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
+    store: Path | None = adaptor.STORE,
+) -> None:
+    """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
+
+    Example: hardneg pyserini runs/star-passage --check
+
+    Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
+    """
+    from hardneg.encoders.spec import ModelSpec
+    from hardneg.integrations.pyserini import check as run_lines
+    from hardneg.integrations.pyserini import openings, with_java
+
+    spec, failed = None if model is None else ModelSpec(model), []
+    for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
+        lines = with_java(text)
+        say(f"# {name}\n{lines}\n")
+        if check and (outcome := run_lines(lines)):
+            say(f"# {outcome}\n")
+            failed += [name] if outcome.startswith("fails") else []
+    if failed:
+        raise errors.HardnegError(
+            f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed"
+        )

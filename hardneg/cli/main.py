@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 import hardneg
-from hardneg.cli import adaptor, artifacts, commands, console, doctor, evaluate, index, packages, plugins, recipe
+from hardneg.cli import adaptor, artifacts, commands, console, doctor, evaluate, packages, plugins, recipe
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
 from hardneg.runtime.distributed import world
 
@@ -52,12 +52,12 @@ for panel, name, group in (
     (adaptor.RECIPES, "artifacts", artifacts.app),
     (adaptor.AROUND, "data", plugins.data),
     (adaptor.AROUND, "plugins", plugins.app),
-    (adaptor.STAGES, "index", index.app),
+    (adaptor.STAGES, "index", commands.index_app),
     (adaptor.RESULTS, "analyze", packages.analyses),
 ):
     app.add_typer(group, name=name, rich_help_panel=panel)
 for name, command in commands.commands().items():
-    within, shown = (index.app, None) if name == "index build" else (app, adaptor.STAGES)
+    within, shown = (commands.index_app, None) if name == "index build" else (app, adaptor.STAGES)
     within.command(name.rpartition(" ")[2], rich_help_panel=shown)(command.command(name))
 for shown, function in (
     (adaptor.RESULTS, evaluate.evaluate),
@@ -65,7 +65,7 @@ for shown, function in (
     (adaptor.RECIPES, recipe.start),
     (adaptor.RECIPES, doctor.doctor),
     (adaptor.STAGES, commands.export),
-    (adaptor.AROUND, index.pyserini),
+    (adaptor.AROUND, commands.pyserini),
 ):
     app.command(function.__name__, rich_help_panel=shown)(function)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 _FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
 _JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
-_SCORES = "With a run: a TREC run whose scores the miner filters by, such as a reranker's."
+_SCORES = arguments.Arg("With a run: a TREC run whose scores the miner filters by, such as a reranker's.", cli=Path)
+_RUN = arguments.Arg("Select from this TREC run instead of a model's search.", cli=Path)
+_LOSS = arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
 
 Miner = Annotated[arguments.Setting, arguments.Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
 MinedDepth = Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)]
@@ -36,9 +39,7 @@ def mine(
     dataset: arguments.Dataset,
     model: arguments.Model | None = None,
     *,
-    run: Annotated[
-        arguments.AnyRun | None, arguments.Arg("Select from this TREC run instead of a model's search.", cli=Path)
-    ] = None,
+    run: Annotated[arguments.AnyRun | None, _RUN] = None,
     index: arguments.VectorIndex | None = None,
     query_vectors: arguments.VectorFile | None = None,
     query_ids: arguments.VectorIds | None = None,
@@ -47,7 +48,7 @@ def mine(
     split: arguments.TrainSplit = None,
     depth: MinedDepth = depths.MINED_DEPTH,
     also_qrels: Judged = (),
-    filter_by: Annotated[arguments.AnyRun | None, arguments.Arg(_SCORES, cli=Path)] = None,
+    filter_by: Annotated[arguments.AnyRun | None, _SCORES] = None,
     **where: Unpack[arguments.Where],
 ) -> results.MinedNegatives:
     """Mine hard negatives and write them in the form a training program reads.
@@ -78,18 +79,15 @@ def mine(
     plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
     if model is not None:
         artifacts = session.artifacts(plan)
-        source = _source(plan, artifacts[layout.DATASET], session)
-        scores = partial(_scores_of_model, plan, artifacts, session)
-        return _mined(plan, artifacts[MINED], artifacts[MINED].facts, source, scores)
+        scores: Any = partial(_scores_of_model, plan, artifacts, session)
+        return _mined(plan, session, artifacts[layout.DATASET], artifacts[MINED], scores)
     data = session.make_dataset(plan)
     session.leave()
     if vectors is not None:
-        name = f"{vectors.queries.name}.trec.gz"
-        files["run"] = vectors.kept_run(session, depth, name)[0].path / name
+        files["run"] = vectors.kept_run(session, depth, name := f"{vectors.queries.name}.trec.gz")[0].path / name
     inputs = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
-    listed = {inputs[name]: path for name, path in files.items()}
-    artifact, facts = session.make_from(plan, MINED, data, listed)
-    return _mined(plan, artifact, facts, _source(plan, data, session, reads), partial(_scores_of_run, files["run"]))
+    made, facts = session.make_from(plan, MINED, data, {inputs[name]: path for name, path in files.items()})
+    return replace(_mined(plan, session, data, made, partial(_scores_of_run, files["run"]), reads), facts=facts)
 
 
 @arguments.spelled_out
@@ -98,9 +96,7 @@ def train(
     model: arguments.Model,
     *,
     miner: Miner = named_plugins.MINER,
-    loss: Annotated[
-        arguments.Setting, arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
-    ] = named_plugins.LOSS,
+    loss: Annotated[arguments.Setting, _LOSS] = named_plugins.LOSS,
     options: Annotated[Mapping[str, Any], arguments.TRAIN_OPTION] = {},
     split: arguments.TrainSplit = None,
     depth: MinedDepth = depths.MINED_DEPTH,
@@ -149,18 +145,14 @@ def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dic
     return {"stage": "train", **fields, **own, "options": within}
 
 
-def _source(plan: "Plan", dataset: "Artifact", session: Session, reads: Sequence[Path] = ()) -> results.TextSource:
+def _mined(
+    plan: "Plan", session: Session, dataset: "Artifact", made: "Artifact", scores: Any, reads: Sequence[Path] = ()
+) -> results.MinedNegatives:
     from hardneg.recipes.run_folder import inputs_of
 
-    split = vars(plan.steps[MINED].spec)["split"]
-    return results.TextSource.of(dataset, split, session.store, [*inputs_of(plan.recipe), *reads])
-
-
-def _mined(
-    plan: "Plan", made: "Artifact", facts: Mapping[str, Any], source: results.TextSource, scores: Any
-) -> results.MinedNegatives:
-    name = vars(plan.steps[MINED].spec)["miner"].name
-    return results.MinedNegatives.of(name, made.path, made.key, facts, source, scores)
+    spec = vars(plan.steps[MINED].spec)
+    source = results.TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])
+    return results.MinedNegatives.of(spec["miner"].name, made.path, made.key, made.facts, source, scores)
 
 
 def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores":

@@ -29,11 +29,6 @@ def test_every_line_says_what_it_means(tmp_path: Path) -> None:
     assert not (tmp_path / "not").exists()
 
 
-def test_the_lines_for_a_reader(tmp_path: Path) -> None:
-    done = call("doctor", "--store", tmp_path)
-    assert done.exit_code == 0 and f"GB free at {tmp_path}" in done.stdout
-
-
 def test_what_is_missing_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(doctor, "memory", lambda: (4 << 30, 1 << 30))
@@ -70,24 +65,10 @@ def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "http://127.0.0.1:9 does not answer" in findings(tmp_path)["hub"]["found"]
 
 
-def test_a_check_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> tuple[int, int]:
-        raise OSError("no such file")
-
-    monkeypatch.setattr(doctor, "memory", fails)
-    assert "failed (OSError: no such file)" in findings(tmp_path)["memory"]["found"]
-
-
 @pytest.mark.skipif(bool(shutil.which("nvidia-smi")), reason="torch is asked about a GPU where there is one")
 def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
     program = f"from hardneg.cli.doctor import Path, examine; list(examine(Path({str(tmp_path)!r})))"
     assert loaded(program, "torch transformers jnius faiss pyserini") == set()
-
-
-def test_a_cpu_without_units_for_bfloat16_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
-    found = findings(tmp_path)["cpu"]
-    assert found["found"].endswith(", without units for bfloat16") and "is fp32 without a GPU" in found["meaning"]
 
 
 @pytest.mark.parametrize(("card", "kept"), [(True, "faiss-gpu"), (False, "faiss-cpu")])

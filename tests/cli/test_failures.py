@@ -49,17 +49,6 @@ def test_a_terminal_without_the_characters(tmp_path: Path, encoding: str) -> Non
     assert code == 0 and "a-é" in str(json.loads(out)), err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["evaluate", "--help"], ["recipe", "list"]])
-def test_python_without_docstrings(tmp_path: Path, arguments: list[str]) -> None:
-    code, out, err = hardneg(tmp_path, *arguments, PYTHONOPTIMIZE="2", PYTHONDONTWRITEBYTECODE="1")
-    assert code == 0 and out, err
-
-
-@needs_full
-def test_a_full_disk_behind_stderr_keeps_the_exit_code(tmp_path: Path) -> None:
-    assert hardneg(tmp_path, "recipe", "run", "nothing", stderr=FULL)[0] == 2
-
-
 @pytest.mark.parametrize(
     ("store", "message"),
     [("file", "is a file; name a folder with --store"), ("x" * 300, "File name too long"), ("file/deep", "cannot be")],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli.commands import every_command
-from command_line import call, hardneg
+from command_line import hardneg
 
 OTHERWISE = {
     ("analyze query-wins", "--baseline"): Path,  # the other run itself, where elsewhere it is one of those given
@@ -45,37 +45,12 @@ def test_an_option_takes_the_same_in_all_commands():
     assert {(c, o[0]): kind for c, o, kind in options() if (c, o[0]) in OTHERWISE} == OTHERWISE
 
 
-def test_a_short_name_belongs_to_one_option():
-    shorts = {(short, opts[0]) for _, opts, _ in options() for short in opts[1:]}
-    metrics = {("--metric", "--metrics"), ("--metrics", "--metric")}
-    assert shorts == {("-o", "--output"), ("-p", "--preset"), *metrics}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "evaluate --qrels q --run a",
-        "report --qrels q --run a --output x",
-        "fuse --qrels q --run a --run b --output x",
-        "analyze query-wins --qrels q --run a --baseline b",
-        "analyze unjudged --qrels q --run a",
-    ],
-)
-def test_metric_and_metrics_are_the_same_word_everywhere(line, session):
-    for name in ("--metric", "--metrics"):
-        assert "No such option" not in call(line, name, "ndcg@10").stderr
-
-
 COMMANDS = every_command()
 
 
 def examples(words):
     lines = inspect.getdoc(inspect.unwrap(COMMANDS[words].callback))
     return [shlex.split(each) for each in re.findall(r"^Example: (.+?)(?: > \S+)?$", lines, re.MULTILINE)]
-
-
-def test_all_commands_are_seen():
-    assert len(COMMANDS) >= 36 and ("recipe", "run") in COMMANDS and ("analyze", "query-wins") in COMMANDS
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -149,17 +149,6 @@ def test_a_run_folder_with_things_of_another_kind(place, make, output, told):
     assert told in refused(place, f"{RECIPE} {output} {OVER}")
 
 
-def test_one_file_is_not_two_outputs(place):
-    line = "mine --dataset beir:data --run a.run --form tevatron-v2 --output x.jsonl --corpus-output data/../x.jsonl"
-    assert "is used for two outputs" in refused(place, line)
-
-
-def test_no_way_leads_around_what_stood_there_before(place):
-    (place / "trained").mkdir()
-    (place / "trained" / "weights").write_text("of the user's")
-    assert "new does not exist" in refused(place, f"{ENCODE} new/../trained")
-
-
 def test_overwrite_replaces_it(place):
     (place / "best.trec.gz").write_text("of the user's")
     hardneg(FUSE, "best.trec.gz", OVER)

@@ -70,14 +70,6 @@ def test_a_dataset_is_shown_escaped(files):
     assert "\x1b" not in result.output and "\u202e" not in result.output
 
 
-def test_wins_are_shown_escaped(files):
-    given = ["--qrels", files / "qrels/test.tsv", "--run", files / "a.trec", "--baseline", files / "b.trec"]
-    given += ["--corpus", files / "corpus.jsonl", "--queries", files / "queries.jsonl"]
-    result = CliRunner().invoke(app, ["analyze", "query-wins", *map(str, given)], env={"COLUMNS": None})
-    assert result.exit_code == 0, result.output
-    assert r"\x1b[31mred" in result.stdout and "\x1b" not in result.output
-
-
 RECIPE = "rocketqa-passage"
 
 
@@ -87,12 +79,6 @@ def plan(**env):
     )
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
-
-
-def test_what_is_piped_is_one_whole_line_a_step():
-    lines = plan()
-    step = next(line for line in lines if line.startswith("cross-encoder-lists"))
-    assert "train-reranker" in step and "steps" in step and step.endswith("B")
 
 
 def test_a_narrow_terminal_gets_one_line_a_step():
@@ -107,8 +93,3 @@ def test_columns_decide_where_they_are_given(monkeypatch, columns, width):
     if columns:
         monkeypatch.setenv("COLUMNS", columns)
     assert stdout_console().width == width
-
-
-def test_brackets_are_printed_as_they_stand(capsys):
-    print_table(stdout_console(), Table(["run", "[bold]"], [["[red]a", "[1]"]]))
-    assert capsys.readouterr().out.split() == ["run", "[bold]", "[red]a", "[1]"]

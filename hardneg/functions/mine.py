@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
 _JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
 _SCORES = arguments.Arg("With a run: a TREC run whose scores the miner filters by, such as a reranker's.", cli=Path)
+_ONE = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
+_INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
 _RUN = arguments.Arg("Select from this TREC run instead of a model's search.", cli=Path)
 _LOSS = arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
 
@@ -64,30 +66,27 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    session, runs = Session.of(where, mine), {"run": run, "filter_by": filter_by}
-    files = {name: given.run_file(each, session.store) for name, each in runs.items() if each is not None}
-    vectors = search.QueryVectors.of("mine", index, query_vectors, query_ids)
+    session, vectors = Session.of(where, mine), search.QueryVectors.of("mine", index, query_vectors, query_ids)
+    named = (("run", run), ("filter_by", filter_by))
+    files = {name: given.run_file(each, session.store) for name, each in named if each is not None}
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:
-        problem = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
-        raise errors.UsageError(problem, "model", "run", "index", "query_vectors")
+        raise errors.UsageError(_ONE, "model", "run", "index", "query_vectors")
     if "filter_by" in files and model is not None:
         raise errors.UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
-    fields = {"miner": miner, "filters": filters, "split": given.split_of(dataset, split, "train")}
-    mined = arguments.stage("mine", {**fields, "also_qrels": also_qrels, "seed": session.seed})
+    fields = {"miner": miner, "filters": filters, "also_qrels": also_qrels, "seed": session.seed}
+    mined = arguments.stage("mine", {**fields, "split": given.split_of(dataset, split, "train")})
     stages = {MINED: mined} if model is None else mining_stages(mined, depth)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
     plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
     if model is not None:
-        artifacts = session.artifacts(plan)
-        scores: Any = partial(_scores_of_model, plan, artifacts, session)
-        return _mined(plan, session, artifacts[layout.DATASET], artifacts[MINED], scores)
-    data = session.make_dataset(plan)
-    session.leave()
+        made = session.artifacts(plan)
+        scores = partial(_scores_of_model, plan, made, session)
+        return _mined(plan, session, made[layout.DATASET], made[MINED], scores)
+    data = session.artifacts(plan, layout.DATASET)[layout.DATASET]
     if vectors is not None:
         files["run"] = vectors.kept_run(session, depth, name := f"{vectors.queries.name}.trec.gz")[0].path / name
-    inputs = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
-    made, facts = session.make_from(plan, MINED, data, {inputs[name]: path for name, path in files.items()})
-    return replace(_mined(plan, session, data, made, partial(_scores_of_run, files["run"]), reads), facts=facts)
+    mined_of, facts = session.make_from(plan, MINED, data, {_INPUTS[name]: path for name, path in files.items()})
+    return replace(_mined(plan, session, data, mined_of, partial(_scores_of_run, files["run"]), reads), facts=facts)
 
 
 @arguments.spelled_out

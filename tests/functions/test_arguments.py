@@ -126,11 +126,6 @@ def test_no_query_has_so_many_negatives(mined, tmp_path):
     assert len(mined.to_dataset(negatives=1)) == 1
 
 
-def test_a_run_of_other_documents_has_no_negatives(tmp_path):
-    with pytest.raises(HardnegError, match="none of its documents is in the corpus; name the dataset that was sea"):
-        hn.mine(DATA, run={"q1": {"x1": 1.0, "x2": 0.5}}, store=tmp_path)
-
-
 def test_what_was_mined_from_is_never_replaced(tmp_path):
     folder, run = small_collection(tmp_path / "data"), tmp_path / "run.jsonl"
     run.write_text("q1 Q0 d3 1 1 x\n")
@@ -141,14 +136,6 @@ def test_what_was_mined_from_is_never_replaced(tmp_path):
             mined.write(path, negatives=1, overwrite=True)
         assert path.read_bytes() == before
     assert mined.write(tmp_path / "mined.jsonl", negatives=1)["rows"] == 1
-
-
-def test_a_result_of_a_store_that_is_gone(tmp_path):
-    gone = hn.mine(DATA, run=RUN, store=tmp_path / "store")
-    shutil.rmtree(tmp_path / "store")
-    for call in (lambda: len(gone), lambda: gone.write(tmp_path / "mined.jsonl", negatives=1)):
-        with pytest.raises(HardnegError, match="make it again: the same call or command does"):
-            call()
 
 
 @pytest.mark.parametrize("settings", [["garbage"], ["stages.x.depth=1"], {"seed": 3}])

@@ -61,11 +61,6 @@ def test_splits_of_dicts(tmp_path):
     assert split_of(given, "dev", "test") == "dev"
 
 
-def test_documents_of_a_query_may_be_an_iterator(tmp_path):
-    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": (each for each in ["d2", "d1"])}}
-    assert written(given, tmp_path)["qrels/train.tsv"].splitlines()[1:] == ["q1\td2\t1", "q1\td1\t1"]
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [

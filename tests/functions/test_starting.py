@@ -141,29 +141,10 @@ def test_a_glob_says_which_documents_are_read(tmp_path):
         FolderContents.of(written(tmp_path / "judged", {**BEIR, **qrels("test")}), "*.md")
 
 
-def test_no_folder(tmp_path):
-    with pytest.raises(DataError, match="no such folder"):
-        Beginning.of(tmp_path / "none")
-
-
 def loaded(beginning: Beginning, path: Path):
     path.write_text(beginning.recipe(path))
     assert "# " + next(beginning.sentences())[:20] in path.read_text()
     return load_recipe(path, None, ())
-
-
-def test_documents_alone_get_written_queries(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "# A\n\nWords."}))
-    recipe = loaded(beginning, tmp_path / "x.yaml")
-    assert recipe.stages["written"].verb == "write-queries" and recipe.stages["scores"].dataset == "kept"
-    assert "no queries and no judgements" in next(beginning.sentences())
-
-
-def test_python_files_beside_pages_are_left_out(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "both", {"a.py": "x = 1\n", "README.md": "# A\n\nWords."}))
-    written_queries = beginning.tree["stages"]["written"]
-    assert "forms" not in beginning.contents.dataset
-    assert (written_queries["split_by"], "docstring" in written_queries["writers"]) == ("passage", False)
 
 
 def test_few_documents_are_split_by_passage(tmp_path):
@@ -198,12 +179,6 @@ def test_own_queries_are_searched_and_nothing_else(tmp_path):
     assert stages["own-queries"].queries == str(tmp_path / "pages" / "queries.jsonl")
     assert "own-queries" not in str(stages["scores"]) and stages["own-queries"].index == "documents-index"
     assert any("train and measure nothing" in sentence for sentence in beginning.sentences())
-
-
-def test_judgements_of_test_alone_measure(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "pages", {**BEIR, **qrels("test")}))
-    assert loaded(beginning, tmp_path / "x.yaml").stages["scores"].dataset == "dataset"
-    assert not beginning.measurable
 
 
 def test_judgements_of_train_are_trained_with(tmp_path):

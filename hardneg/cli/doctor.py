@@ -3,7 +3,6 @@
 import importlib.metadata
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -143,14 +142,7 @@ def _faiss() -> Finding:
     if not importlib.util.find_spec("faiss"):
         meaning = 'no dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]"'
         return Finding("faiss", "missing", "not installed", meaning)
-    names = {str(item.name) for item in importlib.metadata.distributions()}
-    builds = sorted(name for name in names if re.match(r"faiss[-_](cpu|gpu)", name))
-    if len(builds) > 1:
-        wanted = next((name for name in builds if ("gpu" in name) == _graphics_card()), builds[0])
-        command = f"pip uninstall -y {' '.join(builds)} && pip install {wanted}"
-        meaning = f"both write into faiss/, so imports may fail, or find no GPU; install one alone: {command}"
-        return Finding("faiss", "note", " and ".join(builds), meaning)
-    return Finding("faiss", "ok", builds[0] if builds else "installed", "opens the indexes made here")
+    return Finding("faiss", "ok", "installed", "opens the indexes made here")
 
 
 def _java() -> Finding:

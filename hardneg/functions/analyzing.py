@@ -16,14 +16,14 @@ from hardneg.formats.qrels import write_qrels
 from hardneg.functions import given
 from hardneg.functions.arguments import AnalyzeArguments, Where, file_path, name_of, options_of, spelled_out
 from hardneg.functions.evaluate import Evaluation
-from hardneg.functions.results import frame_of_rows, writing
+from hardneg.functions.results import writing
 from hardneg.functions.session import Session
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import METRICS
 from hardneg.records.types import Judgement
 from hardneg.records.wording import complaint, mistakes
 from hardneg.registry import load_plugin, no_such_option, plugin_errors
-from hardneg.report.table import Section, cell
+from hardneg.report.table import Section
 from hardneg.runtime.progress import Progress
 from hardneg.store.artifacts import Store
 
@@ -153,12 +153,6 @@ class AnalysisResult:
     def to_dict(self) -> Any:
         """The numbers."""
         return self.numbers
-
-    def to_pandas(self) -> Any:
-        """The table as a `pandas.DataFrame` of texts. Raises MissingDependency where pandas is not installed."""
-        table = self.analysis.table(self.numbers)
-        names = [cell(column).text for column in table.columns]
-        return frame_of_rows([dict(zip(names, (cell(each).text for each in row), strict=True)) for row in table.rows])
 
     def draw(self, *paths: str | Path, overwrite: bool = False) -> None:
         """Draws the figure into files, .png, .svg or .pdf; its own earlier ones are replaced.

@@ -120,21 +120,13 @@ class RankedRun(StoredResult):
         """Scores by document id by query id, as mteb and ranx take them."""
         return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
 
-    def to_dataset(self) -> Any:
-        """A `datasets.Dataset`, memory-mapped: a row a document, with `query_id`, `doc_id`, `rank`, `score`.
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, a row a document: `query_id`, `doc_id`, `rank`, `score`.
 
         Raises:
-            MissingDependency: `datasets` is not installed.
+            MissingDependency: pandas is not installed.
         """
-        origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
-        return _mapped(self.store, origin, lambda path: _write_batches(path, *_batches(self._rows())))
-
-    def to_pandas(self) -> Any:
-        """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
-        return frame_of_lists(self._rows())
-
-    def _rows(self) -> Lists:
-        return ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
+        return frame_of_lists((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
 
     def __repr__(self) -> str:
         queries = wording.counted(int(self.facts.get("queries", 0)), "query")
@@ -240,16 +232,27 @@ class MinedNegatives(StoredResult):
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
         origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
 
-        def write(path: Path) -> Mapping[str, int]:
+        def write(folder: Path) -> Mapping[str, int]:
+            import pyarrow as pa
             from pyarrow.parquet import ParquetFile
 
             with TemporaryDirectory() as aside:
                 counts = self.write_form(written := Path(aside) / "rows.parquet", form, negatives, scores)
-                with ParquetFile(written) as file:
-                    _write_batches(path, file.schema_arrow, file.iter_batches(1000))
+                with (
+                    ParquetFile(written) as file,
+                    pa.OSFile(str(folder / _ROWS), "wb") as sink,
+                    pa.ipc.new_stream(sink, file.schema_arrow) as writer,
+                ):
+                    for batch in file.iter_batches(1000):
+                        writer.write_batch(batch)
             return counts
 
-        return _mapped(self.source.store, origin, write)
+        try:
+            from datasets import Dataset
+        except ImportError as error:
+            raise errors.MissingDependency('to_dataset needs datasets: pip install "hardneg[hub]"') from error
+        artifact = given.keep_result(self.source.store, "rows", origin, write)
+        return Dataset.from_file(str(artifact.path / _ROWS))
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`, a row a negative: `query_id`, `doc_id`, `rank`, `score`.
@@ -272,34 +275,6 @@ class MinedNegatives(StoredResult):
         queries, mined = (wording.counted(int(self.facts.get(name, 0)), one) for one, name in counts.items())
         size = f"{queries} of split {self.source.split}, {mined}"
         return f"MinedNegatives({self.name!r}, {size}, {self.path})"
-
-
-def _batches(lists: Lists) -> Any:
-    """The schema and the batches of Arrow, a row a document of each list, counted from rank 1."""
-    import pyarrow as pa
-
-    types = [pa.string(), pa.string(), pa.int32(), pa.float32()]
-    schema = pa.schema(list(zip(_COLUMNS, types, strict=True)))
-    columns = (([query_id] * len(ids), list(ids), range(1, len(ids) + 1), scores) for query_id, ids, scores in lists)
-    return schema, (pa.record_batch(list(map(pa.array, each, types)), schema=schema) for each in columns)
-
-
-def _write_batches(path: Path, schema: Any, batches: Iterable[Any]) -> None:
-    import pyarrow as pa
-
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-
-
-def _mapped(store: Store, origin: Mapping[str, Any], write: Callable[[Path], Any]) -> Any:
-    """The memory-mapped `datasets.Dataset` of an Arrow stream, kept in the store."""
-    try:
-        from datasets import Dataset
-    except ImportError as error:
-        raise errors.MissingDependency('to_dataset needs datasets: pip install "hardneg[hub]"') from error
-    artifact = given.keep_result(store, "rows", origin, lambda folder: write(folder / _ROWS))
-    return Dataset.from_file(str(artifact.path / _ROWS))
 
 
 def frame_of_lists(lists: Lists) -> Any:

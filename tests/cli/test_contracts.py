@@ -4,11 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import call, hardneg
+from command_line import hardneg
 from processes import loaded
-from tiny import tiny_encoder, tiny_static
-
-from hardneg.records.errors import ModelError
+from tiny import tiny_encoder
 
 
 @pytest.fixture
@@ -46,16 +44,6 @@ def test_the_whole_contract_in_lines(folder: Path):
     )
     assert "document prompt" not in found
     assert json.loads(hardneg("doctor", "--model", str(folder), "--json").stdout)["prompts"]["sts"] == "same: "
-
-
-def test_a_static_model_reads_all_tokens(tmp_path: Path):
-    told = hardneg("doctor", "--model", str(tiny_static(tmp_path / "static"))).stdout
-    assert "encoder          static\n" in told and "query length     all\n" in told
-
-
-def test_a_model_that_is_not_here(tmp_path: Path):
-    done = call("doctor", "--model", tmp_path / "none")
-    assert isinstance(done.exception, ModelError) and "no such folder" in str(done.exception)
 
 
 def test_neither_imports_torch(tmp_path: Path, folder: Path):

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from command_line import call
@@ -69,16 +68,3 @@ def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
     program = f"from hardneg.cli.doctor import Path, examine; list(examine(Path({str(tmp_path)!r})))"
     assert loaded(program, "torch transformers jnius faiss pyserini") == set()
-
-
-@pytest.mark.parametrize(("card", "kept"), [(True, "faiss-gpu"), (False, "faiss-cpu")])
-def test_two_builds_of_faiss_are_told(card: bool, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    builds = [SimpleNamespace(name=name) for name in ("faiss-gpu", "torch", "faiss-cpu")]
-    monkeypatch.setattr(doctor, "_graphics_card", lambda: card)
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name == "faiss")
-    monkeypatch.setattr(doctor.importlib.metadata, "distributions", lambda: builds)
-    found = doctor._faiss()
-    assert (found.state, found.found) == ("note", "faiss-cpu and faiss-gpu")
-    assert found.meaning.endswith(f"alone: pip uninstall -y faiss-cpu faiss-gpu && pip install {kept}")
-    del builds[2]
-    assert (doctor._faiss().state, doctor._faiss().found) == ("ok", "faiss-gpu")

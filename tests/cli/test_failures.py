@@ -117,12 +117,3 @@ def test_what_may_not_be_read_or_seen_is_told_so(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(os, "access", lambda path, mode, at=place, no=way: (Path(path), mode) != (at, no))
         told = as_hardneg_error(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "qrels")))
         assert isinstance(told, DataError) and str(told) == f"{tmp_path}/qrels: cannot be read (Permission denied)"
-
-
-def test_a_plugin_package_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    error = call("plugins", "new", "loss", "own", "--output", tmp_path / "file" / "own").exception
-    assert isinstance(error, ArtifactError) and "is a file, and no folder" in str(error)
-    monkeypatch.setattr(Path, "write_text", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
-    error = call("plugins", "new", "loss", "own", "--output", tmp_path / "own").exception
-    assert isinstance(error, ArtifactError) and "the disk is full" in str(error)

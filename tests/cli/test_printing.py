@@ -85,11 +85,3 @@ def test_a_narrow_terminal_gets_one_line_a_step():
     lines = plan(COLUMNS="70")
     assert len(lines) == len(plan()) and max(map(len, lines[1:-1])) <= 70
     assert any(line.startswith("cross-encoder-lists  trai…") for line in lines)
-
-
-@pytest.mark.parametrize(("columns", "width"), [(None, 1000), ("120", 120)])
-def test_columns_decide_where_they_are_given(monkeypatch, columns, width):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    if columns:
-        monkeypatch.setenv("COLUMNS", columns)
-    assert stdout_console().width == width

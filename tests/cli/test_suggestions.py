@@ -3,7 +3,6 @@
 import pytest
 from command_line import call, hardneg
 
-from hardneg.recipes.language import apply_settings
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion
 
@@ -29,14 +28,6 @@ def test_all_misspelt_stages_of_a_run_are_told_at_once():
 def test_a_misspelt_stage_of_a_setting_gets_the_nearest():
     told = refused("recipe plan star-passage --set stages.stra.options.epochs=2")
     assert "stages.stra.stage: missing; did you mean 'star'" in told
-
-
-def test_a_stage_may_be_added_piece_by_piece():
-    tree = {"stages": {"star": {"stage": "train"}}}
-    settings = ["stages.more.miner=random", "stages.more.stage=mine", "stages.star.loss=nll"]
-    changed, problems = apply_settings(tree, settings)
-    assert not problems
-    assert changed["stages"]["more"] == {"miner": "random", "stage": "mine"}
 
 
 @pytest.mark.parametrize("kind", ["loss", "losses"])

@@ -68,10 +68,7 @@ class TerminalSession(Session):
             show_plan((ahead or recipe).plan(tell_once), self.store, as_json=self.plans == 2)
             raise typer.Exit
         plan: Plan | None = None if recipe is None else recipe.plan(tell_once)
-        if plan is None:
-            self.outputs = command_outputs(self.command, self.targets, reads, self.store, self.overwrite)
-        else:
-            self.outputs = plan_outputs(self.command, plan, self.store, self.targets, self.overwrite, reads)
+        self.outputs = store_outputs(self.command, self.targets, reads, self.overwrite, self.store, plan)
         self.held.enter_context(self.outputs.begun())
         with suppress(OSError):
             self.store.root.mkdir(parents=True, exist_ok=True)
@@ -121,16 +118,6 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     return execute(plan, store, options, Watcher(begins, ends, console.Bars(terminal)))
 
 
-def plan_outputs(
-    command: str, plan: "Plan", store: Store, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
-) -> Outputs:
-    """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
-    from hardneg.recipes.run_folder import inputs_of
-
-    inputs = [*inputs_of(plan.recipe), *reads]
-    return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
-
-
 def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
     """The engine that a command names, with its options.
 
@@ -145,22 +132,22 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
     return engine
 
 
-def command_outputs(
+def store_outputs(
     command: str,
     targets: Sequence[Target],
     inputs: Sequence[Path],
-    store: Store,
     overwrite: bool,
-    keys: Sequence[str] = (),
+    store: Store | None = None,
+    plan: "Plan | None" = None,
 ) -> Outputs:
-    """Those of a command; `keys` of the steps that lead to them."""
-    words = Words("--output", "--overwrite", "hardneg {}")
-    return Outputs(command, targets, inputs, store, overwrite, keys, words, lambda text: say(f"note: {text}", err=True))
+    """The outputs of a command, which a store knows, by default the usual one; plan: whose steps lead to them."""
+    keys: list[str] = []
+    if plan is not None:
+        from hardneg.recipes.run_folder import inputs_of
 
-
-def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
-    """Those of a command without a store of its own: what it writes is known to the usual one."""
-    return command_outputs(command, targets, inputs, open_store(None), overwrite)
+        inputs, keys = [*inputs_of(plan.recipe), *inputs], list(plan.keys.values())
+    known, words = open_store(None) if store is None else store, Words("--output", "--overwrite", "hardneg {}")
+    return Outputs(command, targets, inputs, known, overwrite, keys, words, lambda text: say(f"note: {text}", err=True))
 
 
 def free_bytes(path: Path) -> int:

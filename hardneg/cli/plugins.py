@@ -128,10 +128,8 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
 
 
 data = typer.Typer(cls=packages.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
-DATASET = typer.Argument(
-    help="beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name.",
-    autocompletion=completion.plugins("datasets"),
-)
+_SOURCES = "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name."
+DATASET = typer.Argument(help=_SOURCES, autocompletion=completion.plugins("datasets"))
 _LOADER = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
 
 
@@ -141,18 +139,11 @@ def list_datasets(as_json: bool = JSON) -> None:
 
     Example: hardneg data list
     """
-    rows = [
-        {
-            "name": plugin.name,
-            "reads": plugin.problem or registry.plugin_summary(plugin.target),
-            "package": plugin.package,
-        }
-        for plugin in list_plugins("datasets")
-    ]
-    brought = {row["name"]: f"   ({row['package']})" for row in rows if row["package"] != "hardneg"}
-    console.say_answer(
-        rows, console.aligned((row["name"], row["reads"] + brought.get(row["name"], "")) for row in rows), as_json
-    )
+    loaders = list_plugins("datasets")
+    known = [(each.name, each.problem or registry.plugin_summary(each.target), each.package) for each in loaders]
+    pairs = ((name, reads + (f"   ({package})" if package != "hardneg" else "")) for name, reads, package in known)
+    rows = [dict(zip(("name", "reads", "package"), each, strict=True)) for each in known]
+    console.say_answer(rows, console.aligned(pairs), as_json)
 
 
 @data.command("show")

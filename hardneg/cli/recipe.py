@@ -12,7 +12,7 @@ from hardneg.cli import completion, console
 from hardneg.cli.adaptor import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, output, tell_once
 from hardneg.cli.console import say, say_answer
 from hardneg.cli.packages import PackageGroup
-from hardneg.cli.planned_work import command_outputs, configured, free_bytes, opened, plan_outputs, run_plan, together
+from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, store_outputs, together
 from hardneg.functions.session import planned_recipe
 from hardneg.records import errors, layout, named_plugins, wording
 from hardneg.report.table import Table
@@ -213,7 +213,7 @@ def _run_outputs(plan: "Plan", opened: artifacts.Store, folder: Path, overwrite:
     from hardneg.recipes.run_folder import COMMAND, names
 
     target = replaced_files.Target(folder, folder=True, names=names(plan), marked_by=layout.LOCK)
-    return plan_outputs(COMMAND, plan, opened, [target], overwrite)
+    return store_outputs(COMMAND, [target], [], overwrite, opened, plan)
 
 
 def show_plan(
@@ -331,7 +331,7 @@ def start(
     (recipe, results), session = beginning.paths(output, runs), opened(store, device)
     command = f"hardneg recipe run {quote(str(recipe))}"
     target = replaced_files.Target(recipe, use=f"`{command}` runs it as it is")
-    outputs = command_outputs("start", [target], [beginning.contents.folder], session.store, overwrite)
+    outputs = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)
     outputs.check()
     say("\n".join(beginning.sentences()))
     with outputs.laid_out():

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from hardneg.plugin import (
-    Session,
     StoredCollection,
-    UsageError,
     arguments,
     atomic_write,
+    errors,
     forms,
     given,
-    means,
-    read_metrics,
+    measuring,
+    metrics_files,
     recipe_text,
-    resolve_model,
+    resolving,
+    sessions,
     training_stage,
 )
 from hardneg_advice.bench_rows import BASELINES, IN_BATCH, METRIC, RANDOM, as_markdown, content_of, file_faults
@@ -89,15 +89,15 @@ def bench(
 
     Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
     """
-    session, files = Session.of(where, bench), _files(negatives)
+    session, files = sessions.Session.of(where, bench), _files(negatives)
     chosen_options = arguments.mapping_of("options", options)
     tried = sorted({float(rate) for rate in ([rates] if isinstance(rates, int | float) else rates)})
     if not all(0 < rate < float("inf") for rate in tried):
-        raise UsageError(f"{{rates}}: learning rates are numbers above 0, not {_shown(tried)}", "rates")
+        raise errors.UsageError(f"{{rates}}: learning rates are numbers above 0, not {_shown(tried)}", "rates")
     if arguments.whole_number("seeds", seeds) < 2:
-        raise UsageError("{seeds}: the tests need at least 2", "seeds")
+        raise errors.UsageError("{seeds}: the tests need at least 2", "seeds")
     if "learning_rate" in chosen_options:
-        raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
+        raise errors.UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
     protocol = Protocol(files, form, chosen_options, int(seeds))
     reading = {f"{protocol.negatives_of(label)}.file": "negatives" for label in files}
     recipe = session.recipe(bench, dataset, model, protocol.tree, reading)
@@ -106,7 +106,7 @@ def bench(
     collection = StoredCollection.open(session.make(plan, "dataset").artifacts["dataset"].path)
     faults = {label: file_faults(path, form, collection) for label, path in files.items()}
     if not tried:
-        static = getattr(resolve_model(plan.recipe.model, fetch=True).family, "tables", False)
+        static = getattr(resolving.resolve(plan.recipe.model, fetch=True).family, "tables", False)
         tried = [*(STATIC_RATES if static else OTHER_RATES)]
     tuning, on_dev = _tuned(protocol, tried, session)
     final = replace(protocol, rates={label: max(means, key=means.__getitem__) for label, means in on_dev.items()})
@@ -142,7 +142,7 @@ def _files(value: Any) -> dict[str, Path]:
         return {str(label): arguments.file_path(each, "negatives") for label, each in value.items()}
     paths = arguments.files_of("negatives", value)
     if lost := [str(path) for path in paths if not path.is_file()]:
-        raise UsageError(f"{{negatives}}: no file {', '.join(lost)}", "negatives")
+        raise errors.UsageError(f"{{negatives}}: no file {', '.join(lost)}", "negatives")
     names = Counter(path.name for path in paths)
     return {path.name if names[path.name] == 1 else str(path): path for path in paths}
 
@@ -167,7 +167,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         if taken := {*BASELINES, SHIPPED} & {*self.files}:
-            raise UsageError(f"negatives: {taken.pop()!r} is a row of its own; name the file otherwise")
+            raise errors.UsageError(f"negatives: {taken.pop()!r} is a row of its own; name the file otherwise")
 
     @property
     def stages(self) -> dict[str, str]:
@@ -236,16 +236,16 @@ class Protocol:
 
 
 def _tuned(
-    protocol: Protocol, rates: Sequence[float], session: Session
+    protocol: Protocol, rates: Sequence[float], session: sessions.Session
 ) -> tuple[dict[str, str], dict[str, dict[float, float]]]:
     """The key of the scores of each rate on the dev queries, with one seed; the mean by arm and rate."""
     keys, on_dev = dict[str, str](), dict[str, dict[float, float]]()
     for rate in rates:
         tried = replace(protocol, rates=dict.fromkeys(protocol.stages, rate), tuning=True)
         scores = session.make_later("bench", tried.filled.plan(session.tell), SCORES).artifacts[SCORES]
-        keys[str(rate)], results = scores.key, read_metrics(scores.path / "metrics.json").results
+        keys[str(rate)], results = scores.key, metrics_files.read_metrics(scores.path / "metrics.json").results
         for label in protocol.stages:
-            on_dev.setdefault(label, {})[rate] = means(results[label])[METRIC]
+            on_dev.setdefault(label, {})[rate] = measuring.means(results[label])[METRIC]
     return keys, on_dev
 
 

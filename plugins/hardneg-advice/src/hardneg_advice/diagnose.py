@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     Candidates,
-    FlatVectors,
-    HardnegError,
     PluginSetting,
     RankedList,
     arguments,
     configure,
+    flat_vectors,
     layout,
     measurements,
+    sessions,
     significance,
-    usual_store,
 )
+from hardneg.plugin import errors as faults
 from hardneg_advice.finished_run import START, FinishedRun, sample
 from hardneg_advice.positive_ranks import scores_of
 
@@ -202,7 +202,7 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
         line += f" and {max(seeds)} seeds"
     if decided == "difference":
         advice = f"first {_LOWER}{_WATCH}; then {_ELSE}"
-        with suppress(HardnegError, OSError):
+        with suppress(faults.HardnegError, OSError):
             advice = _ELSE if _watched(_curves(run, encoders[label])) else advice
         return CheckResult.of(difference < 0, f"{'better' if difference > 0 else 'worse'}: {line}", figures, advice)
     if decided == "equivalent":
@@ -246,7 +246,7 @@ def collapse(run: FinishedRun, index: str) -> CheckResult:
 
 
 def _spread(run: FinishedRun, stage: str) -> tuple[float, float]:
-    stored = FlatVectors.open(run.index(stage))
+    stored = flat_vectors.FlatVectors.open(run.index(stage))
     vectors = stored.gather(sample(len(stored), "vectors")).astype(np.float64)
     return mean_cosine(vectors), effective_dimensions(vectors)
 
@@ -292,7 +292,7 @@ def _results(run: FinishedRun) -> Iterator[CheckResult]:
         for subject in found:
             try:
                 result = check(run, subject)
-            except (HardnegError, OSError) as error:
+            except (faults.HardnegError, OSError) as error:
                 result = CheckResult("unknown", f"could not be checked: {error}")
             yield replace(result, check=name, subject=subject)
 
@@ -324,5 +324,5 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
         DataError: it is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
-    run = FinishedRun.open(arguments.file_path(folder, "folder"), usual_store(store))
+    run = FinishedRun.open(arguments.file_path(folder, "folder"), sessions.usual_store(store))
     return Diagnosis(tuple(_results(run)))

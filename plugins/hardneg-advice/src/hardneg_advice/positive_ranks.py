@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, Name, Option, RankedList, Reference, Table
+from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Table, errors, fields
 
 
 class PositiveRanks(Analysis):
@@ -26,9 +26,11 @@ class PositiveRanks(Analysis):
     asks = ("qrels",)
     drawn = slice(2, None)
 
-    run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run that negatives are to be taken from.")
+    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(
+        description="The TREC run that negatives are to be taken from."
+    )
     depth: int = Field(10, gt=0, description="How many documents of each list to compare with the positive.")
-    split: Annotated[Name, Option("-")] = "dev"
+    split: Annotated[fields.Name, fields.Option("-")] = "dev"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Ranks and shares as means over queries with a known positive; `ranks` has every rank, ascending.
@@ -47,7 +49,7 @@ class PositiveRanks(Analysis):
             shares += [min(above, first) / first] if first else []
             longest = max(longest, len(others))
         if not ranks:
-            raise DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
+            raise errors.DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
         within = {cut: float((np.array(listed) & (np.array(ranks) <= cut)).mean()) for cut in {1, self.depth, 100}}
         return {
             "split": self.split,

@@ -5,16 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import (
-    SEED,
-    ArtifactError,
-    CompressedSearcher,
-    FlatVectors,
-    Progress,
-    RowLookup,
-    UsageError,
-    compression,
-)
+from hardneg.plugin import CompressedSearcher, Progress, compression, errors, flat_vectors, protocols, seeding
 from hardneg_cagra.graph import GpuGraph, as_faiss, built_graph
 
 if TYPE_CHECKING:
@@ -42,7 +33,7 @@ class Cagra:
     intermediate: int = 128
     algorithm: Literal["ivf_pq", "nn_descent"] = "ivf_pq"
     width: int = 128
-    seed: int = SEED
+    seed: int = seeding.SEED
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "vectors"
@@ -50,9 +41,9 @@ class Cagra:
     def __post_init__(self) -> None:
         if self.degree < 8 or self.degree % 2 or self.intermediate < self.degree:
             problem = f"degree is {self.degree} and intermediate is {self.intermediate}"
-            raise UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
+            raise errors.UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
         if not 1 <= self.width <= 512:
-            raise UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
+            raise errors.UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """Vectors and links."""
@@ -65,15 +56,15 @@ class Cagra:
             UsageError: there is no GPU, or there are not more vectors than links.
             MissingDependency: without cuVS or faiss.
         """
-        vectors = FlatVectors.open(source)
+        vectors = flat_vectors.FlatVectors.open(source)
         compression.load_faiss()
         if len(vectors) <= self.intermediate:
             problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
-            raise UsageError(f"cagra: {problem}")
+            raise errors.UsageError(f"cagra: {problem}")
         graph = built_graph(vectors, self.degree, self.intermediate, self.algorithm)
         return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> "CagraSearcher":
+    def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "CagraSearcher":
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return CagraSearcher.open_folder(path, self.width)
 
@@ -93,7 +84,7 @@ class CagraSearcher(CompressedSearcher):
         """
         opened = CompressedSearcher.open(path)
         if not isinstance(opened.index, compression.load_faiss().IndexHNSWFlat):
-            raise ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
+            raise errors.ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
         return cls(path, opened.index, width=width)
 
     def using(self, options: "ExactOptions", progress: Progress | None) -> "CagraSearcher":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import FlatVectors, MissingDependency, Progress, UsageError, compression, generator, index_checks
+from hardneg.plugin import Progress, compression, errors, flat_vectors, index_checks, seeding
 
 _MOST = 512  # hits of a search, and near vectors that it holds
 _QUERIES = 512  # at a time: the vectors of their hits are in memory
@@ -20,7 +20,9 @@ _BLOCK_BYTES = 256 << 20
 _BUILT_ON = "cuda"
 
 
-def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, seed: int, progress: Progress) -> Any:
+def as_faiss(
+    graph: NDArray[np.uint32], vectors: flat_vectors.FlatVectors, ef_search: int, seed: int, progress: Progress
+) -> Any:
     """A `faiss.IndexHNSWFlat` of all vectors, in memory.
 
     Args:
@@ -37,7 +39,7 @@ def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, se
     index.ntotal, index.hnsw.efSearch = len(vectors), ef_search
     if len(vectors) == 0:
         return index
-    upper = np.sort(generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
+    upper = np.sort(seeding.generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
     small = _small(index, upper, links // 2)
     _link(index.hnsw, graph, upper, small)
     return index
@@ -105,16 +107,18 @@ def load_cagra() -> Any:
     import torch
 
     if not torch.cuda.is_available():
-        raise UsageError("cagra is built and searched on a GPU, and torch sees none here: take hnsw or ivf-flat")
+        raise errors.UsageError("cagra is built and searched on a GPU, and torch sees none here: take hnsw or ivf-flat")
     try:
         from cuvs.neighbors import cagra
     except ImportError as error:
         advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", as the GPU\'s driver has it'
-        raise MissingDependency(advice) from error
+        raise errors.MissingDependency(advice) from error
     return cagra
 
 
-def built_graph(vectors: FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
+def built_graph(
+    vectors: flat_vectors.FlatVectors, degree: int, intermediate: int, algorithm: str
+) -> NDArray[np.uint32]:
     """The rows that each row is linked to: uint32 [N, degree].
 
     The vectors are on the GPU at once, 4 d bytes each, and the graphs beside them.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hardneg.plugin import DataError, queries, source_files, text_lines
+from hardneg.plugin import errors, queries, source_files, text_lines
 
 _TOPICS = (
     (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec|xml)"), "{}"),
@@ -39,7 +39,7 @@ def paired(
     both = list(named) or source_files.order_splits(topics.keys() & qrels.keys())
     if not both:
         reason = "no split has both topics and qrels, such as queries.test.tsv and qrels.test.tsv"
-        raise DataError(f"{folder}: {reason}; give files these names")
+        raise errors.DataError(f"{folder}: {reason}; give files these names")
     alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
     return source_files.PartedCollection(
         documents,
@@ -52,7 +52,7 @@ def paired(
 def _named_file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
+        raise errors.DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
     return path
 
 
@@ -64,6 +64,8 @@ def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> 
         if split is None or (path := text_lines.find_file(folder, name)) is None:
             continue
         if split in files:
-            raise DataError(f"{folder}: {files[split].name} and {name} are both of split {split}; name one in `splits`")
+            raise errors.DataError(
+                f"{folder}: {files[split].name} and {name} are both of split {split}; name one in `splits`"
+            )
         files[split] = path
     return files

@@ -12,20 +12,16 @@ import torch
 
 from hardneg.plugin import (
     Corpus,
-    EncodeOptions,
-    FullSpec,
-    ModelError,
     Progress,
     Representation,
     Segments,
-    Side,
     Silent,
-    StoredRows,
-    StoreWriter,
-    TextWindows,
-    World,
-    cache_folder,
-    digest,
+    digests,
+    distributed,
+    encoding,
+    errors,
+    model_specs,
+    stored_choices,
 )
 from hardneg_http.cache import Vector, VectorCache, text_key
 from hardneg_http.client import EmbeddingClient
@@ -33,7 +29,7 @@ from hardneg_http.client import EmbeddingClient
 if TYPE_CHECKING:
     from hardneg_http.family import Http
 
-_DEFAULTS = EncodeOptions()
+_DEFAULTS = encoding.EncodeOptions()
 _SILENT = Silent()
 _PROBE = "The quick brown fox jumps over the lazy dog."
 _SAME = 0.99  # cosine: what one model's answers to one text stay above, whatever it computes in
@@ -49,16 +45,18 @@ class HttpEncoder:
     block = Representation.block
     device = torch.device("cpu")
 
-    def __init__(self, family: "Http", spec: FullSpec, client: EmbeddingClient, kept: VectorCache | None) -> None:
+    def __init__(
+        self, family: "Http", spec: model_specs.FullSpec, client: EmbeddingClient, kept: VectorCache | None
+    ) -> None:
         self.spec = spec
         self._family, self._client, self._kept = family, client, kept
         self._dimension = self._probed()
 
     @classmethod
-    def opened(cls, family: "Http", spec: FullSpec) -> "HttpEncoder":
+    def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
         """The model that a spec describes. Raises ModelError as `Http.load`."""
         client = family.client(spec)
-        path = cache_folder() / "vectors" / f"{digest(family.content(spec))}.sqlite"
+        path = stored_choices.cache_folder() / "vectors" / f"{digests.digest(family.content(spec))}.sqlite"
         kept = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
         return cls(family, spec, client, kept)
 
@@ -68,11 +66,15 @@ class HttpEncoder:
         return min(self._dimension, self.spec.truncate_dim or self._dimension)
 
     def encode(
-        self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
+        self,
+        texts: Sequence[str],
+        side: model_specs.Side,
+        options: encoding.EncodeOptions = _DEFAULTS,
+        progress: Progress = _SILENT,
     ) -> Vector:
         """float32 [n, dimension]. Raises ModelError where the server gives none."""
         starts = range(0, len(texts), options.window)
-        windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
+        windows = encoding.TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
         vectors = np.empty((len(texts), self.dimension), np.float32)
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             for start, part in self.encode_windows(windows, side, options, task.advance):
@@ -80,7 +82,11 @@ class HttpEncoder:
         return vectors
 
     def encode_windows(
-        self, windows: TextWindows, side: Side, options: EncodeOptions, advance: Callable[[int], None]
+        self,
+        windows: encoding.TextWindows,
+        side: model_specs.Side,
+        options: encoding.EncodeOptions,
+        advance: Callable[[int], None],
     ) -> Iterator[tuple[int, Vector]]:
         """For each window the number of its first text and its vectors, float32 [n, dimension]; one window is held."""
         for start, texts in windows.texts:
@@ -90,13 +96,15 @@ class HttpEncoder:
             none = np.empty((0, self.dimension), np.float32)
             yield start, self._finished(np.stack([vectors[text] for text in sent])) if sent else none
 
-    def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> StoredRows:
+    def rows(
+        self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: distributed.World
+    ) -> encoding.StoredRows:
         """The documents. Raises ModelError for segments: only the server knows its tokens."""
         if cut is not None:
-            raise ModelError(f"model {self.spec.name!r}: a server's documents cannot be cut: leave segments out")
+            raise errors.ModelError(f"model {self.spec.name!r}: a server's documents cannot be cut: leave segments out")
         return corpus
 
-    def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
+    def writer(self, folder: Path, rows: encoding.StoredRows) -> encoding.StoreWriter:
         """A writer of a flat index."""
         return Representation().writer(folder, rows, self.dimension)
 
@@ -141,8 +149,8 @@ class HttpEncoder:
             raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; look at the server")
         return vectors_of
 
-    def _error(self, problem: str) -> ModelError:
-        return ModelError(f"model {self.spec.name!r} at {self._family.url}: {problem}")
+    def _error(self, problem: str) -> errors.ModelError:
+        return errors.ModelError(f"model {self.spec.name!r} at {self._family.url}: {problem}")
 
     def _embedded(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
         """Batches of texts with their vectors, as they come; so many requests are under way at a time."""

@@ -13,21 +13,16 @@ from typing import Any
 import yaml
 
 from hardneg.plugin import (
-    DataError,
     Evaluation,
-    HardnegError,
-    Measured,
-    QuerySide,
-    Scores,
-    Store,
     check_recipe,
-    dataset_name,
+    errors,
     layout,
-    opening,
-    openings,
-    read_lock,
-    read_metrics,
-    without_paths,
+    measuring,
+    metrics_files,
+    private_paths,
+    pyserini_lines,
+    run_folders,
+    stores,
 )
 
 DATASET = "dataset"
@@ -39,15 +34,15 @@ class RecordedRun:
     """A run folder and its lock file; recipe: None where a plugin that it needs is not installed any more."""
 
     folder: Path
-    store: Store
+    store: stores.Store
     lock: Mapping[str, Any]
     recipe: Any
 
     @classmethod
-    def open(cls, folder: Path, store: Store) -> "RecordedRun":
+    def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
         """Reads the lock file. Raises DataError where it is not one."""
-        lock, recipe = read_lock(folder), None
-        with suppress(HardnegError):
+        lock, recipe = run_folders.read_lock(folder), None
+        with suppress(errors.HardnegError):
             recipe = check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
         return cls(folder, store, lock, recipe)
 
@@ -59,7 +54,7 @@ class RecordedRun:
     @property
     def dataset(self) -> str:
         """The dataset as the recipe names it, folders cut to their names."""
-        named = dataset_name(self.lock["tree"].get(DATASET, ""))
+        named = private_paths.dataset_name(self.lock["tree"].get(DATASET, ""))
         return str(named.get("source") or named.get("name")) if isinstance(named, Mapping) else str(named)
 
     @property
@@ -76,7 +71,10 @@ class RecordedRun:
     @property
     def shown_lock(self) -> bytes:
         """The lock file for publication: paths of this machine are cut to names."""
-        tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
+        tree = {
+            **private_paths.without_paths(self.lock["tree"]),
+            DATASET: private_paths.dataset_name(self.lock["tree"].get(DATASET, "")),
+        }
         return yaml.safe_dump({**self.lock, "tree": tree}, sort_keys=False, allow_unicode=True).encode()
 
     def key(self, stage: str) -> str:
@@ -102,10 +100,10 @@ class RecordedRun:
         return self.recipe.view(index).query_model(index) if self.recipe else None
 
     @cached_property
-    def measured(self) -> Measured | None:
+    def measured(self) -> metrics_files.Measured | None:
         """The published metrics."""
         path = self.folder / layout.METRICS
-        return read_metrics(path) if path.is_file() else None
+        return metrics_files.read_metrics(path) if path.is_file() else None
 
     @cached_property
     def evaluation(self) -> Any:
@@ -129,14 +127,14 @@ class RecordedRun:
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
             return [], {}
-        shown: dict[str, Scores] = {}
+        shown: dict[str, measuring.Scores] = {}
         for system, run in spec.runs.items():
             for seed, name in ({None: run} if isinstance(run, str) else run).items():
                 if self._searched_with(name) == model:
                     shown[system] = content.results[system] if seed is None else content.by_seed[system][seed]
         own = list(shown)
         shown |= {name: content.results[name] for name in spec.baselines or spec.runs if name not in own}
-        return own, Evaluation(Measured(shown)).to_dict()
+        return own, Evaluation(metrics_files.Measured(shown)).to_dict()
 
     def _searched_with(self, run: str) -> str | None:
         spec: Any = self.stages.get(run)
@@ -175,7 +173,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
         card = ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).partition("\n")[0]
-        raise DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
+        raise errors.DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
     card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         own, content = run.scores(model)
@@ -222,7 +220,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
             for name, at in content["intervals"][system].items()
             if at
         }
-        rows[without_paths(system)] = {
+        rows[private_paths.without_paths(system)] = {
             name: f"{means[name]:.4f}{ends.get(name, '')}" for name in metrics if name in means
         }
     count = max(len(values) for system in own for values in content["per_query"][system].values())
@@ -262,7 +260,7 @@ def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) ->
         return ["## How it was made", listed(facts), *more]
     if artifact is None:
         return []
-    origin: dict[str, Any] = without_paths(artifact.origin)
+    origin: dict[str, Any] = private_paths.without_paths(artifact.origin)
     facts = {"Stage": f"`{origin.get('stage', '')}`"}
     for name, plugin in dict(origin.get("plugins", {})).items():
         facts[name.capitalize()] = f"`{plugin['name']}` with `{json.dumps(plugin.get('options', {}))}`"
@@ -277,7 +275,7 @@ def mined_by(run: RecordedRun, stage: str) -> str:
         return f"by `{spec.verb}`"
     miner = run.recipe.plugins.get((stage, "miner")) if run.recipe else None
     source = f" from {', '.join(f'`{name}`' for name in spec.runs.values())}" if getattr(spec, "runs", {}) else ""
-    return f"mined by `{without_paths(str(miner or spec.miner))}`{source}"
+    return f"mined by `{private_paths.without_paths(str(miner or spec.miner))}`{source}"
 
 
 def dataset_card(repo: str, metadata: Mapping[str, Any], paragraphs: Sequence[str], lines: str, after: str = "") -> str:
@@ -302,10 +300,12 @@ def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) 
     """
     fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
     card = f"the card of {encoder}" if encoder else "its model's card"
-    text = opening(folder, {}, QuerySide(reason=f"{card} describes how its queries are encoded"))
+    text = pyserini_lines.opening(
+        folder, {}, pyserini_lines.QuerySide(reason=f"{card} describes how its queries are encoded")
+    )
     if run is not None:
-        with suppress(HardnegError):  # the model is not here
-            _, lines = next(openings(run.folder / folder.name, run.store))
+        with suppress(errors.HardnegError):  # the model is not here
+            _, lines = next(pyserini_lines.openings(run.folder / folder.name, run.store))
             text = text if f'"{run.folder}/model/' in lines else lines  # a part of a model has no name on the hub
     if "searcher = " not in text:
         return _BY_HARDNEG.format(fetched=fetched)

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from hardneg.plugin import ArtifactError
+from hardneg.plugin import errors
 
 
 class Answer(NamedTuple):
@@ -40,7 +40,7 @@ class AnswerJournal:
             self._reader = path.open("rb")
         except OSError as error:
             message = f"{path}: answers cannot be kept ({error.strerror}): make room, or free the path"
-            raise ArtifactError(message) from error
+            raise errors.ArtifactError(message) from error
         for line in self._reader:
             if (record := _record(line)) is not None:
                 self._offsets[_short(record[0])] = offset
@@ -67,7 +67,9 @@ class AnswerJournal:
                 os.write(self._file, line)
                 end = os.lseek(self._file, 0, os.SEEK_CUR)
             except OSError as error:
-                raise ArtifactError(f"answers cannot be kept ({error.strerror}): make room on the disk") from error
+                raise errors.ArtifactError(
+                    f"answers cannot be kept ({error.strerror}): make room on the disk"
+                ) from error
             self._offsets[_short(key)] = end - len(line) + 1
 
     def close(self) -> None:

@@ -12,35 +12,23 @@ import numpy as np
 from pydantic import Field
 
 from hardneg.plugin import (
-    ArtifactInput,
     BlockResult,
-    DataError,
-    Facts,
-    ModelSpec,
-    Name,
     Negatives,
     PluginSetting,
-    RecipeView,
-    Reference,
-    Reranker,
-    Row,
-    Sizes,
     StageBlocks,
-    StageContext,
-    StageSpec,
     StoredCollection,
     Task,
-    Trait,
     atomic_write,
-    join_negatives,
+    errors,
+    fields,
     layout,
-    marked_references,
+    model_specs,
     negatives_files,
-    open_collection,
-    open_queries,
-    own_queries,
+    protocols,
     qrels_files,
-    source_of,
+    stage_context,
+    stage_inputs,
+    stage_spec,
 )
 from hardneg_judge.chat import ChatFilter
 from hardneg_judge.judging import PAIRS, Judged, Level, Opened, Outcome, judged
@@ -58,7 +46,7 @@ _EXPLAINED = (
 )
 
 
-class Judge(StageSpec):
+class Judge(stage_spec.StageSpec):
     """Has mined negatives judged, and takes those away that are relevant: they are false negatives.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
@@ -76,8 +64,10 @@ class Judge(StageSpec):
     needs_dataset = True
     every_process = True
     stage: Literal["judge"]
-    negatives: Annotated[Name, Reference(("negatives",), passes=(Trait.PSEUDO_POSITIVES, Trait.OWN_QUERIES))]
-    split: Name = "train"
+    negatives: Annotated[
+        fields.Name, fields.Reference(("negatives",), passes=(fields.Trait.PSEUDO_POSITIVES, fields.Trait.OWN_QUERIES))
+    ]
+    split: fields.Name = "train"
     depth: int = Field(default=ChatFilter.depth, gt=0)
     flag: Level | None = None
     decide: Level
@@ -89,11 +79,11 @@ class Judge(StageSpec):
         both = {"flag": self.flag, "decide": self.decide}
         return {name: level for name, level in both.items() if level is not None}
 
-    def references(self) -> Iterator[tuple[str, str, Reference]]:
+    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
         """The negatives, and the rerankers of both judges."""
         yield from super().references()
         for name, level in self.levels.items():
-            yield from ((f"{name}.{path}", target, need) for path, target, need in marked_references(level))
+            yield from ((f"{name}.{path}", target, need) for path, target, need in fields.marked_references(level))
 
     def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
         """Those of both judges."""
@@ -106,7 +96,7 @@ class Judge(StageSpec):
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
+    def problems(self, recipe: stage_spec.RecipeView) -> Iterator[str]:
         """Negatives of another split; scores that no passage can have, or that every one has."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
@@ -114,29 +104,29 @@ class Judge(StageSpec):
                 message = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
                 yield f"{name}.relevant_from: {message}; name a score that tells passages apart"
         mined = getattr(recipe.stages.get(self.negatives), "split", self.split)
-        if mined != self.split and Trait.OWN_QUERIES not in recipe.traits(self.negatives):
+        if mined != self.split and fields.Trait.OWN_QUERIES not in recipe.traits(self.negatives):
             yield f"split: {self.negatives!r} is of split {mined}, not {self.split}; say split: {mined}"
 
-    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+    def traits(self, recipe: stage_spec.RecipeView) -> Mapping[str, str]:
         """Also positives that no person judged, where that is what becomes of relevant negatives."""
-        own: dict[str, str] = {Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
+        own: dict[str, str] = {fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
+    def network(self, recipe: stage_spec.RecipeView) -> model_specs.ModelSpec | None:
         """That of the first judge that is a plugin with one."""
-        sources = (source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
+        sources = (stage_spec.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
         return next(filter(None, sources), None)
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: stage_spec.Sizes) -> stage_spec.Row:
         """All pairs for the first judge."""
         pairs = sizes.queries(self.split) * self.depth
-        return Row(int(pairs), "pairs", int(pairs) * 60)
+        return stage_spec.Row(int(pairs), "pairs", int(pairs) * 60)
 
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: stage_spec.RecipeView) -> Mapping[str, str]:
         """What was said of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
+    def sections(self, sources: Mapping[str, stage_context.ArtifactInput]) -> "list[Section]":
         """What the judges found, a row an artifact."""
         from hardneg.plugin import Section, Table
 
@@ -145,15 +135,15 @@ class Judge(StageSpec):
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
         return [Section("Judged negatives", [Table(("judged", *names), rows)], _EXPLAINED)]
 
-    def blocks(self, context: "StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
+    def blocks(self, context: "stage_context.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
         """Blocks of queries."""
-        collection, source = open_collection(context.inputs["dataset"]), context.inputs["negatives"]
-        queries = own_queries(source) or open_queries(context, collection, self.split)
+        collection, source = stage_inputs.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
+        queries = stage_inputs.own_queries(source) or stage_inputs.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
         mined, step = negatives_files.read_negatives(source.folder / layout.NEGATIVES), max(1, PAIRS // self.depth)
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             message = f"query {strange!r} of {source.name} is not in split {self.split}"
-            raise DataError(f"{context.name}: {message}: name the split that was mined")
+            raise errors.DataError(f"{context.name}: {message}: name the split that was mined")
         sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
         opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
         return JudgedBlocks(context, sizes, "judging", **opened, hidden=qrels_files.positives(collection.withheld()))
@@ -184,14 +174,16 @@ class JudgedBlocks(StageBlocks):
                 asked = {name: count - before.get(name, 0) for name, count in _counts(levels).items()}
                 yield number, BlockResult({**parts, JUDGEMENTS: "".join(lines).encode()}, {**facts, **asked})
 
-    def finish(self) -> Facts:
+    def finish(self) -> stage_context.Facts:
         """Writes what is left and dropped, and what was said of each pair. Raises DataError where no query is left."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:
             problem = f"of {len(self.mined)} queries none is left: every one has a relevant negative"
-            raise DataError(f"{self.context.name}: {problem}")
-        joined = join_negatives(self.store.texts(layout.NEGATIVES, count), self.store.texts(layout.DROPPED, count))
+            raise errors.DataError(f"{self.context.name}: {problem}")
+        joined = negatives_files.join_negatives(
+            self.store.texts(layout.NEGATIVES, count), self.store.texts(layout.DROPPED, count)
+        )
         negatives_files.write_negatives(
             folder / layout.NEGATIVES, negatives_files.recorded(joined, folder / layout.DROPPED)
         )
@@ -209,7 +201,9 @@ class JudgedBlocks(StageBlocks):
         for name, level in context.spec.levels.items():
             source = context.inputs.get(f"{name}.reranker")
             plugin = (
-                context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
+                context.plugin(f"{name}.plugin", protocols.Reranker)
+                if source is None
+                else source.plugin("reranker", protocols.Reranker)
             )
             folder = None if source is None else source.folder / layout.MODEL_FOLDER
             opened[name] = Opened(f"{context.name}.{name}", level, plugin, folder, context.device, stack)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.plugin import Corpus, Drops, Name, Negatives, PluginError, Reference, Reranker, Setting, TrainableReranker
+from hardneg.plugin import Corpus, Negatives, errors, fields, protocols, records
 from hardneg_judge.chat import RELEVANT, UNREADABLE, Chat
 
 Outcome = Literal["drop-negative", "drop-query", "positive"]
@@ -28,8 +28,8 @@ class Level(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reranker: Annotated[Name | None, Reference(("reranker",))] = None
-    plugin: Setting | None = None
+    reranker: Annotated[fields.Name | None, fields.Reference(("reranker",))] = None
+    plugin: fields.Setting | None = None
     relevant_from: float = Field(default=0.5, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -47,15 +47,21 @@ class Opened:
     """
 
     def __init__(
-        self, name: str, level: Level, plugin: Reranker, folder: Path | None, device: str | None, stack: ExitStack
+        self,
+        name: str,
+        level: Level,
+        plugin: protocols.Reranker,
+        folder: Path | None,
+        device: str | None,
+        stack: ExitStack,
     ) -> None:
         """A reranker of a stage (`folder`: its network's), or a plugin as it is; the stack closes it."""
         self.name, self.relevant_from = name, level.relevant_from
         scorer: Any = plugin
-        if isinstance(plugin, TrainableReranker):
-            from hardneg.plugin import PairScorer
+        if isinstance(plugin, protocols.TrainableReranker):
+            from hardneg.plugin import pair_scoring
 
-            scorer = PairScorer.opened(plugin, folder, device)
+            scorer = pair_scoring.PairScorer.opened(plugin, folder, device)
         elif isinstance(plugin, Chat):
             scorer = stack.enter_context(plugin.asking(judging=True))
         self.rerank = scorer.rerank
@@ -87,7 +93,9 @@ class Judged:
         positives = [*item.positives, *relevant] if outcome == "positive" else item.positives
         reasons = [RELEVANT if self.relevant[i] else UNREADABLE for i in out]
         decisive = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
-        drops = Drops(len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1)
+        drops = records.Drops(
+            len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1
+        )
         scores = np.asarray(item.scores, np.float32)[stay]
         kept = [item.negatives[i] for i in stay.tolist()]
         return Negatives(item.query_id, positives, kept, scores, dict(Counter(reasons)), drops)
@@ -126,7 +134,9 @@ def _scores(
         scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
         if len(said) != wanted.sum():
             counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
-            raise PluginError(f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order")
+            raise errors.PluginError(
+                f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order"
+            )
         scores[wanted] = said
         scored.append(scores)
     return scored

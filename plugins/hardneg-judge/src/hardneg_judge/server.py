@@ -11,7 +11,7 @@ from math import inf
 from threading import Event, Lock
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from hardneg.plugin import cache_folder, digest, model_server
+from hardneg.plugin import digests, model_server, stored_choices
 from hardneg_judge.journal import Answer, AnswerJournal, request_key
 
 REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
@@ -100,7 +100,9 @@ class ChatSession(model_server.ModelServer):
             said["temperature"] = options.temperature
         times = (options.timeout, options.deadline)
         key = model_server.key_of(options.model, options.key)
-        self._journal = AnswerJournal(cache_folder() / "answers" / f"{digest([options.revision, said])}.jsonl")
+        self._journal = AnswerJournal(
+            stored_choices.cache_folder() / "answers" / f"{digests.digest([options.revision, said])}.jsonl"
+        )
         super().__init__(options.url.rstrip("/"), key, said, *times, options.in_flight)
         self._ahead, self._pool = _AHEAD * options.in_flight, ThreadPoolExecutor(options.in_flight)
         self._ended, self._locks = Event(), [Lock() for _ in range(1024)]

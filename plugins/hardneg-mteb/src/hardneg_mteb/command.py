@@ -12,16 +12,7 @@ from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.cache import ResultCache
 
-from hardneg.plugin import (
-    DataError,
-    HardnegError,
-    PluginSetting,
-    Session,
-    UsageError,
-    plugin_options,
-    progress_bars,
-    say,
-)
+from hardneg.plugin import PluginSetting, adaptor, errors, sessions, terminal
 from hardneg_mteb.model import TaskSearcher, task_searcher
 
 _MACHINE = "Where it runs"
@@ -52,18 +43,18 @@ def mteb(
     Example: hardneg mteb SciFact NFCorpus --model FOLDER --model bm25 --output results
     """
     if option and backend is None:
-        raise UsageError("mteb: --option goes with --backend NAME")
-    session = Session.of({"store": store, "device": device, "settings": settings, "progress": progress_bars()})
-    index = None if backend is None else PluginSetting(backend, plugin_options(option))
+        raise errors.UsageError("mteb: --option goes with --backend NAME")
+    session = sessions.Session.of({"store": store, "device": device, "settings": settings, "progress": terminal.bars()})
+    index = None if backend is None else PluginSetting(backend, adaptor.plugin_options(option))
     searchers = {name: task_searcher(name, index, session) for name in model}
     rows = [("task", "model", "split", "measure", "score")]
     for task in _known_tasks(tasks):
         for name, searcher in searchers.items():
-            say(f"{task.metadata.name}: {name}", err=True)
+            terminal.say(f"{task.metadata.name}: {name}", err=True)
             rows += [(task.metadata.name, name, *scores) for scores in _scores(task, searcher, output)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        terminal.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _known_tasks(names: Sequence[str]) -> list[Any]:
@@ -81,7 +72,7 @@ def _known_tasks(names: Sequence[str]) -> list[Any]:
                 problems.append(f"task {part.metadata.name}: is {facts}: name one of retrieval or reranking about text")
         tasks.append(task)
     if problems:
-        raise UsageError("\n".join(problems))
+        raise errors.UsageError("\n".join(problems))
     return tasks
 
 
@@ -102,10 +93,10 @@ def _scores(task: Any, searcher: TaskSearcher, output: Path) -> Iterator[tuple[s
                 file.unlink()
     try:
         found = tasks_of.evaluate(searcher, task, cache=cache, prediction_folder=predictions, show_progress_bar=False)
-    except HardnegError:
+    except errors.HardnegError:
         raise
     except Exception as error:  # of mteb, of datasets, of the network
         told = str(error).strip().partition("\n")[0]
-        raise DataError(f"task {name}: cannot be evaluated ({type(error).__name__}: {told})") from error
+        raise errors.DataError(f"task {name}: cannot be evaluated ({type(error).__name__}: {told})") from error
     for split in found.task_results[0].scores:
         yield split, task.metadata.main_score, f"{found.task_results[0].get_score([split]):.5f}"

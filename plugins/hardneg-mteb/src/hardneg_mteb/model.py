@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import (
-    DataError,
-    ModelError,
-    PluginSetting,
-    Progress,
-    Session,
-    UsageError,
-    make_plan,
-    rank_candidates,
-)
+from hardneg.plugin import PluginSetting, Progress, errors, make_plan, rank_candidates, sessions
 from hardneg_mteb.system import TaskSystem, TaskTexts, task_texts
 
 _AT_ONCE = 16_384
@@ -51,20 +42,22 @@ def mteb_model(
         UsageError: the index is no name and no options, or goes with no vectors.
     """
     if not isinstance(model, str | Path) or not str(model):
-        raise ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
+        raise errors.ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
     options = {} if index is None else {"name": index} if isinstance(index, str) else index
     name = options.get("name") if isinstance(options, Mapping) else None
     if index is not None and (not isinstance(name, str) or not name):
-        raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
+        raise errors.UsageError(
+            f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}"
+        )
     chosen = PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
-    session = Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
+    session = sessions.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
     searcher = task_searcher(str(model), chosen, session)
     if searcher.system.model is None and chosen is not None:
-        raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
+        raise errors.UsageError(f"mteb_model: {model} is an index itself: leave index out")
     return searcher
 
 
-def task_searcher(model: str, index: PluginSetting | None, session: Session) -> "TaskSearcher":
+def task_searcher(model: str, index: PluginSetting | None, session: sessions.Session) -> "TaskSearcher":
     """The searcher of a model, or of an index of texts (without `index`), with the settings of a session.
 
     Raises:
@@ -80,7 +73,7 @@ class TaskSearcher:
     """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
 
     system: TaskSystem
-    session: Session
+    session: sessions.Session
     _plan: Any = None
     _outcome: Any = None
     _doc_ids: Sequence[str] = ()  # mteb's, by row
@@ -124,9 +117,9 @@ class TaskSearcher:
             UsageError: no corpus was indexed, or an index of texts is to rank listed documents.
         """
         if self._outcome is None:
-            raise UsageError("search: no corpus is indexed: call index first")
+            raise errors.UsageError("search: no corpus is indexed: call index first")
         if top_ranked is not None and self.system.model is None:
-            raise UsageError("search: an index of texts ranks no listed documents: name a model")
+            raise errors.UsageError("search: an index of texts ranks no listed documents: name a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         searcher = self.session.open_index(self._plan.steps[self.system.last], self._outcome)
@@ -154,7 +147,7 @@ def listed_rows(
     """
     lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
     if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
-        raise DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
+        raise errors.DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
     candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
     for row, listed in enumerate(lists):
         candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]

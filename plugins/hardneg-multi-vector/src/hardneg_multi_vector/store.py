@@ -12,14 +12,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import ArtifactError, EncodedRows, FlatVectors, FlatWriter, UsageError, number_file
+from hardneg.plugin import errors, flat_vectors, number_file, records
 
 OFFSETS, DOC_IDS = "offsets.npy", "docid"
 NumberFile = number_file.NumberFile
 
 
 @dataclass(frozen=True, eq=False)
-class TokenVectors(EncodedRows):
+class TokenVectors(records.EncodedRows):
     """A vector for each token: n texts encoded by a late-interaction encoder.
 
     vectors: float32 [offsets[n], d].
@@ -62,7 +62,7 @@ def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[
         start = stop
 
 
-class TokenWriter(FlatWriter):
+class TokenWriter(flat_vectors.FlatWriter):
     """Writes a folder of token vectors, its documents in order."""
 
     def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
@@ -71,7 +71,7 @@ class TokenWriter(FlatWriter):
         offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
         """
         if fault := offsets_fault(offsets):
-            raise UsageError(f"{folder}: offsets of token vectors {fault}")
+            raise errors.UsageError(f"{folder}: offsets of token vectors {fault}")
         super().__init__(folder, dimension, int(offsets[-1]))
         self.offsets, self._documents = offsets, 0
         with number_file.writing_numbers(folder / OFFSETS, "<i8", len(offsets)) as write:
@@ -91,19 +91,19 @@ class TokenWriter(FlatWriter):
         """
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
-            raise UsageError(f"{self.folder}: {stop} documents of {self.documents}")
+            raise errors.UsageError(f"{self.folder}: {stop} documents of {self.documents}")
         said, lengths = np.diff(self.offsets[start : stop + 1]), np.diff(documents.offsets)
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
             reason = f"document {start + row} has {lengths[row]} token vectors instead of {said[row]}"
-            raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
+            raise errors.ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
         super().write(documents.vectors)
         self._documents = stop
 
     def close(self) -> None:
         """Checks that every document and the ids are there: the folder is complete."""
         if self._documents < self.documents:
-            raise ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
+            raise errors.ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
         super().close()
 
 
@@ -120,7 +120,7 @@ class TokenStore:
     offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
     """
 
-    def __init__(self, folder: Path, vectors: FlatVectors, offsets: NDArray[np.int64]) -> None:
+    def __init__(self, folder: Path, vectors: flat_vectors.FlatVectors, offsets: NDArray[np.int64]) -> None:
         self.folder, self.vectors, self.offsets = folder, vectors, offsets
         self.count, self.dimension = len(offsets) - 1, vectors.dimension
         self.doc_ids: Sequence[str] = vectors.doc_ids
@@ -133,7 +133,7 @@ class TokenStore:
         Raises:
             ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
-        vectors, path = FlatVectors.of_tokens(folder), folder / OFFSETS
+        vectors, path = flat_vectors.FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
             fault = f"its numbers {fault}"
@@ -142,7 +142,7 @@ class TokenStore:
         elif len(vectors.doc_ids) != len(offsets) - 1:
             fault = f"is for {len(offsets) - 1} documents, but {DOC_IDS} has {len(vectors.doc_ids)} ids"
         if fault:
-            raise ArtifactError(f"{path}: {fault}: encode the corpus again")
+            raise errors.ArtifactError(f"{path}: {fault}: encode the corpus again")
         return cls(folder, vectors, offsets)
 
     def __len__(self) -> int:

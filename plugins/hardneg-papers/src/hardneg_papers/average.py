@@ -7,24 +7,18 @@ from pydantic import Field, PositiveFloat
 
 from hardneg.plugin import (
     Encoder,
-    Facts,
-    ModelError,
-    ModelSpec,
-    Name,
-    RecipeView,
-    Reference,
-    Row,
-    Sizes,
-    StageContext,
-    StageSpec,
-    UsageError,
+    distributed,
+    errors,
+    fields,
     layout,
-    load_encoder,
-    world,
+    model_specs,
+    resolving,
+    stage_context,
+    stage_spec,
 )
 
 
-class Average(StageSpec):
+class Average(stage_spec.StageSpec):
     """Averages the weights of models of one architecture: seeds, checkpoints, a start and what it became.
 
     models: by label; one that is made once a seed is all of its seeds, which share its weight. weights: by label, 1
@@ -41,7 +35,9 @@ class Average(StageSpec):
     inherits = ()
     purpose = "average the weights of several models into one"
     stage: Literal["average"]
-    models: Annotated[dict[str, Name | dict[int, Name]], Reference(("model",)), Field(min_length=1)]
+    models: Annotated[
+        dict[str, fields.Name | dict[int, fields.Name]], fields.Reference(("model",)), Field(min_length=1)
+    ]
     weights: Mapping[str, PositiveFloat] = Field(default_factory=dict)
 
     @property
@@ -53,7 +49,7 @@ class Average(StageSpec):
             shares |= dict.fromkeys(paths, self.weights.get(label, 1.0) / len(paths))
         return shares
 
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
+    def problems(self, recipe: stage_spec.RecipeView) -> Iterator[str]:
         for label in self.weights.keys() - self.models.keys():
             yield f"weights: no model is called {label!r}; there are: {', '.join(self.models)}"
 
@@ -68,32 +64,34 @@ class Average(StageSpec):
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
 
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
+    def began_with(self, recipe: stage_spec.RecipeView) -> model_specs.ModelSpec:
         first = next(iter(self.models.values()))
         return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(len(self.shares), "models", sizes.shape.weights)
+    def estimate(self, sizes: stage_spec.Sizes) -> stage_spec.Row:
+        return stage_spec.Row(len(self.shares), "models", sizes.shape.weights)
 
-    def make(self, context: "StageContext[Average]") -> Facts:
+    def make(self, context: "stage_context.StageContext[Average]") -> stage_context.Facts:
         """Writes the model, with the tokenizer, prompts and lengths of the first.
 
         Raises:
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.
             UsageError: there is one model alone.
         """
-        if not world().first:
+        if not distributed.world().first:
             return {}
         (first, share), *rest = self.shares.items()
         if not rest:
             advice = "name another one, or give the recipe `seeds`"
-            raise UsageError(f"{context.name}.models: one model is its own average; {advice}")
+            raise errors.UsageError(f"{context.name}.models: one model is its own average; {advice}")
 
         def opened(path: str) -> Encoder:
             source = context.inputs[f"models.{path}"]
-            encoder = load_encoder(source.model or source.folder / layout.MODEL_FOLDER, context.device)
+            encoder = resolving.load_encoder(source.model or source.folder / layout.MODEL_FOLDER, context.device)
             if not isinstance(encoder, Encoder) or encoder.spec.adapter is not None:
-                raise ModelError(f"{path}: has no weights of its own here to average; name a model without an adapter")
+                raise errors.ModelError(
+                    f"{path}: has no weights of its own here to average; name a model without an adapter"
+                )
             return encoder
 
         mean = opened(first)
@@ -107,7 +105,9 @@ class Average(StageSpec):
                     sums[name] += tensor.float() * weight
         means = {name: tensor / sum(self.shares.values()) for name, tensor in sums.items()}
         if broken := next((name for name, tensor in means.items() if not tensor.isfinite().all()), None):
-            raise ModelError(f"the mean of {broken} is not finite: check the models' weights, and give smaller shares")
+            raise errors.ModelError(
+                f"the mean of {broken} is not finite: check the models' weights, and give smaller shares"
+            )
         mean.module.load_state_dict({**whole, **means})
         mean.save(context.folder / layout.MODEL_FOLDER)
         return {"models": len(self.shares)}
@@ -120,10 +120,10 @@ def check_alike(first: Encoder, other: Encoder, name: str) -> None:
     for weight in {**own, **others}:
         shape, expected = (tuple(each[weight].shape) if weight in each else "missing" for each in (others, own))
         if shape != expected:
-            raise ModelError(f"{name}: {weight} is {shape}, in the first {expected}; {advice}")
+            raise errors.ModelError(f"{name}: {weight} is {shape}, in the first {expected}; {advice}")
     if first.module.tokenizer.get_vocab() != other.module.tokenizer.get_vocab():
-        raise ModelError(f"{name}: the vocabulary is not that of the first; {advice}")
+        raise errors.ModelError(f"{name}: the vocabulary is not that of the first; {advice}")
     for part, of_other in zip([*first.module][1:], [*other.module][1:], strict=True):
         options = [each.get_config_dict() if hasattr(each, "get_config_dict") else {} for each in (part, of_other)]
         if type(part) is not type(of_other) or options[0] != options[1]:
-            raise ModelError(f"{name}: module {type(of_other).__name__} is not as in the first; {advice}")
+            raise errors.ModelError(f"{name}: module {type(of_other).__name__} is not as in the first; {advice}")

@@ -14,18 +14,7 @@ from typing import Any
 import typer
 from scipy.stats import t as student
 
-from hardneg.plugin import (
-    DataError,
-    Measured,
-    UsageError,
-    atomic_write,
-    layout,
-    means,
-    read_lock,
-    read_metrics,
-    recipe_tree,
-    say,
-)
+from hardneg.plugin import atomic_write, errors, layout, measuring, metrics_files, recipe_tree, run_folders, terminal
 
 ROUNDING = 0.001
 """The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""
@@ -77,7 +66,7 @@ class BandCheck:
     inside: bool
 
 
-def bands_of(measured: Measured) -> dict[str, dict[str, Band]]:
+def bands_of(measured: metrics_files.Measured) -> dict[str, dict[str, Band]]:
     """The bands that a run with several seeds gives; a system without seeds counts as one that no seed changes."""
     return {
         system: {
@@ -88,7 +77,7 @@ def bands_of(measured: Measured) -> dict[str, dict[str, Band]]:
     }
 
 
-def check_bands(measured: Measured, bands: Bands) -> list[BandCheck]:
+def check_bands(measured: metrics_files.Measured, bands: Bands) -> list[BandCheck]:
     """Each value of a run that has a band; the level is divided by the number of those with seeds."""
     pairs = [
         (system, metric, band, values)
@@ -105,10 +94,10 @@ def check_bands(measured: Measured, bands: Bands) -> list[BandCheck]:
     return checked
 
 
-def _values(measured: Measured, system: str) -> dict[str, list[float]]:
+def _values(measured: metrics_files.Measured, system: str) -> dict[str, list[float]]:
     """By metric the mean over queries of each seed, or the one mean of a system without seeds."""
     seeds = measured.by_seed.get(system)
-    rows = [means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
+    rows = [measuring.means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
     return {metric: [row[metric] for row in rows] for metric in rows[0]}
 
 
@@ -135,14 +124,16 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         DataError: the folder has no finished run, or the file of bands is damaged.
         ArtifactError: its metrics cannot be read.
     """
-    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
+    lock, measured, path = run_folders.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
-        raise UsageError(f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder")
+        raise errors.UsageError(
+            f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder"
+        )
     recorded = _read(path).get(preset, {})
     if device not in recorded:
         known = ", ".join(sorted(recorded)) or "none"
-        raise UsageError(
+        raise errors.UsageError(
             f"{path}: no bands of preset {preset} for device {device} (there: {known}); "
             "run the recipe with ten seeds and record them with --record"
         )
@@ -150,7 +141,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         dataset, rows = recorded[device]["dataset"], recorded[device]["bands"]
         bands = {system: {metric: Band(**band) for metric, band in row.items()} for system, row in rows.items()}
     except (TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
+        raise errors.DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
     differences = _settings_changed(recipe, lock)
     if lock["measured"] not in (None, *lock["keys"].values()):
         differences.append(f"{layout.METRICS}: of a run with other settings; run the recipe to its end")
@@ -173,12 +164,14 @@ def record(recipe: str, folder: Path) -> Path:
         UsageError: a system is trained with fewer than five seeds, or the recipe was changed since.
         DataError: the folder has no finished run.
     """
-    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
+    lock, measured, path = run_folders.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
-        raise UsageError(f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`")
+        raise errors.UsageError(
+            f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`"
+        )
     if differences := _settings_changed(recipe, lock):
-        raise UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
+        raise errors.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
     bands = {
         system: {
             metric: {"mean": round(band.mean, 6), "deviation": round(band.deviation, 6), "seeds": band.seeds}
@@ -199,12 +192,14 @@ def bands_file(recipe: str) -> Path:
     return (path if path.is_file() else Path(__file__)).parent / "bands" / f"{path.stem}.json"
 
 
-def _finished(folder: Path) -> Measured:
+def _finished(folder: Path) -> metrics_files.Measured:
     """The metrics of a run folder."""
     path = folder / layout.METRICS
     if not path.is_file():
-        raise DataError(f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end")
-    return read_metrics(path)
+        raise errors.DataError(
+            f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end"
+        )
+    return metrics_files.read_metrics(path)
 
 
 def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
@@ -229,9 +224,9 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: cannot be read ({error}): record the bands again") from None
+        raise errors.DataError(f"{path}: cannot be read ({error}): record the bands again") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: damaged: record the bands again")
+        raise errors.DataError(f"{path}: damaged: record the bands again")
     return content
 
 
@@ -252,9 +247,9 @@ def verify_run(
     usual = Path("runs") / Path(name).stem
     folder = folder or (usual if usual.is_dir() and not preset else Path(f"{usual}-{preset or 'demo'}"))
     if record_bands:
-        return say(f"bands written: {record(name, folder)}")
+        return terminal.say(f"bands written: {record(name, folder)}")
     verified = verify(name, folder, preset)
-    say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
+    terminal.say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
     if not verified.holds:
         raise typer.Exit(1)
     return None

@@ -10,18 +10,16 @@ import pandas as pd
 import pyterrier as pt
 
 from hardneg.plugin import (
-    LaidIndex,
-    ModelSpec,
-    OpenedIndex,
     PluginSetting,
     RankedList,
-    UsageError,
     configure,
-    laid_indexes,
+    errors,
+    model_specs,
+    protocols,
     run_files,
-    usual_store,
+    run_indexes,
+    sessions,
 )
-from hardneg.plugin import Reranker as RerankerPlugin
 
 DEPTH = 1000
 """Documents of a query, by default."""
@@ -87,18 +85,18 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             DataError: it is no run folder.
             UsageError: it has no such index.
         """
-        indexes = {laid.stage: laid for laid in laid_indexes(Path(folder), usual_store(store))}
+        indexes = {laid.stage: laid for laid in run_indexes.laid_indexes(Path(folder), sessions.usual_store(store))}
         stage = next(iter(indexes), None) if index is None else index
         if stage not in indexes:
             has = ", ".join(indexes) or "none: name the store of the recipe with `store`"
-            raise UsageError(f"{folder}: no index {index or ''}; there are: {has}")
+            raise errors.UsageError(f"{folder}: no index {index or ''}; there are: {has}")
         self._hold(indexes[stage], depth, device)
 
     @classmethod
     def from_index(
         cls,
         folder: str | Path,
-        model: str | ModelSpec | None = None,
+        model: str | model_specs.ModelSpec | None = None,
         *,
         backend: Mapping[str, Any] | None = None,
         depth: int = DEPTH,
@@ -114,18 +112,18 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         options = dict(backend or {})
         opened = configure("indexes", PluginSetting(options.pop("name"), options)) if backend else None
         retriever, path = cls.__new__(cls), Path(folder)
-        spec = ModelSpec(model) if isinstance(model, str) else model
-        retriever._hold(LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
+        spec = model_specs.ModelSpec(model) if isinstance(model, str) else model
+        retriever._hold(run_indexes.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
         return retriever
 
-    def _hold(self, laid: LaidIndex, depth: int, device: str | None) -> None:
+    def _hold(self, laid: run_indexes.LaidIndex, depth: int, device: str | None) -> None:
         super().__init__()
         self.laid, self.depth, self.device = laid, depth, device
 
     @cached_property
-    def opened(self) -> OpenedIndex:
+    def opened(self) -> run_indexes.OpenedIndex:
         """The index and its model."""
-        return OpenedIndex.open(self.laid, self.device)
+        return run_indexes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid` and `query`; ranks are counted from 0."""
@@ -157,7 +155,7 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
             PluginError: there is no such reranker, or it has no such option.
         """
         super().__init__()
-        self.plugin: RerankerPlugin = configure("rerankers", PluginSetting(plugin, options))
+        self.plugin: protocols.Reranker = configure("rerankers", PluginSetting(plugin, options))
         self.text = text
 
     @classmethod

@@ -12,16 +12,15 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayError
 
 from hardneg.plugin import (
-    CHOICE,
-    SCRATCH,
-    ArtifactError,
     Silent,
     StageBlocks,
-    StageContext,
-    StageSpec,
     Task,
-    UsageError,
     atomic_write,
+    errors,
+    stage_context,
+    stage_spec,
+    stored_choices,
+    stores,
 )
 from hardneg_ray.cluster import Cluster, ClusterLost
 from hardneg_ray.engine import Ray
@@ -100,7 +99,13 @@ class Foreman:
     actor: makes one.
     """
 
-    def __init__(self, cluster: Cluster, context: StageContext[StageSpec], blocks: StageBlocks, task: Task) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        context: stage_context.StageContext[stage_spec.StageSpec],
+        blocks: StageBlocks,
+        task: Task,
+    ) -> None:
         self.cluster, self.context, self.blocks, self.task = cluster, context, blocks, task
         self.members: list[Member] = []
         self.ranges = Ranges(set(range(len(blocks.sizes))) - blocks.finished())
@@ -165,7 +170,7 @@ class Foreman:
             present = [member.actor.__ray_ready__.remote() for member in self.members]
             if not present or not ray.wait(present, num_returns=1, timeout=_PAUSE)[0]:
                 problem = f"no room for an actor of {self.needs.words} within {options.patience:g} seconds"
-                raise UsageError(f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
+                raise errors.UsageError(f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
 
     def _take(self, member: Member, report: Report | None) -> None:
         if isinstance(report, Failed):
@@ -189,14 +194,16 @@ class Foreman:
         problem = f"{self.context.name}: an actor{where} was lost"
         if times >= self.cluster.options.losses:
             at = f" with block {left[0]}" if left else " before it had opened the stage"
-            raise ArtifactError(
+            raise errors.ArtifactError(
                 f"{problem}{at}, for the {times}th time: is there memory enough? What was finished is kept"
             )
         self.context.progress.note(f"{problem}; others make its {len(left)} blocks")
 
 
 @contextmanager
-def _at_work(cluster: Cluster, context: StageContext[StageSpec], blocks: StageBlocks) -> Iterator[Foreman]:
+def _at_work(
+    cluster: Cluster, context: stage_context.StageContext[stage_spec.StageSpec], blocks: StageBlocks
+) -> Iterator[Foreman]:
     """With actors that end when the block does."""
     done, total = sum(blocks.sizes[number] for number in blocks.finished()), sum(blocks.sizes)
     with context.progress.task(f"{context.name} by ray", total, blocks.unit, done) as task:
@@ -209,13 +216,13 @@ def _at_work(cluster: Cluster, context: StageContext[StageSpec], blocks: StageBl
                     foreman.dismiss(member)
 
 
-def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
+def make(options: Ray, context: stage_context.StageContext[stage_spec.StageSpec]) -> Mapping[str, Any]:
     """A stage; one that reads files of this machine alone is made by this process. Raises as `Ray.make`."""
     if (context.device or "").startswith("cuda:"):
-        raise UsageError(
+        raise errors.UsageError(
             f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
         )
-    context.keep_only(SCRATCH)
+    context.keep_only(stores.SCRATCH)
     blocks = context.spec.blocks(replace(context, device="cpu"))
     if not blocks.travels:
         context.progress.note(f"{context.name}: reads files of this machine, which makes it")
@@ -232,5 +239,5 @@ def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
                 raise
             context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")
     chosen = choices_in(choices_file(context.folder))
-    choices = {subject.removeprefix(CHOICE): way for subject, way in chosen.items()}
+    choices = {subject.removeprefix(stored_choices.CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hardneg.plugin import BlockResult, DataError, Silent, StageBlocks, StageContext, StageSpec, Task, atomic_write
+from hardneg.plugin import BlockResult, Silent, StageBlocks, Task, atomic_write, errors, stage_context, stage_spec
 from hardneg.testing import PluginTests, rule
 
 _SQUARES = "squares"
 
 
-class Squares(StageSpec):
+class Squares(stage_spec.StageSpec):
     """Writes the squares of 0 to `count`, some in each block; pause: seconds of a block. broken: raises an error."""
 
     version = 1
@@ -23,7 +23,7 @@ class Squares(StageSpec):
     pause: float = 0.0
     broken: int = -1
 
-    def blocks(self, context: "StageContext[Squares]", first: bool = True) -> "SquareBlocks":
+    def blocks(self, context: "stage_context.StageContext[Squares]", first: bool = True) -> "SquareBlocks":
         sizes = [min(self.size, self.count - start) for start in range(0, self.count, self.size)]
         return SquareBlocks(context, sizes, "squaring", "numbers")
 
@@ -36,7 +36,7 @@ class SquareBlocks(StageBlocks):
             time.sleep(spec.pause)
             values = range(spec.count)[number * spec.size : (number + 1) * spec.size]
             if spec.broken in values:
-                raise DataError(f"{self.context.name}: {spec.broken} cannot be squared")
+                raise errors.DataError(f"{self.context.name}: {spec.broken} cannot be squared")
             yield number, block("".join(f"{value * value}\n" for value in values))
             task.advance(len(values))
 
@@ -50,9 +50,9 @@ def block(lines: str) -> BlockResult:
     return BlockResult({_SQUARES: lines.encode()})
 
 
-def context_of(folder: Path, **options: Any) -> StageContext[Squares]:
+def context_of(folder: Path, **options: Any) -> stage_context.StageContext[Squares]:
     folder.mkdir(exist_ok=True)
-    return StageContext("tried", Squares(**options), folder, {}, {}, Silent(), "cpu")
+    return stage_context.StageContext("tried", Squares(**options), folder, {}, {}, Silent(), "cpu")
 
 
 class EngineTests(PluginTests):
@@ -81,7 +81,7 @@ class EngineTests(PluginTests):
         try:
             engine.make(context)
             rule(False, "an error of the stage is raised")
-        except DataError as error:
+        except errors.DataError as error:
             rule(str(error) == "tried: 50 cannot be squared", "an error of the stage is raised as it is", error)
         engine.make(context := context_of(tmp_path / "work"))
         lines = (context.folder / _SQUARES).read_text().split()

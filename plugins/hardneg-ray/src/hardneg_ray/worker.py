@@ -14,17 +14,15 @@ from typing import Any
 import ray
 
 from hardneg.plugin import (
-    CHOICES,
-    SCRATCH,
-    HardnegError,
     Silent,
     StageBlocks,
-    StageContext,
-    StageSpec,
-    UsageError,
     atomic_write,
+    distributed,
+    errors,
     plugin_errors,
-    settle_by,
+    stage_context,
+    stage_spec,
+    stores,
 )
 
 _PATIENCE = 10.0  # seconds, for a network file system to show what was written
@@ -55,17 +53,17 @@ class Failed:
     @classmethod
     def of(cls, error: Exception) -> "Failed":
         """An error as it was caught."""
-        classes = [each.__name__ for each in type(error).__mro__ if each.__module__ == HardnegError.__module__]
+        classes = [each.__name__ for each in type(error).__mro__ if each.__module__ == errors.HardnegError.__module__]
         trace = "".join(traceback.format_exception(error))
-        return cls(classes[0] if isinstance(error, HardnegError) else "", str(error), trace)
+        return cls(classes[0] if isinstance(error, errors.HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
         """The same, to raise here; one that hardneg does not know comes with its trace."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
-        error_class = getattr(sys.modules[HardnegError.__module__], self.class_name)
-        raised: HardnegError = error_class.__new__(error_class)
-        HardnegError.__init__(raised, self.text)
+        error_class = getattr(sys.modules[errors.HardnegError.__module__], self.class_name)
+        raised: errors.HardnegError = error_class.__new__(error_class)
+        errors.HardnegError.__init__(raised, self.text)
         return raised
 
 
@@ -92,7 +90,7 @@ class Desk:
 
 def choices_file(folder: Path) -> Path:
     """Where the choices of the stage in a folder are kept until it is finished."""
-    return folder / SCRATCH / CHOICES
+    return folder / stores.SCRATCH / stores.CHOICES
 
 
 def choices_in(path: Path) -> dict[str, str]:
@@ -103,13 +101,13 @@ def choices_in(path: Path) -> dict[str, str]:
 
 def token_file(folder: Path) -> Path:
     """Where the driver writes what actors look for, to know whether they see the stage's folder."""
-    return folder / SCRATCH / "driver"
+    return folder / stores.SCRATCH / "driver"
 
 
 class BlockActor:
     """Makes blocks of one stage."""
 
-    def __init__(self, context: StageContext[StageSpec], token: str, desk: Any) -> None:
+    def __init__(self, context: stage_context.StageContext[stage_spec.StageSpec], token: str, desk: Any) -> None:
         """Quick: the stage is opened when it is asked to. token: what the driver has written into its folder."""
         self._context, self._token, self._desk = context, token, desk
         self._blocks: StageBlocks | None = None
@@ -124,12 +122,14 @@ class BlockActor:
             known = ray.get(self._desk.chosen.remote(subject))
             return str(known if known is not None else ray.get(self._desk.settle.remote(subject, make())))
 
-        settle_by(settled)
+        distributed.settle_by(settled)
         end, path = time.monotonic() + _PATIENCE, token_file(self._context.folder)
         while not path.exists() or path.read_text(encoding="utf-8") != self._token:
             if time.monotonic() > end:
                 problem = f"{socket.gethostname()} does not see {self._context.folder}"
-                raise UsageError(f"engine ray: {problem}: put the store where all machines have it at the same path")
+                raise errors.UsageError(
+                    f"engine ray: {problem}: put the store where all machines have it at the same path"
+                )
             time.sleep(0.2)
         self._blocks = self._context.spec.blocks(self._context, first=False)
         return Opened(socket.gethostname())

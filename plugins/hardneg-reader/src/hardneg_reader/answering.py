@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     Corpus,
-    DataError,
     Document,
-    ModelError,
     StoredCollection,
-    one_ahead,
+    errors,
+    passes,
     run_files,
     takes_bf16,
-    token_batches,
+    token_files,
     towers,
-    usual_tokens_per_batch,
 )
 from hardneg_reader.reader import PassageTokens, Reader, best_spans
 
@@ -50,7 +48,7 @@ def questions(collection: StoredCollection, split: str, run: Path, depth: int) -
         rows = collection.corpus.rows(ranked.doc_ids[:depth])
         if (rows < 0).any():
             missing = ranked.doc_ids[int(rows.argmin())]
-            raise DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
+            raise errors.DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
         yield Question(query_id, text, rows)
 
 
@@ -98,7 +96,7 @@ def read(
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         parts = iter(lambda: list(islice(waiting, WINDOW)), [])
         windows = (tokeniser.submit(_window, reader, corpus, part, max(options.passages)) for part in parts)
-        for window in one_ahead(windows):
+        for window in passes.one_ahead(windows):
             part, passages, tokens = window.result()
             columns = _forward(reader, tokens, options) if tokens else ()
             start = 0
@@ -142,17 +140,17 @@ def _answer(
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> Sequence[NDArray[Any]]:
     """Of each passage its score, and of its best span the log-probability, the first and the last token: arrays [n]."""
     device, count = reader.device, len(passages.tokens.lengths)
-    budget = options.tokens_per_batch or usual_tokens_per_batch(device)
+    budget = options.tokens_per_batch or passes.usual_budget(device)
     half = takes_bf16(options.precision, reader.module, "inference")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
     columns = [*np.empty((2, count), np.float32), *np.empty((2, count), np.int64)]
     with towers.evaluating(reader.module), torch.inference_mode(), autocast:
-        for rows in token_batches(passages.tokens.lengths, budget):
+        for rows in token_files.token_batches(passages.tokens.lengths, budget):
             features = {name: value.to(device) for name, value in passages.tokens.batch(rows).items()}
             starts, ends, selected = reader.module(features)
             found = (selected, *best_spans(starts, ends, reader.spec.answer_length))
             for column, values in zip(columns, found, strict=True):
                 column[rows] = values.cpu().numpy()
     if not np.isfinite(columns[0]).all():
-        raise ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
+        raise errors.ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
     return columns

@@ -12,23 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hardneg.plugin import (
-    FREE,
-    MEASURED,
-    ArtifactInput,
-    Facts,
-    Name,
-    RecipeView,
-    Reference,
-    Row,
-    Sizes,
-    StageContext,
-    StageSpec,
-    StoredCollection,
-    Trait,
-    has_answers,
-    layout,
-)
+from hardneg.plugin import StoredCollection, fields, layout, stage_context, stage_spec
 
 if TYPE_CHECKING:
     from hardneg.plugin import Section
@@ -72,7 +56,7 @@ def _overlap(read: Sequence[str], answer: Sequence[str]) -> float:
 MEASURES = {"exact_match": exact_match, "f1": f1}
 
 
-class Read(StageSpec):
+class Read(stage_spec.StageSpec):
     """Reads the answers to the questions of one split from the first passages of a run, and measures them.
 
     passages: how many to read; several numbers give answers and measures for each.
@@ -84,37 +68,40 @@ class Read(StageSpec):
     needs_dataset = True
     resumes = True
     stage: Literal["read"]
-    reader: Annotated[Name, Reference(("reader",))]
-    run: Annotated[Name, replace(MEASURED, passes=(Trait.OWN_QUERIES,))]
-    split: Name = "test"
+    reader: Annotated[fields.Name, fields.Reference(("reader",))]
+    run: Annotated[fields.Name, replace(fields.MEASURED, passes=(fields.Trait.OWN_QUERIES,))]
+    split: fields.Name = "test"
     passages: Annotated[tuple[_Passages, ...], BeforeValidator(lambda v: (v,) if isinstance(v, int) else v)] = Field(
         (100,), min_length=1
     )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers to measure by."""
-        if not has_answers(collection, self.split):
+        if not fields.has_answers(collection, self.split):
             yield f"split: {self.split} has no answers: take another split or dataset"
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: stage_spec.Sizes) -> stage_spec.Row:
         """One pass over all passages."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 300)
+        return stage_spec.Row(count, "queries", count * 300)
 
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: stage_spec.RecipeView) -> Mapping[str, str]:
         """The answers, and their measures by question."""
         return {f"answers/{recipe.name}.jsonl": layout.ANSWERS, f"answers/{recipe.name}-metrics.json": layout.METRICS}
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
+    def sections(self, sources: Mapping[str, stage_context.ArtifactInput]) -> "list[Section]":
         """Exact match and F1 of all that was read, and tests against the first one's exact match.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
         """
-        from hardneg.plugin import Section, Table, estimates, numbers, read_metrics, significance
+        from hardneg.plugin import Section, Table, estimates, metrics_files, numbers, significance
 
-        systems = {name: read_metrics(item.folder / layout.METRICS).results[SYSTEM] for name, item in sources.items()}
+        systems = {
+            name: metrics_files.read_metrics(item.folder / layout.METRICS).results[SYSTEM]
+            for name, item in sources.items()
+        }
         first = next(iter(systems))
         matches = {
             label: {metric: scores[metric] for metric in systems[first] if metric in scores and metric[0] == "e"}
@@ -138,7 +125,7 @@ class Read(StageSpec):
         )
         return [Section("Reading", [Table(_COLUMNS, rows)], explained)]
 
-    def make(self, context: "StageContext[Read]") -> Facts:
+    def make(self, context: "stage_context.StageContext[Read]") -> stage_context.Facts:
         """Writes answers, window by window, and their measures by question; goes on behind the last whole window."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         context.keep_only(layout.ANSWERS)
@@ -155,7 +142,9 @@ class Read(StageSpec):
         measured = _measured(path, context.folder / layout.METRICS, collection.answers(self.split), self.passages)
         return {**measured, "questions": total}
 
-    def _windows(self, context: "StageContext[Read]", collection: StoredCollection, done: int) -> Iterator[list[str]]:
+    def _windows(
+        self, context: "stage_context.StageContext[Read]", collection: StoredCollection, done: int
+    ) -> Iterator[list[str]]:
         from hardneg_reader.answering import WINDOW, ReadOptions, questions, read
         from hardneg_reader.reader import Reader
 
@@ -195,7 +184,7 @@ def _measured(
     read: Path, metrics: Path, answers: Mapping[str, Sequence[str]], passages: Sequence[int]
 ) -> dict[str, Any]:
     """Writes the measures of the questions that have answers; returns their means, and how many have none."""
-    from hardneg.plugin import Measured, means, write_metrics
+    from hardneg.plugin import measuring, metrics_files
 
     scores: dict[str, dict[str, float]] = {f"{name}@{count}": {} for name in MEASURES for count in passages}
     without = 0
@@ -206,6 +195,6 @@ def _measured(
             for name, measure in MEASURES.items() if known else ():
                 for count in passages:
                     scores[f"{name}@{count}"][row["query_id"]] = measure(row["by_passages"][str(count)], known)
-    write_metrics(metrics, Measured({SYSTEM: scores}))
+    metrics_files.write_metrics(metrics, metrics_files.Measured({SYSTEM: scores}))
     left_out = {"questions without answers": without} if without else {}
-    return {**{name: round(mean, 6) for name, mean in means(scores).items()}, **left_out}
+    return {**{name: round(mean, 6) for name, mean in measuring.means(scores).items()}, **left_out}

@@ -15,17 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.plugin import (
-    Document,
-    ModelError,
-    Tokens,
-    forget_last_call,
-    loading,
-    locate_model,
-    model_files,
-    opening_model,
-    writing_model,
-)
+from hardneg.plugin import Document, errors, loading, locate_model, model_files, model_saving, resolving, token_files
 from hardneg_reader.train_reader import ReaderSpec
 
 ANSWERABLE = "answerable"
@@ -42,7 +32,7 @@ class PassageTokens:
     for tokens that are not of the text: those of the question and the title, and special ones.
     """
 
-    tokens: Tokens
+    tokens: token_files.Tokens
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
 
@@ -90,7 +80,7 @@ def tokenise_passages(
     columns[ANSWERABLE] = answerable.astype(np.int32)
     characters = np.maximum(characters, 0) * answerable.astype(np.int64)[:, None]
     padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
-    return PassageTokens(Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])
+    return PassageTokens(token_files.Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])
 
 
 def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
@@ -178,7 +168,7 @@ class Reader:
         """
         folder = locate_model(spec.start.name, spec.start.revision).fetched().path
         model_files.check_files(folder)
-        with opening_model("the reader", folder, seed):
+        with resolving.opening("the reader", folder, seed):
             return cls._of(folder, spec, device)
 
     @classmethod
@@ -191,8 +181,8 @@ class Reader:
         from safetensors.torch import load_model
 
         if not (folder / _SPEC).is_file():
-            raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
-        with opening_model("the reader", folder):
+            raise errors.ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
+        with resolving.opening("the reader", folder):
             lengths = model_files.read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
@@ -215,8 +205,8 @@ class Reader:
         """
         from safetensors.torch import save_model
 
-        with writing_model(folder) as partial:
-            forget_last_call(self.tokenizer)
+        with model_saving.written_whole(folder) as partial:
+            model_saving.forget_last_call(self.tokenizer)
             self.module.body.save_pretrained(str(partial))
             self.tokenizer.save_pretrained(str(partial))
             save_model(self.module.selection, str(partial / _SELECTION))
@@ -241,9 +231,11 @@ class Reader:
 
 def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
     if body.config.is_encoder_decoder:
-        raise ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
+        raise errors.ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
     if not tokenizer.is_fast:
-        raise ModelError(f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model")
+        raise errors.ModelError(
+            f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model"
+        )
     most = loading.positions(body)
     if most is not None and spec.length > most:
-        raise ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")
+        raise errors.ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")

@@ -8,31 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
 from hardneg.plugin import (
-    KEPT,
-    SCRATCH,
-    Facts,
-    LearningOptions,
-    ModelSpec,
-    Name,
-    RecipeView,
-    Reference,
-    Row,
-    Sizes,
-    StageContext,
     StoredCollection,
-    Trait,
-    ValidationOptions,
-    digest,
-    has_answers,
+    digests,
+    distributed,
+    fields,
     layout,
     locate_model,
-    model_content,
-    of_the_run,
-    option_again,
-    parse_model,
+    model_specs,
     qrels_files,
-    without_problems,
-    world,
+    resolving,
+    stage_context,
+    stage_spec,
+    stores,
+    train_config,
+    training_options,
 )
 
 if TYPE_CHECKING:
@@ -57,9 +46,9 @@ class ReaderSpec:
     answer_length: int = 10
 
     @property
-    def start(self) -> ModelSpec:
+    def start(self) -> model_specs.ModelSpec:
         """Where the weights to start from are."""
-        return ModelSpec(self.name, self.revision)
+        return model_specs.ModelSpec(self.name, self.revision)
 
     def problems(self) -> list[str]:
         """One line for each field that no reader can have."""
@@ -74,16 +63,16 @@ class ReaderSpec:
 
 
 @dataclass(frozen=True)
-class ReaderOptions(LearningOptions):
+class ReaderOptions(training_options.LearningOptions):
     """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
 
-    batch_size: int = option_again(LearningOptions, "batch_size", 16)
-    negatives_per_query: int = option_again(LearningOptions, "negatives_per_query", 23)
-    learning_rate: float = option_again(LearningOptions, "learning_rate", 1e-5)
-    metric: str = option_again(LearningOptions, "metric", "exact_match")
+    batch_size: int = training_options.again(training_options.LearningOptions, "batch_size", 16)
+    negatives_per_query: int = training_options.again(training_options.LearningOptions, "negatives_per_query", 23)
+    learning_rate: float = training_options.again(training_options.LearningOptions, "learning_rate", 1e-5)
+    metric: str = training_options.again(training_options.LearningOptions, "metric", "exact_match")
 
     def mistakes(self) -> Iterator[str]:
         """Passages are drawn in each epoch."""
@@ -94,7 +83,7 @@ class ReaderOptions(LearningOptions):
 with_config(ConfigDict(extra="forbid"))(ReaderSpec)
 
 
-class TrainReader(ValidationOptions):
+class TrainReader(train_config.ValidationOptions):
     """Trains a reader on the first `depth` passages of a run over the questions of one split."""
 
     version = 1
@@ -104,28 +93,30 @@ class TrainReader(ValidationOptions):
     resumes = True
     every_process = True
     stage: Literal["train-reader"]
-    reader: Annotated[ReaderSpec, BeforeValidator(parse_model), AfterValidator(without_problems)] = Field(
+    reader: Annotated[ReaderSpec, BeforeValidator(fields.parse_model), AfterValidator(fields.without_problems)] = Field(
         description="The network to begin with."
     )
-    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))] = Field(
+    run: Annotated[fields.Name, fields.Reference(("run",), passes=(fields.Trait.OWN_QUERIES,))] = Field(
         description="The ranked passages of the questions."
     )
-    split: Name = Field(default="train", description="The questions to train on.")
+    split: fields.Name = Field(default="train", description="The questions to train on.")
     depth: int = Field(default=100, gt=0, description="How many passages of the run are read for each.")
-    options: Annotated[ReaderOptions, AfterValidator(without_problems)] = of_the_run(ReaderOptions)
+    options: Annotated[ReaderOptions, AfterValidator(fields.without_problems)] = train_config.of_the_run(ReaderOptions)
 
     def identity(self) -> dict[str, Any]:
         """The reader's start counts by its content, apart from this."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
         return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+    def content(self, recipe: stage_spec.RecipeView) -> Mapping[str, Callable[[], str]]:
         """The weights that training starts from."""
         return {
-            "start": lambda: digest(model_content(locate_model(self.reader.start.name, self.reader.start.revision)))
+            "start": lambda: digests.digest(
+                resolving.model_content(locate_model(self.reader.start.name, self.reader.start.revision))
+            )
         }
 
-    def network(self, recipe: RecipeView) -> ModelSpec:
+    def network(self, recipe: stage_spec.RecipeView) -> model_specs.ModelSpec:
         """The reader's own."""
         return self.reader.start
 
@@ -133,18 +124,18 @@ class TrainReader(ValidationOptions):
         """Answers to learn from, and to measure by."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
-            if not has_answers(collection, split):
+            if not fields.has_answers(collection, split):
                 yield f"{field}: {split} has no answers: take another split or dataset"
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: stage_spec.Sizes) -> stage_spec.Row:
         """Passes over questions."""
-        return Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
+        return stage_spec.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: stage_spec.RecipeView) -> Mapping[str, str]:
         """The reader, and the models that were kept on the way."""
-        return {f"readers/{recipe.name}": layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": KEPT}
+        return {f"readers/{recipe.name}": layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": stores.KEPT}
 
-    def make(self, context: "StageContext[TrainReader]") -> Facts:
+    def make(self, context: "stage_context.StageContext[TrainReader]") -> stage_context.Facts:
         """Trains, saves the reader, and leaves the learning curve beside it."""
         from hardneg.plugin import learn
         from hardneg_reader.reader import Reader
@@ -162,13 +153,15 @@ class TrainReader(ValidationOptions):
             progress=context.progress,
             validate=self._validation(context, collection, reader),
         )
-        if not world().first:
+        if not distributed.world().first:
             return {}
         reader.save(context.folder / layout.MODEL_FOLDER)
-        context.keep_only(layout.MODEL_FOLDER, KEPT, layout.HISTORY, SCRATCH)
+        context.keep_only(layout.MODEL_FOLDER, stores.KEPT, layout.HISTORY, stores.SCRATCH)
         return result.facts(self.options.metric)
 
-    def _questions(self, context: "StageContext[TrainReader]", collection: StoredCollection) -> "Iterator[Question]":
+    def _questions(
+        self, context: "stage_context.StageContext[TrainReader]", collection: StoredCollection
+    ) -> "Iterator[Question]":
         from hardneg_reader.answering import questions
 
         total, run = len(collection.queries(self.split)), context.inputs["run"].folder / layout.RUN
@@ -178,7 +171,7 @@ class TrainReader(ValidationOptions):
                 task.advance()
 
     def _validation(
-        self, context: "StageContext[TrainReader]", collection: StoredCollection, reader: "Reader"
+        self, context: "stage_context.StageContext[TrainReader]", collection: StoredCollection, reader: "Reader"
     ) -> Callable[[], Mapping[str, float]] | None:
         from hardneg_reader.answering import questions
         from hardneg_reader.training import reading_validation

@@ -16,17 +16,14 @@ from torch import Tensor, nn
 
 from hardneg.plugin import (
     Corpus,
-    Examples,
     ExampleTraining,
-    LearningOptions,
-    PassageAnswers,
-    SampledBatch,
-    TrainingData,
-    TrainingError,
-    answer_spans,
-    digest,
-    gather,
+    answer_matching,
+    digests,
+    distributed,
+    errors,
     own_share,
+    training_examples,
+    training_options,
 )
 from hardneg_reader.answering import Question, ReadOptions, read
 from hardneg_reader.read import MEASURES
@@ -43,7 +40,7 @@ class ReadingData:
     for known positives.
     """
 
-    examples: TrainingData
+    examples: training_examples.TrainingData
     answers: Mapping[str, Sequence[str]]
     left_out: Mapping[str, int]
 
@@ -81,7 +78,7 @@ def reading_data(
 
     answers, known: by question, its answers and what is known to be relevant to it.
     """
-    passages, left_out = PassageAnswers(corpus, answers), Counter[str]()
+    passages, left_out = answer_matching.PassageAnswers(corpus, answers), Counter[str]()
     query_ids, texts = list[str](), list[str]()
     positives, negatives = dict[str, list[str]](), list[NDArray[np.int64]]()
     waiting = iter(questions)
@@ -102,7 +99,7 @@ def reading_data(
     rows = np.concatenate([np.empty(0, np.int64), *negatives])
     lists = PassageLists(corpus, query_ids, rows, np.cumsum([0, *map(len, negatives)], dtype=np.int64))
     left_out.update(passages.left_out)
-    return ReadingData(TrainingData(corpus, query_ids, texts, positives, lists), answers, +left_out)
+    return ReadingData(training_examples.TrainingData(corpus, query_ids, texts, positives, lists), answers, +left_out)
 
 
 def _readable(
@@ -123,7 +120,7 @@ def _readable(
         documents = corpus.documents_at(np.array([row for _, row in pairs]))
         tokens = reader.tokenise([block[i].text for i, _ in pairs], documents)
         for number, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
-            if tokens.spans(number, answer_spans(document.text, answers[block[i].query_id])):
+            if tokens.spans(number, answer_matching.answer_spans(document.text, answers[block[i].query_id])):
                 kept[i].append(row)
     return [np.array(rows, np.int64) for rows in kept]
 
@@ -170,12 +167,14 @@ class ReadingLoss:
 class ReaderTraining(ExampleTraining):
     """Trains a reader; the passages of a question are drawn anew in each epoch."""
 
-    def __init__(self, reader: Reader, data: ReadingData, options: LearningOptions) -> None:
+    def __init__(self, reader: Reader, data: ReadingData, options: training_options.LearningOptions) -> None:
         self.encoder = reader
         self.trainable: nn.Module = reader.module
         self.forward_module: nn.Module = reader.module
         self._data = data
-        self.examples = Examples(data.examples, options.negatives_per_query, options.seed, options.drawing)
+        self.examples = training_examples.Examples(
+            data.examples, options.negatives_per_query, options.seed, options.drawing
+        )
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -184,7 +183,7 @@ class ReaderTraining(ExampleTraining):
 
     def digest(self) -> str:
         """That of the examples, and how much is read of them."""
-        return digest([self.examples.digest(), self.encoder.spec.length])
+        return digests.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
         """The selection among a question's passages, and the likelihood of the answer's spans."""
@@ -194,17 +193,19 @@ class ReaderTraining(ExampleTraining):
         spans, there = batch.spans.to(device), batch.there.to(device)
         marked = span_log_likelihood(starts[:: batch.passages], ends[:: batch.passages], spans, there)
         both = torch.column_stack([selected.view(-1, batch.passages), marked])
-        both = gather(both, len(batch.query_ids))
+        both = distributed.gather(both, len(batch.query_ids))
         return ReadingScores(both[:, :-1], both[:, -1])
 
-    def make(self, drawn: SampledBatch) -> ReadingBatch:
+    def make(self, drawn: training_examples.SampledBatch) -> ReadingBatch:
         """The questions of this process's share, each with its passages."""
         own = own_share(len(drawn.texts))
         count = drawn.documents.shape[1]
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
         tokens = self.encoder.tokenise([text for text in drawn.texts[own] for _ in range(count)], passages)
         spans = [
-            tokens.spans(i * count, answer_spans(passages[i * count].text, self._data.answers[query_id]))
+            tokens.spans(
+                i * count, answer_matching.answer_spans(passages[i * count].text, self._data.answers[query_id])
+            )
             for i, query_id in enumerate(drawn.query_ids[own])
         ]
         features = tokens.tokens.batch(np.arange(len(passages)))
@@ -232,7 +233,7 @@ def reading_validation(
     """
     answerable = [question for question in questions if answers.get(question.query_id)]
     if not answerable:
-        raise TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
+        raise errors.TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
     deepest = max(len(question.rows) for question in answerable) or 1
 
     def measure() -> dict[str, float]:

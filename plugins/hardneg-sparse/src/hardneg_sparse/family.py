@@ -4,17 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.plugin import (
-    FolderFamily,
-    Form,
-    FullSpec,
-    ModelError,
-    PluginError,
-    PluginSetting,
-    ResolvedModel,
-    model_files,
-    plugin_identity,
-)
+from hardneg.plugin import PluginSetting, encoding, errors, model_files, model_specs, plugin_identity, resolving
 
 if TYPE_CHECKING:
     from hardneg.plugin import Encoder
@@ -24,7 +14,7 @@ _OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
 
 
 @dataclass(frozen=True)
-class Splade(FolderFamily):
+class Splade(resolving.FolderFamily):
     """Weights of terms, most of them 0, compared by the inner product: SPLADE.
 
     The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the head of masked words; a
@@ -43,7 +33,7 @@ class Splade(FolderFamily):
 
     called: ClassVar[str] = "sparse"
     version: ClassVar[int] = 1
-    form: ClassVar[Form] = "weights"
+    form: ClassVar[encoding.Form] = "weights"
     own: ClassVar[tuple[str, ...]] = ("SparseEncoder",)
     later: ClassVar[frozenset[str]] = frozenset({"pooling", "activation", "queries", "max_terms"})
 
@@ -54,9 +44,9 @@ class Splade(FolderFamily):
 
     def __post_init__(self) -> None:
         if self.max_terms is not None and self.max_terms < 1:
-            raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
+            raise errors.PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
 
-    def full(self, model: ResolvedModel) -> FullSpec:
+    def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The spec, filled in from the model's folder; inner products, where it holds no sparse encoder yet.
 
         Raises:
@@ -64,9 +54,11 @@ class Splade(FolderFamily):
         """
         spec = model.spec
         if odd := spec.changed(sorted(_OF_VECTORS)):
-            raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
+            raise errors.ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
         if self.queries == "terms" and spec.twins:
-            raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
+            raise errors.ModelError(
+                f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out"
+            )
         new = not spec.similarity and not self.saved(model.path)
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
@@ -77,7 +69,7 @@ class Splade(FolderFamily):
             return []
         return ["it has no head of masked words: a new one is initialised from its word embeddings"]
 
-    def identity(self, model: ResolvedModel) -> FullSpec:
+    def identity(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The spec with the options, where the folder lacks them, and how many terms the folder keeps."""
         own, options = self.saved(model.path), plugin_identity(self.called, self)["options"]
         settings = model_files.json_object(model.path / "config_sentence_transformers.json") if own else {}
@@ -86,7 +78,7 @@ class Splade(FolderFamily):
         setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
         return replace(model.full, encoder=setting)
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
+    def load(self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
         """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.plugin import Encoder
         from hardneg_sparse.modules import load_module, terms_of

@@ -16,17 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from hardneg.plugin import (
-    ArtifactError,
-    DataError,
-    DocIds,
-    EncodedRows,
-    RowsWriter,
-    UsageError,
-    atomic_write,
-    number_file,
-    shards,
-)
+from hardneg.plugin import DocIds, RowsWriter, atomic_write, errors, number_file, records, shards
 
 SHAPE = "sparse.json"
 """The file that marks a folder of term weights."""
@@ -39,7 +29,7 @@ FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHT
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRows(EncodedRows):
+class SparseRows(records.EncodedRows):
     """Term weights: n texts encoded by a learned sparse encoder.
 
     terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], none of them 0. width: how many
@@ -74,9 +64,9 @@ class SparseRows(EncodedRows):
             UsageError: for another number of terms, or weights that are not sound.
         """
         if self.width != width:
-            raise UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
+            raise errors.UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
         if problem := fault(self):
-            raise UsageError(f"queries: {problem}: check the model")
+            raise errors.UsageError(f"queries: {problem}: check the model")
 
 
 def fault(rows: SparseRows) -> str:
@@ -104,7 +94,7 @@ def write_terms(folder: Path, terms: Sequence[str]) -> None:
         DataError: one is empty or has a line break.
     """
     if odd := [term for term in terms if not term or "\n" in term]:
-        raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
+        raise errors.DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
     atomic_write.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
@@ -117,7 +107,7 @@ def read_terms(folder: Path) -> Sequence[str]:
     try:
         return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
+        raise errors.ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
 
 
 class SparseWriter(RowsWriter):
@@ -126,7 +116,7 @@ class SparseWriter(RowsWriter):
     def __init__(self, folder: Path, width: int, count: int) -> None:
         """Begins a folder of `count` texts over `width` terms."""
         if not 1 <= width < 1 << 31 or count < 0:
-            raise UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
+            raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)
         self.width, self._size = width, 0
         kinds = (_OFFSETS, _TERMS, _WEIGHTS)
@@ -143,9 +133,9 @@ class SparseWriter(RowsWriter):
             ArtifactError: the weights are not sound.
         """
         if rows.width != self.width:
-            raise UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
+            raise errors.UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
-            raise ArtifactError(f"weights from row {self.done} on, {problem}: check the model")
+            raise errors.ArtifactError(f"weights from row {self.done} on, {problem}: check the model")
         self._take(len(rows))
         for (kind, file), numbers in zip(
             self._lines.items(), (self._size + rows.offsets[1:], rows.terms, rows.weights), strict=True
@@ -161,7 +151,7 @@ class SparseWriter(RowsWriter):
             DataError: one is empty or has a line break.
         """
         if len(terms) != self.width or len(set(terms)) != self.width:
-            raise UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
+            raise errors.UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
         write_terms(self.folder, terms)
 
     def close(self) -> None:
@@ -194,14 +184,14 @@ class SparseStore:
             said = json.loads((folder / SHAPE).read_text())
             count, width = int(said["rows"]), int(said["terms"])
         except OSError as error:
-            raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
+            raise errors.ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
         except (ValueError, RecursionError, TypeError, KeyError) as error:
-            raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
+            raise errors.ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
         store = cls(folder, width, count)
         if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
-            raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
+            raise errors.ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
         if not (folder / DOC_IDS).exists():
-            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+            raise errors.ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
         return store
 
     def __len__(self) -> int:
@@ -248,7 +238,9 @@ class SparseStore:
             return None
         terms = read_terms(self.folder)
         if len(set(terms)) != self.width:
-            raise ArtifactError(f"{self.folder / TERMS}: {len(set(terms))} different terms instead of {self.width}")
+            raise errors.ArtifactError(
+                f"{self.folder / TERMS}: {len(set(terms))} different terms instead of {self.width}"
+            )
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:
@@ -289,9 +281,9 @@ class SparseStore:
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
         if ((begins < 0) | (begins > ends) | (ends > self.offsets[-1])).any():
-            raise ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
+            raise errors.ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
 
     def _sound(self, rows: SparseRows, where: str) -> SparseRows:
         if problem := fault(rows):
-            raise ArtifactError(f"{self.folder}: {where}, {problem}: encode the corpus again")
+            raise errors.ArtifactError(f"{self.folder}: {where}, {problem}: encode the corpus again")
         return rows

@@ -9,20 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from hardneg.plugin import (
-    MANIFEST,
-    Analysis,
-    AnalysisInputs,
-    DataError,
-    Name,
-    Option,
-    Reference,
-    System,
-    Table,
-    UsageError,
-    figures,
-    wording,
-)
+from hardneg.plugin import Analysis, AnalysisInputs, System, Table, errors, fields, figures, stores, wording
 from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
 
 _UNITS = {
@@ -54,12 +41,12 @@ class Operations(Analysis):
     paper = "ANCE, Table 5"
     asks = ("stages",)
 
-    stages: Annotated[dict[Name, Name], Reference(tuple(_UNITS)), Option("stage")] = Field(
+    stages: Annotated[dict[fields.Name, fields.Name], fields.Reference(tuple(_UNITS)), fields.Option("stage")] = Field(
         min_length=1, description="One to show; by default all but those that evaluate."
     )
-    totals: Annotated[dict[Name, tuple[Name, ...]], Option("total", metavar="NAME=OPERATION[,OPERATION]")] = Field(
-        default_factory=dict, description="Operations that are one after the other, summed for one unit."
-    )
+    totals: Annotated[
+        dict[fields.Name, tuple[fields.Name, ...]], fields.Option("total", metavar="NAME=OPERATION[,OPERATION]")
+    ] = Field(default_factory=dict, description="Operations that are one after the other, summed for one unit.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
@@ -71,8 +58,8 @@ class Operations(Analysis):
         results = operations({label: inputs.facts(f"stages.{label}") for label in self.stages})
         try:
             return [*results, *totals(results, self.totals)]
-        except UsageError as error:
-            raise UsageError(f"{inputs.location('totals')}: {error}") from None
+        except errors.UsageError as error:
+            raise errors.UsageError(f"{inputs.location('totals')}: {error}") from None
 
     def table(self, results: Any) -> Table:
         rows = [
@@ -156,10 +143,10 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
         for name in names:
             if name not in known:
                 there = f"{wording.suggestion(name, known)}; there are: {', '.join(known)}"
-                raise UsageError(f"{label}: no operation {name!r}{there}")
+                raise errors.UsageError(f"{label}: no operation {name!r}{there}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
-            raise UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
+            raise errors.UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
         times, first = [each["milliseconds"] for each in parts], parts[0]
         seconds = None if None in times else sum(times) * first["count"] / 1000
         total = _operation(label, "total", seconds, first["count"], first["unit"])
@@ -168,7 +155,7 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
 
 
 _DOC_IDS = "docid"
-_ASIDE = {_DOC_IDS, MANIFEST, "shards.json", "shard.json"}
+_ASIDE = {_DOC_IDS, stores.MANIFEST, "shards.json", "shard.json"}
 _TIMED = ("encode", "search", "total")
 
 
@@ -185,7 +172,7 @@ class IndexSizes(Analysis):
     beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
     drawn = slice(1, 2)
 
-    indexes: Annotated[dict[Name, Name], Reference(("index",)), Option("index")] = Field(
+    indexes: Annotated[dict[fields.Name, fields.Name], fields.Reference(("index",)), fields.Option("index")] = Field(
         min_length=1, description="An index folder; of dense ones the vectors are counted."
     )
 
@@ -204,7 +191,9 @@ class IndexSizes(Analysis):
                 with (folder / _DOC_IDS).open("rb") as file:
                     vectors = sum(1 for line in file if line.strip())
             if vectors is None:
-                raise DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
+                raise errors.DataError(
+                    f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`"
+                )
             files = [path for path in folder.rglob("*") if path.is_file() and path.name not in _ASIDE]
             size = sum(path.stat().st_size for path in files)
             first = results[0]["bytes"] if results else size
@@ -252,7 +241,7 @@ class Latency(Analysis):
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if len(models) not in (1, len(indexes)):
             message = f"{len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each"
-            raise UsageError(f"analyze latency: {message}", "models", "indexes")
+            raise errors.UsageError(f"analyze latency: {message}", "models", "indexes")
         return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
@@ -263,7 +252,7 @@ class Latency(Analysis):
         """
         texts = list(inputs.queries(inputs.split).values())
         if not texts:
-            raise UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
+            raise errors.UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
         drawn = np.random.default_rng(inputs.seed).permutation(len(texts))[: self.sample]
         queries = [texts[position] for position in drawn]
         results = {

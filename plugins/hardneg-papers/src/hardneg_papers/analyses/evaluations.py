@@ -8,23 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.plugin import (
-    Analysis,
-    AnalysisInputs,
-    Measured,
-    MetricName,
-    Name,
-    Option,
-    Reference,
-    Table,
-    UsageError,
-    figures,
-    numbers,
-    wording,
-)
+from hardneg.plugin import Analysis, AnalysisInputs, Table, fields, figures, metrics_files, numbers, wording
+from hardneg.plugin import errors as faults
 
 _FIRST = "By default the first one that was evaluated."
-Evaluation = Annotated[Name, Reference(("metrics",)), Option(metavar="METRICS.JSON", argument=True)]
+Evaluation = Annotated[
+    fields.Name, fields.Reference(("metrics",)), fields.Option(metavar="METRICS.JSON", argument=True)
+]
 
 
 def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
@@ -40,7 +30,7 @@ def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mappi
     metric = wanted or metrics[0]
     if metric not in metrics:
         message = f"{metric!r} was not evaluated{wording.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
-        raise UsageError(f"{inputs.location('metric')}: {message}")
+        raise faults.UsageError(f"{inputs.location('metric')}: {message}")
     return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
 
 
@@ -55,7 +45,7 @@ class Ablation(Analysis):
     paper = "STAR/ADORE, Figure 5"
 
     evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
-    metric: Name | None = Field(None, description=_FIRST)
+    metric: fields.Name | None = Field(None, description=_FIRST)
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """The metric, and by system its mean and its interval (None where there is none)."""
@@ -91,14 +81,16 @@ class Matrix(Analysis):
     paper = "STAR/ADORE, Table 3"
 
     evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
-    rows: Annotated[dict[Name, dict[Name, Name]], Option("cell", metavar="ROW:COLUMN=SYSTEM")] = Field(
-        min_length=1, description="The system whose metric stands in a cell."
-    )
-    metric: Name | None = Field(None, description=_FIRST)
-    axes: Annotated[tuple[str, str], Option("axis")] = Field(
+    rows: Annotated[
+        dict[fields.Name, dict[fields.Name, fields.Name]], fields.Option("cell", metavar="ROW:COLUMN=SYSTEM")
+    ] = Field(min_length=1, description="The system whose metric stands in a cell.")
+    metric: fields.Name | None = Field(None, description=_FIRST)
+    axes: Annotated[tuple[str, str], fields.Option("axis")] = Field(
         ("", ""), description="The name of the rows, then that of the columns."
     )
-    figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="The figure's form.")
+    figure: Annotated[Literal["heatmap", "lines"], fields.Option("form")] = Field(
+        "heatmap", description="The figure's form."
+    )
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """The means of the systems; raises UsageError: one that has none.
@@ -114,7 +106,7 @@ class Matrix(Analysis):
             for column, label in named.items():
                 if label not in systems:
                     lacks = f"no system {label!r} was evaluated{wording.suggestion(label, systems)}"
-                    raise UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
+                    raise faults.UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
         rows = [
             [systems[named[column]].mean if column in named else None for column in columns]
             for named in self.rows.values()
@@ -183,10 +175,14 @@ class AcrossCollections(Analysis):
     drawn = slice(-2, -1)
 
     evaluations: Annotated[
-        dict[Name, Name], Reference(("metrics",)), Option(metavar="METRICS.JSON...", argument=True)
+        dict[fields.Name, fields.Name],
+        fields.Reference(("metrics",)),
+        fields.Option(metavar="METRICS.JSON...", argument=True),
     ] = Field(min_length=2, description="Evaluations of the same systems, each on one collection.")
-    metric: MetricName | None = Field(None, description=_FIRST)
-    baseline: Name | None = Field(None, description="The system that others are tested against; the first by default.")
+    metric: fields.MetricName | None = Field(None, description=_FIRST)
+    baseline: fields.Name | None = Field(
+        None, description="The system that others are tested against; the first by default."
+    )
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """By system the means by collection, their mean, its deviation over seeds; then the tests of it.
@@ -203,11 +199,13 @@ class AcrossCollections(Analysis):
         ]
         place = inputs.location("evaluations")
         if not everywhere:
-            raise UsageError(f"{place}: no system has {metric} on all collections")
+            raise faults.UsageError(f"{place}: no system has {metric} on all collections")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
             known = f"{wording.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
-            raise UsageError(f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}")
+            raise faults.UsageError(
+                f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}"
+            )
         tables: dict[str, list[NDArray[np.float64]]] = {name: [] for name in everywhere}  # [seeds, queries] of each
         for system, rows in tables.items():
             for measured in evaluations.values():
@@ -217,7 +215,7 @@ class AcrossCollections(Analysis):
                 rows.append(np.array(scores, np.float64))
             if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:
                 reason = f"{system!r} has other seeds on one collection than on another"
-                raise UsageError(f"{place}: {reason}: evaluate the same trainings on each")
+                raise faults.UsageError(f"{place}: {reason}: evaluate the same trainings on each")
         systems = {}
         for system, rows in tables.items():
             means = {label: float(row.mean()) for label, row in zip(evaluations, rows, strict=True)}
@@ -265,7 +263,10 @@ class AcrossCollections(Analysis):
 
 
 def _tests(
-    evaluations: Sequence[Measured], tables: Mapping[str, Sequence[NDArray[np.float64]]], baseline: str, metric: str
+    evaluations: Sequence[metrics_files.Measured],
+    tables: Mapping[str, Sequence[NDArray[np.float64]]],
+    baseline: str,
+    metric: str,
 ) -> list[dict[str, Any]]:
     """Each system against the baseline, Holm over all; tables: scores [seeds, queries] of each collection."""
     from hardneg.plugin import significance, spread_over_collections

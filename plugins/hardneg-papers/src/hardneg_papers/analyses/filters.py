@@ -16,13 +16,10 @@ from hardneg.plugin import (
     FILTER_RULES,
     Analysis,
     AnalysisInputs,
-    ArtifactError,
     Candidates,
-    Name,
-    Option,
-    Reference,
     Table,
-    UsageError,
+    errors,
+    fields,
     figures,
     negatives_files,
     wording,
@@ -50,10 +47,12 @@ class Denoising(Analysis):
     paper = "RocketQA, Figure 5 and Table 4"
     asks = ("queries?", "corpus?")
 
-    negatives: Annotated[dict[Name, Name], Reference(("negatives",)), Option(metavar="DROPPED...", argument=True)] = (
-        Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
-    )
-    examples: Annotated[int, Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
+    negatives: Annotated[
+        dict[fields.Name, fields.Name],
+        fields.Reference(("negatives",)),
+        fields.Option(metavar="DROPPED...", argument=True),
+    ] = Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
+    examples: Annotated[int, fields.Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Shares by rank of each filter, and examples with texts, cut at 300 characters."""
@@ -62,7 +61,7 @@ class Denoising(Analysis):
         shown: list[dict[str, Any]] = []
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
-                raise UsageError(
+                raise errors.UsageError(
                     f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
                     "examples",
                 )
@@ -186,7 +185,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     best: list[tuple[float, int, dict[str, Any]]] = []
     batches = negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
-        raise ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
+        raise errors.ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]
@@ -242,9 +241,9 @@ def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[
 
 
 FilterThresholds = Annotated[
-    dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]],
+    dict[fields.Name, Annotated[tuple[float, ...], Field(min_length=1)]],
     AfterValidator(_known_filters),
-    Option("threshold", metavar="FILTER=VALUE"),
+    fields.Option("threshold", metavar="FILTER=VALUE"),
 ]
 
 Planted = tuple[Candidates, Collection[str]]
@@ -264,13 +263,15 @@ class FalseNegativeRecall(Analysis):
     asks = ("qrels", "withheld")
     drawn, across = slice(2, 4), 4
 
-    run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
-    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
+    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(
+        description="The TREC run whose documents are filtered."
+    )
+    scores: Annotated[dict[fields.Name, fields.Name], fields.Reference(("run",)), fields.Option("filter-by")] = Field(
         default_factory=dict, description="A TREC run whose scores decide; default: those of the runs."
     )
     thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
     depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
-    split: Annotated[Name, Option("-")] = "train"
+    split: Annotated[fields.Name, fields.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Hidden positives of queries that keep others, by what stage `dataset` told of them."""

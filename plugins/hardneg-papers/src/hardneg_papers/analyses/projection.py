@@ -12,16 +12,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from hardneg.plugin import (
     Analysis,
     AnalysisInputs,
-    MissingDependency,
-    Name,
-    Option,
-    Reference,
     Runs,
     System,
     Table,
-    UsageError,
-    evaluate,
+    errors,
+    fields,
     figures,
+    measuring,
     negatives_files,
 )
 from hardneg_papers.analyses.shared import Encoders, Indexes, Metric, check_model_labels, shortened
@@ -54,18 +51,18 @@ class Projection(Analysis):
     asks = ("qrels", "queries", "seed", "relevance_level", "device")
     extra = "analysis"
 
-    query: Annotated[tuple[Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)] = (
-        Field((), description="The id of a query to show; by default the first one that has relevant documents.")
-    )
+    query: Annotated[
+        tuple[fields.Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)
+    ] = Field((), description="The id of a query to show; by default the first one that has relevant documents.")
     indexes: Indexes = Field(
         min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
-    negatives: Annotated[int, Option("count")] = Field(
+    negatives: Annotated[int, fields.Option("count")] = Field(
         100, gt=0, description="How many documents of each group, the first ones."
     )
     runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group.")
-    mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("mined")] = Field(
+    mined: Annotated[dict[fields.Name, fields.Name], fields.Reference(("negatives",)), fields.Option("mined")] = Field(
         default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group."
     )
     wins: int = Field(
@@ -95,7 +92,7 @@ class Projection(Analysis):
             message = (
                 "give {models} twice, before and after, and {indexes} once or twice; once each with {runs} or {mined}"
             )
-            raise UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
+            raise errors.UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
         sides = ("before", "after")
         named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
@@ -125,14 +122,16 @@ class Projection(Analysis):
         Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
         """
         runs = [inputs.run(f"runs.{label}") for label in list(self.runs)[:2]]
-        scored = [evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
+        scored = [measuring.evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
         ours, theirs = (next(iter(each.values())) for each in scored)
         by = {query_id: value - theirs[query_id] for query_id, value in ours.items()}
         order = sorted(by, key=lambda query_id: (-by[query_id], query_id))
         won = [query_id for query_id in order if by[query_id] > _ROUNDING][: self.wins]
         lost = [query_id for query_id in reversed(order) if by[query_id] < -_ROUNDING][: self.wins]
         if not won and not lost:
-            raise UsageError(f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`")
+            raise errors.UsageError(
+                f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`"
+            )
         return {
             each: f"{'won' if by[each] > 0 else 'lost'}, {self.metric} {ours[each]:.3f} against {theirs[each]:.3f}"
             for each in [*won, *lost]
@@ -156,7 +155,7 @@ class Projection(Analysis):
         problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
         if problems or not query_ids:
             problems = problems or ["none of the queries has a positive, and documents of the first group"]
-            raise UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
+            raise errors.UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
         return {query_id: queries[query_id] for query_id in query_ids}
 
     def _groups(self, inputs: AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
@@ -178,7 +177,7 @@ class Projection(Analysis):
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
         if not len(own):
             message = f"the first index holds none of the positives of {query_id!r}; name another"
-            raise UsageError(f"{inputs.location('query')}: {message}")
+            raise errors.UsageError(f"{inputs.location('query')}: {message}")
         relevant = {_RELEVANT: [first.doc_ids[int(row)] for row in own]}
         if self.runs or self.mined:
             return relevant
@@ -242,13 +241,15 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 6; ANCE (Xiong et al., ICLR 2021), figure 1.
     """
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
-        raise UsageError(f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension")
+        raise errors.UsageError(
+            f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension"
+        )
     vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
         message = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
-        raise MissingDependency(message) from error
+        raise errors.MissingDependency(message) from error
     if len(vectors) < 4:
         points = np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
     else:
@@ -269,7 +270,7 @@ def _panels(
         rows = system.rows(doc_ids)
         if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
             few = f"lacks {len(lacking)} of the documents, such as {lacking[0]}"
-            raise UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
+            raise errors.UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
         around.append(system.searcher.vectors(rows))
     planes = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
     panels = {}

@@ -7,19 +7,13 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from hardneg.plugin import (
-    MEASURED,
     Analysis,
     AnalysisInputs,
-    DataError,
-    MetricName,
-    Name,
-    Option,
     RankedList,
-    Reference,
     Table,
-    UsageError,
-    evaluate,
-    means,
+    errors,
+    fields,
+    measuring,
     negatives_files,
     overlap,
     wording,
@@ -29,7 +23,7 @@ from hardneg_papers.analyses.shared import MeasuredRuns, Metric, percent
 Lists = Mapping[str, Sequence[str]]
 """Document ids by query, best first."""
 
-_BySteps = Annotated[dict[NonNegativeInt, Name], Field(min_length=1)]
+_BySteps = Annotated[dict[NonNegativeInt, fields.Name], Field(min_length=1)]
 
 
 class OverlapCurve(Analysis):
@@ -47,11 +41,13 @@ class OverlapCurve(Analysis):
     drawn, across = slice(3, 4), 1
 
     negatives: Annotated[
-        dict[Name, _BySteps], Reference(("negatives",)), Option("negatives", metavar="[LABEL:]STEP=PATH")
+        dict[fields.Name, _BySteps],
+        fields.Reference(("negatives",)),
+        fields.Option("negatives", metavar="[LABEL:]STEP=PATH"),
     ] = Field(min_length=1, description="A negatives.arrow that is trained on from STEP on.")
-    met: Annotated[dict[Name, _BySteps], Reference(("run",)), Option("run", metavar="[LABEL:]STEP=PATH")] = Field(
-        min_length=1, description="A run over the same queries by the model as it is at STEP."
-    )
+    met: Annotated[
+        dict[fields.Name, _BySteps], fields.Reference(("run",)), fields.Option("run", metavar="[LABEL:]STEP=PATH")
+    ] = Field(min_length=1, description="A run over the same queries by the model as it is at STEP.")
     depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
 
     @model_validator(mode="after")
@@ -112,11 +108,13 @@ class Unjudged(Analysis):
     asks = ("qrels", "relevance_level")
 
     runs: MeasuredRuns = Field(min_length=1)
-    against: Annotated[Name | None, Option("baseline", one_of="runs")] = Field(
+    against: Annotated[fields.Name | None, fields.Option("baseline", one_of="runs")] = Field(
         None, description="One of the runs, to overlap with."
     )
     metrics: Annotated[
-        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME[,NAME]"), Field(min_length=1)
+        tuple[fields.MetricName, ...],
+        fields.Option("metrics", same=("metric",), metavar="NAME[,NAME]"),
+        Field(min_length=1),
     ] = Field(("ndcg@10",), description="Metrics to show beside.")
     depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
     overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")
@@ -145,7 +143,7 @@ class Unjudged(Analysis):
             other = lists[self.against] if self.against else None
             shared = None if other is None else overlap.run_overlap(lists[label], other, self.overlap_depth)
             results[label] = {
-                "metrics": means(evaluate(run, qrels, self.metrics, inputs.relevance_level)),
+                "metrics": measuring.means(measuring.evaluate(run, qrels, self.metrics, inputs.relevance_level)),
                 "unjudged": sum(rates.values()) / len(rates) if rates else None,
                 "overlap": shared.mean if shared else None,
                 "queries": len(rates),
@@ -208,10 +206,10 @@ class CandidateCounts(Analysis):
     drawn, across = slice(1, None), 0
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
-    reranked: Annotated[dict[Name, Name], MEASURED] = Field(
+    reranked: Annotated[dict[fields.Name, fields.Name], fields.MEASURED] = Field(
         min_length=1, description="The reranked run, one for each run, in their order."
     )
-    counts: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
+    counts: Annotated[tuple[PositiveInt, ...], fields.Option("depth"), Field(min_length=1)] = Field(
         (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
     )
     metric: Metric = Field("ndcg@10", description="What is measured.")
@@ -228,7 +226,7 @@ class CandidateCounts(Analysis):
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
             message = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
-            raise UsageError(f"analyze candidates: {message}", "reranked", "first")
+            raise errors.UsageError(f"analyze candidates: {message}", "reranked", "first")
         return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
@@ -247,9 +245,11 @@ class CandidateCounts(Analysis):
         for label in self.first:
             first, reranked = inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")
             _check(label, first, reranked, max(counts))
-            recall = means(evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
+            recall = measuring.means(measuring.evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
             for count in counts:
-                quality = means(evaluate(prefix(first, reranked, count), qrels, [self.metric], level))[self.metric]
+                quality = measuring.means(
+                    measuring.evaluate(prefix(first, reranked, count), qrels, [self.metric], level)
+                )[self.metric]
                 documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
                 row = {"candidates": count, "quality": quality, "recall": recall[f"recall@{count}"]}
                 results.setdefault(label, []).append({**row, "documents": documents})
@@ -291,7 +291,7 @@ def _check(label: str, first: Run, reranked: Run, most: int) -> None:
     for query_id, ranked in first.items():
         asked = ranked.doc_ids[:most]
         if lacking := set(asked).difference(_ids(reranked, query_id)):
-            raise DataError(
+            raise errors.DataError(
                 f"{label}: the reranked run lacks {len(lacking)} of the first {len(asked)} candidates of query "
                 f"{query_id}, such as {min(lacking)}; rerank deeper, or ask for fewer candidates"
             )

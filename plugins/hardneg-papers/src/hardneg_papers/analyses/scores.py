@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, Option, RankedList, Runs, Table, figures, generator
+from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Runs, Table, errors, fields, figures, seeding
 
 _POINTS = 60
 _QUANTILES = {"low": 0.1, "high": 0.9}
@@ -30,7 +30,7 @@ class ScoreTails(Analysis):
     asks = ("seed",)
 
     runs: Runs = Field(min_length=1)
-    depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], Option("depth"), Field(min_length=1)] = Field(
+    depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], fields.Option("depth"), Field(min_length=1)] = Field(
         (10, 100, 1000), description="Where lists are cut; by default 10, 100 and 1000."
     )
     single: int = Field(
@@ -41,12 +41,12 @@ class ScoreTails(Analysis):
         """The tails of each run."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
         pool = sorted(set.intersection(*({*run} for run in runs.values())))
-        single = generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
+        single = seeding.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
         results = {label: score_tails(run, depths, single) for label, run in runs.items()}
         for label, tails in results.items():
             if not tails:
                 message = f"no query has {depths[0]} documents with different scores; give a lower depth"
-                raise DataError(f"{inputs.location(f'runs.{label}')}: {message}")
+                raise errors.DataError(f"{inputs.location(f'runs.{label}')}: {message}")
         return results
 
     def table(self, results: Any) -> Table:

@@ -75,7 +75,7 @@ def examine(store: Path) -> Iterator[Finding]:
     """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
-        "hub": _hub, "versions": _versions,
+        "versions": _versions,
     }  # fmt: skip
     yield Finding("python", "ok", f"Python {sys.version.split()[0]}, {sys.executable}", "its plugins are used")
     for name, check in checks.items():
@@ -157,24 +157,6 @@ def _java() -> Finding:
     if starts_alone():
         return Finding(BM25, "ok", found, meaning)
     return Finding(BM25, "note", found, f"{meaning}; for Pyserini alone call hardneg.plugin.start_java() first")
-
-
-def _hub() -> Finding:
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    meaning = "models and datasets must be folders, packaged, or in the hub's cache; the demo presets need no more"
-    switches = (os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-    if {"1", "ON", "YES", "TRUE"}.intersection(switches):
-        return Finding("hub", "note", "switched off by HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE", meaning)
-    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-    try:
-        urlopen(Request(address, method="HEAD"), timeout=3.0).close()
-    except HTTPError:
-        pass  # it answers
-    except (OSError, ValueError) as error:
-        return Finding("hub", "note", f"{address} does not answer ({getattr(error, 'reason', error)})", meaning)
-    return Finding("hub", "ok", f"{address} answers", "the paper presets can fetch their models and datasets")
 
 
 def _versions() -> list[Finding]:

@@ -73,7 +73,6 @@ def plan(
     documents: float | None = typer.Option(
         None, min=1, metavar="N", help="Plan for N documents, such as 1e9, with none of them in the store."
     ),
-    folder: Path | None = output("The run folder, as in `recipe run`; checks that it can be written.", None),
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
@@ -86,8 +85,6 @@ def plan(
     problems: list[errors.HardnegError] = []
     recipe_plan, opened = planned_recipe(name, preset, settings, tell_once, problems), open_store(store)
     _check_stages(recipe_plan, until)
-    if folder is not None:
-        _run_outputs(recipe_plan, opened, folder, overwrite=False).check()
     if not as_json:
         say(_headline(recipe_plan))
     show_plan(recipe_plan, opened, problems, as_json, until, int(documents) if documents else None)
@@ -150,7 +147,7 @@ def run(
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
     from hardneg.recipes.execute import Options
-    from hardneg.recipes.run_folder import default_folder
+    from hardneg.recipes.run_folder import COMMAND, default_folder, names
 
     chosen = configured(engine, engine_option)
     with together(device) as own_device:
@@ -158,7 +155,8 @@ def run(
         recipe_plan, opened = planned_recipe(name, preset, settings, tell_once), open_store(store)
         _check_stages(recipe_plan, until, force)
         folder = output or default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
-        with _run_outputs(recipe_plan, opened, folder, overwrite).begun():
+        target = replaced_files.Target(folder, folder=True, names=names(recipe_plan), marked_by=layout.LOCK)
+        with store_outputs(COMMAND, [target], [], overwrite, opened, recipe_plan).begun():
             _run(recipe_plan, opened, options, folder)
 
 
@@ -206,14 +204,6 @@ def _headline(plan: "Plan") -> str:
     others = [preset for preset in preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
-
-
-def _run_outputs(plan: "Plan", opened: artifacts.Store, folder: Path, overwrite: bool) -> replaced_files.Outputs:
-    """The run folder of a plan."""
-    from hardneg.recipes.run_folder import COMMAND, names
-
-    target = replaced_files.Target(folder, folder=True, names=names(plan), marked_by=layout.LOCK)
-    return store_outputs(COMMAND, [target], [], overwrite, opened, plan)
 
 
 def show_plan(

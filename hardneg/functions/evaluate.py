@@ -11,7 +11,7 @@ from hardneg.evaluation.levels import LEVEL, MARGIN, known_level, known_margin
 from hardneg.functions import given, results
 from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, names_of, spelled_out, stage
 from hardneg.functions.session import AdhocRecipe, Session
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.records.wording import counted
 
 if TYPE_CHECKING:
@@ -239,13 +239,16 @@ class Evaluation:
         Raises:
             MissingDependency: pandas is not installed.
         """
-        content = self.to_dict()
-        rows = []
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise MissingDependency("to_pandas needs pandas: pip install pandas") from error
+        content, rows = self.to_dict(), []
         for label, means in content["metrics"].items():
             for metric, mean in means.items():
                 low, high = content["intervals"][label][metric] or (None, None)
                 rows.append({"run": label, "metric": metric, "mean": mean, "low": low, "high": high})
-        return results.frame_of_rows(rows)
+        return DataFrame(rows)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a metrics file, which `hardneg.analyze` and reports read; its own earlier one is replaced.

@@ -201,11 +201,7 @@ def write_beir(
 ) -> None:
     """Write `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
 
-    Args:
-        folder: where the files are written.
-        documents: the corpus.
-        queries: those of all splits; one may come twice.
-        judged: the judgements of each split.
+    queries: those of all splits; one may come twice. judged: the judgements of each split.
 
     Raises:
         DataError: a text has half a character; or a query comes again with another text.

@@ -180,26 +180,22 @@ class RunFolder:
         """Its metrics, where it has evaluated."""
         from hardneg.evaluation.metrics_json import read_metrics
 
-        path = self.path / METRICS
-        return Evaluation(read_metrics(path)) if path.is_file() else None
+        return Evaluation(read_metrics(path)) if (path := self.path / METRICS).is_file() else None
 
     @property
     def model(self) -> TrainedModel | None:
         """The model that it hands out."""
-        path = self.path / MODEL_FOLDER
-        return TrainedModel(self.name, "", path, {}) if path.is_dir() else None
+        return TrainedModel(self.name, "", path, {}) if (path := self.path / MODEL_FOLDER).is_dir() else None
 
     @property
     def index(self) -> BuiltIndex | None:
         """The index that it hands out."""
-        path = self.path / INDEX_FOLDER
-        return BuiltIndex(self.name, "", path, {}) if path.is_dir() else None
+        return BuiltIndex(self.name, "", path, {}) if (path := self.path / INDEX_FOLDER).is_dir() else None
 
     @property
     def report(self) -> Path | None:
         """Its report as a page."""
-        path = self.path / REPORT_HTML
-        return path if path.is_file() else None
+        return path if (path := self.path / REPORT_HTML).is_file() else None
 
     def __repr__(self) -> str:
         steps = wording.counted(len(self.artifacts), "step")

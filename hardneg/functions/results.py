@@ -1,10 +1,9 @@
 """What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,10 +20,8 @@ if TYPE_CHECKING:
     from hardneg.formats.runs import Run
     from hardneg.indexes.kernels.candidate_scoring import PositiveScores
 
-_ROWS, _COLUMNS = "rows.arrow", ("query_id", "doc_id", "rank", "score")
+_ROWS = "rows.arrow"
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
-Lists = Iterable[tuple[str, Sequence[str], Any]]
-"""A query's id, the ids of its documents, best first, and their scores."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +116,6 @@ class RankedRun(StoredResult):
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Scores by document id by query id, as mteb and ranx take them."""
         return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
-
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, a row a document: `query_id`, `doc_id`, `rank`, `score`.
-
-        Raises:
-            MissingDependency: pandas is not installed.
-        """
-        return frame_of_lists((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
 
     def __repr__(self) -> str:
         queries = wording.counted(int(self.facts.get("queries", 0)), "query")
@@ -254,14 +243,6 @@ class MinedNegatives(StoredResult):
         artifact = given.keep_result(self.source.store, "rows", origin, write)
         return Dataset.from_file(str(artifact.path / _ROWS))
 
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, a row a negative: `query_id`, `doc_id`, `rank`, `score`.
-
-        Raises:
-            MissingDependency: pandas is not installed.
-        """
-        return frame_of_lists((item.query_id, item.negatives, item.scores) for item in self)
-
     def to_dict(self) -> dict[str, dict[str, list[Any]]]:
         """`positives`, `negatives` and the negatives' `scores`, lists of equal order, by query id."""
         rows = ((each.query_id, each.positives, each.negatives, each.scores.tolist()) for each in self)
@@ -275,21 +256,6 @@ class MinedNegatives(StoredResult):
         queries, mined = (wording.counted(int(self.facts.get(name, 0)), one) for one, name in counts.items())
         size = f"{queries} of split {self.source.split}, {mined}"
         return f"MinedNegatives({self.name!r}, {size}, {self.path})"
-
-
-def frame_of_lists(lists: Lists) -> Any:
-    """The `pandas.DataFrame` of a row a document of each list. Raises MissingDependency without pandas."""
-    ranked = ((name, *each) for name, ids, scores in lists for each in zip(ids, count(1), scores))
-    return frame_of_rows([dict(zip(_COLUMNS, row, strict=True)) for row in ranked])
-
-
-def frame_of_rows(rows: list[dict[str, Any]]) -> Any:
-    """The `pandas.DataFrame` of some rows. Raises MissingDependency where pandas is not installed."""
-    try:
-        from pandas import DataFrame
-    except ImportError as error:
-        raise errors.MissingDependency("to_pandas needs pandas: pip install pandas") from error
-    return DataFrame(rows)
 
 
 @contextmanager

@@ -83,13 +83,6 @@ def test_each_step_has_its_key_and_a_plan_of_many_documents_their_items(plan):
     assert content["to run"] == {"steps": len(steps), "disk": sum(step["disk"] for step in steps.values())}
 
 
-def test_the_line_of_a_run_is_planned_with_its_output(plan, tmp_path: Path):
-    assert plan("--output", str(tmp_path / "out"))[0] == 0 and not (tmp_path / "out").exists()
-    (tmp_path / "a file").write_text("mine")
-    code, told = plan("--output", str(tmp_path / "a file"))
-    assert code == 1 and "a file: is a file; give the folder to write" in told
-
-
 def test_every_step_of_the_shipped_recipes_has_a_purpose():
     for name in ("star-passage", "adore-star-passage", "ance-passage", "rocketqa-passage", "cort-electra-passage"):
         steps = make_plan(load_recipe(find_recipe(name)), []).steps.values()

@@ -9,7 +9,7 @@ from environments import ROOT
 from hardneg import registry
 from hardneg.records.errors import PluginError
 from hardneg.records.types import PluginSetting
-from hardneg.registry import configure, list_plugins, load_plugin, plugin_options, plugin_text
+from hardneg.registry import configure, list_plugins, load_plugin, plugin_options
 from hardneg.store.identity import plugin_identity
 
 MINER = '''
@@ -63,14 +63,6 @@ def test_another_package_adds_a_miner(site):
     ]
 
 
-def test_options_of_a_verb_have_types_as_they_are_written_and_meanings_from_its_sentences():
-    rows = {row["name"]: row for row in plugin_options(load_plugin("stages", "search"))}
-    assert "stage" not in rows and rows["index"]["default"] == ""
-    assert (rows["model"]["type"], rows["model"]["default"]) == ("str | None", "None")
-    assert rows["model"]["meaning"] == "encodes the queries; by default the model that encoded the index."
-    assert plugin_text(load_plugin("stages", "search")).endswith("as Pyserini does it.")
-
-
 def test_entry_points_are_read_once(monkeypatch):
     registry._entry_points_by_group.cache_clear()
     read, calls = importlib.metadata.entry_points, []
@@ -103,13 +95,6 @@ def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypat
         load_plugin("analyses", "drift")
 
 
-def test_all_wrong_options_at_once():
-    with pytest.raises(PluginError) as caught:
-        configure("miners", PluginSetting("topk", {"dept": 3, "depth": "many"}))
-    assert "dept: topk has no such option; did you mean 'depth'" in str(caught.value)
-    assert "depth: must be a whole number (got " in str(caught.value)
-
-
 def test_a_plugin_of_a_package_of_the_checkout_is_told_with_its_package() -> None:
     kinds = ("recipes", "faster")
     for path in ROOT.glob("plugins/*/pyproject.toml"):
@@ -118,3 +103,10 @@ def test_a_plugin_of_a_package_of_the_checkout_is_told_with_its_package() -> Non
                 assert {name: registry.OUTSIDE.get((kind, name)) for name in points} == dict.fromkeys(
                     points, path.parent.name
                 )
+
+
+def test_all_wrong_options_at_once():
+    with pytest.raises(PluginError) as caught:
+        configure("miners", PluginSetting("topk", {"dept": 3, "depth": "many"}))
+    assert "dept: topk has no such option; did you mean 'depth'" in str(caught.value)
+    assert "depth: must be a whole number (got " in str(caught.value)

@@ -130,12 +130,3 @@ def test_all_that_a_gpu_is_asked_holds_on_a_cpu_in_small(run, tmp_path):
     assert again.returncode == 0 and f"{len(QUICK)} done, 0 skipped, 0 failed" in again.stdout
     with tarfile.open(tmp_path / "logs.tar.gz") as packed:
         assert "logs/encode.log" in packed.getnames()
-
-
-@pytest.mark.slow
-def test_peers_and_ceilings_are_measured_on_a_cpu_in_small(run, tmp_path):
-    done = checks(tmp_path, tmp_path / "site-packages", *sorted(PEERS))
-    assert done.returncode == 0 and f"{len(PEERS) - 1} done, 1 skipped, 0 failed" in done.stdout, done.stdout
-    found = {line["piece"]: line["figures"] for line in map(json.loads, (tmp_path / "results.jsonl").open())}
-    assert found["search-peers"]["float32, most that a list misses, float64"] < 1e-6
-    assert found["encode-peers"]["base, auto, least cosine"] > 0.995

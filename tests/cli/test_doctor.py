@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import call
+from command_line import call, hardneg
 from processes import loaded
+from tiny import tiny_encoder
 
 from hardneg.cli import doctor
 from hardneg.indexes.kernels.lucene import java
@@ -60,3 +61,21 @@ def test_versions_out_of_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
     program = f"from hardneg.cli.doctor import Path, examine; list(examine(Path({str(tmp_path)!r})))"
     assert loaded(program, "torch transformers jnius faiss pyserini") == set()
+
+
+def test_the_whole_contract_of_a_model_in_lines_without_torch(tmp_path: Path) -> None:
+    folder = tiny_encoder(tmp_path / "model")
+    config = {"prompts": {"query": "find: ", "sts": "same: "}, "default_prompt_name": "sts", "truncate_dim": 8}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
+    told = hardneg("doctor", "--model", str(folder)).stdout
+    found = dict(map(str.strip, line.split("  ", 1)) for line in told.splitlines())
+    wanted = {"files": str(folder), "encoder": "dense", "query prompt": "'find: '", "normalised": "True"}
+    wanted |= {"query length": "256", "dimension": "32", "truncate dim": "8", "pooling": "mean"}
+    assert {name: found[name] for name in wanted} == wanted and "document prompt" not in found
+    assert json.loads(hardneg("doctor", "--model", str(folder), "--json").stdout)["prompts"]["sts"] == "same: "
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text(f"dataset: pydocs\nmodel: {folder}\nstages: {{index: {{stage: encode}}}}\n")
+    plan = ["recipe", "plan", str(recipe), "--store", str(tmp_path / "store")]
+    for words in (["doctor", "--model", str(folder)], plan):
+        program = f"import sys; sys.argv = {['hardneg', *words]}; from hardneg.cli.main import main; main()"
+        assert loaded(program, "torch transformers sentence_transformers") == set()

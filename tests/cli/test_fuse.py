@@ -61,10 +61,3 @@ def test_weights_are_tuned_on_other_queries(files):
 )
 def test_mistakes_are_told(files, words, told):
     assert told in str(call(files, *words.split()).exception)
-
-
-def test_tuning_on_what_is_fused_is_refused(files):
-    told = call(files, "--method", "weighted-sum", *tuning(files, "same.txt")).exception
-    assert "1 query is among those that are fused, such as q1" in str(told)
-    assert "needs --qrels" in str(call(files, "--method", "wsum", *tuning(files)[:4]).exception)
-    assert "1 --tune-run for 2 --run" in str(call(files, "--method", "wsum", *tuning(files)[:2]).exception)

@@ -75,11 +75,9 @@ def refused(place: Path, line: str, kind: type[HardnegError] = UsageError) -> st
     "line",
     [
         f"{MINE} data/corpus.jsonl",
-        f"{MINE} data/mined.jsonl",
         f"{MINE} x.jsonl --dropped data/qrels/test.tsv",
         "mine --dataset beir:data --run a.jsonl --form tevatron-v1 --output a.jsonl",
         f"{FUSE} b.trec.gz",
-        f"{FUSE} linked/b.trec.gz",
         f"{RERANK} b.trec.gz",
         f"{EXPORT} a.jsonl",
         f"{SEARCH} data/run.trec.gz",
@@ -114,9 +112,7 @@ def test_what_a_command_reads_is_never_replaced(place, line, more):
         (f"{MINE} thesis.jsonl", "thesis.jsonl"),
         (f"{MINE} x.jsonl --dropped thesis.arrow", "thesis.arrow"),
         (f"{FUSE} best.trec.gz", "best.trec.gz"),
-        (f"{SEARCH} best.trec.gz", "best.trec.gz"),
         (f"{ENCODE} trained", "trained/hardneg.json"),
-        (f"{ENCODE} lucene", "lucene/segments_1"),
         (f"{ENCODE} prebuilt", "prebuilt/docid"),
         (f"{TRAIN} trained", "trained/hardneg.json"),
         (f"{IMPORT} prebuilt", "prebuilt/docid"),
@@ -161,7 +157,6 @@ def test_overwrite_replaces_it(place):
         (f"{MINE} mined.jsonl", "mined.jsonl"),
         (f"{FUSE} best.trec.gz", "best.trec.gz"),
         (f"{ENCODE} index", "index/docid"),
-        (f"{IMPORT} imported", "imported/docid"),
         (f"{REPORT} report", "report/report.md"),
     ],
 )
@@ -224,7 +219,6 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "analyze scores --run a.run --plot closed/scores.png",
         f"{RECIPE} closed",
         f"{FUSE} {'x' * 300}.trec.gz",
-        f"{RECIPE} {'x' * 300}",
     ],
 )
 def test_a_place_that_cannot_be_written_is_told_before_any_work(place, closed, line):

@@ -59,8 +59,6 @@ def files(tmp_path):
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "what\x07 is"}) + "\n")
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n")
-    (tmp_path / "a.trec").write_text("q1 Q0 d2 1 2 a\nq1 Q0 d1 2 1 a\n")
-    (tmp_path / "b.trec").write_text("q1 Q0 d1 1 2 b\nq1 Q0 d2 2 1 b\n")
     return tmp_path
 
 

@@ -47,16 +47,6 @@ def qrels(*splits: str) -> dict[str, str]:
         ({**BEIR, **qrels("train", "dev", "test")}, "beir", {"train": 1, "dev": 1, "test": 1}, None),
         pytest.param(TSV, "msmarco", {}, None, marks=NEEDS_DATASETS),
         pytest.param(
-            {**TSV, "queries.own.tsv": "1\twhat\n"}, "msmarco", {}, ("queries.own.tsv", 1), marks=NEEDS_DATASETS
-        ),
-        pytest.param(
-            {**TSV, "queries.test.tsv": "1\twhat\n", "qrels.test.tsv": "1\t0\t1\t1\n"},
-            "msmarco",
-            {"test": 1},
-            None,
-            marks=NEEDS_DATASETS,
-        ),
-        pytest.param(
             {
                 "corpus/a.jsonl": '{"id": "x", "contents": "y"}\n',
                 "topics.test.txt": TREC,
@@ -97,13 +87,7 @@ def test_queries_are_no_documents(tmp_path):
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
         ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: no query in it"),
         ({"a.md": "", "b.txt": " \n"}, "no text in 2 files; add documents"),
-        ({"a.csv": "text\n,\n"}, r"a\.csv:2: 2 fields"),
         ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, "test 0, .*1 query left out, whose"),
-        ({"a.md": "Words.", "queries.tsv": "1\twhat\n1\twho\n"}, r"queries\.tsv:2: query '1' stands in line 1"),
-        (
-            {**BEIR, "queries.jsonl": QUERIES * 2, **qrels("train", "test")},
-            r"queries\.jsonl:3: query id 'q1' stands there twice",
-        ),
         ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, "test 0, and none of"),
     ],
 )
@@ -118,11 +102,6 @@ def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
     seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
     assert dict(seen.judged) == {"train": 1, "test": 1}
     assert "test: judgements of 1 query left out, whose query or documents the folder lacks" in seen.left_out
-
-
-def test_queries_of_two_splits_are_told(tmp_path):
-    seen = FolderContents.of(written(tmp_path, {**BEIR, **qrels("train", "test")}))
-    assert "test: 1 query is in train too: that measures memory" in seen.left_out
 
 
 def test_judgements_and_other_tables_beside_files_are_not_documents(tmp_path):
@@ -161,24 +140,6 @@ def test_few_documents_are_split_by_passage(tmp_path):
     rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\nWords.\nMore.\n"}))
     assert rows.tree["stages"]["written"]["split_by"] == "passage"
     assert "of 2 passages a split may get no query, and the run then ends: add documents" in rows.sentences()
-
-
-def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("my docs", "two\nlines"):
-        folder = written(tmp_path / name, {"a.md": "# A\n\nWords."})
-        result = CliRunner().invoke(app, ["start", str(folder), "--store", str(tmp_path / "store")])
-        assert result.exit_code == 0, result.output
-        assert load_recipe(Path(f"{name}.yaml")).title == name
-    assert "#   hardneg recipe run 'my docs.yaml'\n" in Path("my docs.yaml").read_text()
-
-
-def test_own_queries_are_searched_and_nothing_else(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "pages", BEIR))
-    stages = loaded(beginning, tmp_path / "x.yaml").stages
-    assert stages["own-queries"].queries == str(tmp_path / "pages" / "queries.jsonl")
-    assert "own-queries" not in str(stages["scores"]) and stages["own-queries"].index == "documents-index"
-    assert any("train and measure nothing" in sentence for sentence in beginning.sentences())
 
 
 def test_judgements_of_train_are_trained_with(tmp_path):

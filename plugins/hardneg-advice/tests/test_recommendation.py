@@ -62,19 +62,6 @@ def test_the_model_as_shipped_may_be_the_answer():
     assert not answer_of(rows(0.4, 0.3, 0.4)).to_dict()["train"]  # nothing is gained
 
 
-def test_what_is_not_told_apart_will_do_and_doubts_are_named():
-    told = " ".join(answer_of(rows(0.2, 0.4, 0.4)).reasons())
-    assert "Not told apart from the highest (paired tests over the queries, level 0.01, Holm" in told
-    assert "in-batch negatives alone; topk, 10 a query. Any of these will do." in told
-    assert "topk, 10 a query: its rate, 0.03, is at the end of those tried; another may do better." in told
-    assert "One seed, the best of all trainings by the queries that chose it" in told and "Too few" not in told
-    few = answer_of(rows(0.2, 0.4, 0.4), queries=49)
-    assert few.reasons()[0] == "Too few queries to choose by: 49, less than 50."
-    apart = " ".join(answer_of(rows(0.2, 0.3, 0.4)).reasons())
-    assert "Better than all others (paired tests" in apart and "over all pairs): topk, 10 a query." in apart
-    assert "Without a training it would have said: topk, 10 a query." in apart
-
-
 def test_intervals_and_p_of_trainings():
     even = {"as shipped": [0.0] * 4, "in-batch at 0.1": [0.5, 0.6, 0.5, 0.6], "first at 0.1": [0.51, 0.59, 0.51, 0.59]}
     close = compare({name: dict(zip("abcd", values, strict=True)) for name, values in even.items()}, [0.1])

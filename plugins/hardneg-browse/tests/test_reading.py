@@ -70,15 +70,6 @@ def test_the_survey_goes_over_all_queries(browsed):
     assert worst.score == pytest.approx(9 / 13 + (2 / 3 + 1 / 2) / 2)
 
 
-def test_without_negatives_the_top_of_a_run_is_looked_at(sources):
-    alone = BrowseSources("runs", sources.marks, runs=sources.runs, dataset=sources.dataset)
-    with opened(alone, Silent()) as found:
-        assert list(found.lists) == ["dense", "judge"]
-        assert list(found.lists["dense"].negatives(FIRST).negatives) == ["copy", "far"]
-        assert found.lists["dense"].negatives(FIRST).scores.tolist() == [10.0, 8.0]
-        assert found.lists["dense"].count(FIRST) == 2 and found.lists["dense"].negatives("q5") is None
-
-
 def test_without_a_dataset_ids_are_shown(sources):
     alone = BrowseSources("files", sources.marks, negatives=sources.negatives)
     with opened(alone, Silent()) as found:

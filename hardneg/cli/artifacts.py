@@ -8,6 +8,7 @@ import typer
 
 from hardneg.cli import adaptor, completion, console
 from hardneg.cli.recipe import PRESET, SET
+from hardneg.functions.session import planned_recipe
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size
 from hardneg.store.artifacts import check as check_all
@@ -48,10 +49,9 @@ def why(
 
     Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
     """
-    from hardneg.recipes import load, yaml_load
-    from hardneg.recipes.plan import explain, make_plan
+    from hardneg.recipes.plan import explain
 
-    plan = make_plan(load.load_recipe(yaml_load.find_recipe(recipe), preset, settings))
+    plan = planned_recipe(recipe, preset, settings, lambda note: None)
     for line in explain(plan.until(stage)[-1], adaptor.open_store(store)):
         console.say(line)
 
@@ -101,15 +101,13 @@ def gc(
     """
     opened = adaptor.open_store(store)
     for run in unfinished(opened):
-        state, kept = (
-            ("running", "what it makes is kept") if run.running else ("unfinished", "what it has made is kept")
-        )
-        if not run.running:
-            kept += "; --forget-unfinished lets it go"
-            kept = ("forgotten" if delete else "to forget with --delete") if forget else kept
-        console.say(
-            f"{state}: hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago; {kept}"
-        )
+        state, kept = "unfinished", "what it has made is kept; --forget-unfinished lets it go"
+        if run.running:
+            state, kept = "running", "what it makes is kept"
+        elif forget:
+            kept = "forgotten" if delete else "to forget with --delete"
+        since = duration(max(0.0, time() - run.begun))
+        console.say(f"{state}: hardneg {run.command} to {run.owner}, begun {since} ago; {kept}")
     entries = collect(opened, forget) if delete else garbage(opened, forget)
     for path, count in entries:
         console.say(f"{path.name}  {size(count)}")

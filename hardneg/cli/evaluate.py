@@ -42,7 +42,6 @@ def _evaluate(**args: Any) -> None:
 
 
 def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
-    """What the options ask for."""
     given = adaptor.values(ARGUMENTS, {**args, "metrics": metric_names(args["metrics"] or [])})
     return RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
 

@@ -32,6 +32,8 @@ app = typer.Typer(
 NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
 _PRESETS = "`demo` (the default: minutes, no network), `paper`, or another preset of the recipe."
 PRESET = typer.Option(None, "--preset", "-p", help=_PRESETS, autocompletion=completion.presets)
+_MANY = "Plan for N documents, such as 1e9, with none of them in the store."
+_AGAIN = "Rerun this stage and all that depend on it."
 _ONE = "Change one value, such as stages.star.options.epochs=2."
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
@@ -70,9 +72,7 @@ def plan(
     preset: str | None = PRESET,
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
-    documents: float | None = typer.Option(
-        None, min=1, metavar="N", help="Plan for N documents, such as 1e9, with none of them in the store."
-    ),
+    documents: float | None = typer.Option(None, min=1, metavar="N", help=_MANY),
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
@@ -132,9 +132,7 @@ def run(
     preset: str | None = PRESET,
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Stop after this stage.", autocompletion=completion.stages),
-    force: list[str] = typer.Option(
-        [], help="Rerun this stage and all that depend on it.", autocompletion=completion.stages
-    ),
+    force: list[str] = typer.Option([], help=_AGAIN, autocompletion=completion.stages),
     output: Path | None = output("The run folder; default runs/NAME-PRESET.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,

@@ -97,15 +97,8 @@ Settings = Annotated[
     Sequence[str] | Mapping[str, Any],
     Arg("Set any value, such as model.document_length=256.", cli=list[str], flag="set", metavar="PATH=VALUE"),
 ]
-Store = Annotated[
-    str | Path | None,
-    Arg(
-        "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.",
-        cli=Path,
-        metavar="PATH",
-        panel=MACHINE,
-    ),
-]
+_STORE = "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store."
+Store = Annotated[str | Path | None, Arg(_STORE, cli=Path, metavar="PATH", panel=MACHINE)]
 Device = Annotated[
     str | None, Arg("cpu, cuda, cuda:1, mps; default: the best available.", panel=MACHINE, words=("cpu", "cuda", "mps"))
 ]

@@ -193,7 +193,6 @@ class RunsToScore:
 
 
 def _collection(dataset: str, session: Session) -> "StoredCollection":
-    """The stored collection, read now unless the store has it."""
     from hardneg.formats.collection import StoredCollection
 
     plan = AdhocRecipe("evaluate", dataset, settings=session.settings).plan()

@@ -106,7 +106,6 @@ def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
 
 
 def _id(place: str, value: Any) -> str:
-    """The id of a query or a document, checked."""
     if isinstance(value, str) and text_lines.one_word(value):
         return value
     raise errors.DataError(f"{place}: id {value!r:.60} must be one word, a text without white space")

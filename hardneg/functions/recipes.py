@@ -68,9 +68,6 @@ class ChosenRecipe:
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
         """What would run, with the items and bytes of each step.
 
-        Args:
-            where: what every function takes (`Where`).
-
         Raises:
             RecipeError: the recipe has mistakes; all of them are told.
             HardnegError: the dataset or the model is not there.
@@ -84,9 +81,6 @@ class ChosenRecipe:
     @spelled_out
     def check(self, **where: Unpack[Where]) -> "tuple[Need, ...]":
         """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`.
-
-        Args:
-            where: what every function takes (`Where`).
 
         Raises:
             ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.

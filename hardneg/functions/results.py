@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from hardneg.functions import arguments, given, session
-from hardneg.records import errors, layout, wording
-from hardneg.records.types import Negatives, RankedList
+from hardneg.records import errors, layout, types, wording
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target
 
@@ -96,12 +95,12 @@ class RankedRun(StoredResult):
         """The run in an artifact."""
         return cls(name, artifact.key, artifact.path / layout.RUN, artifact.facts, source.store, source)
 
-    def __iter__(self) -> Iterator[tuple[str, RankedList]]:
+    def __iter__(self) -> Iterator[tuple[str, types.RankedList]]:
         from hardneg.formats.runs import stream_run
 
         return stream_run(self.path)
 
-    def __getitem__(self, query_id: str) -> RankedList:
+    def __getitem__(self, query_id: str) -> types.RankedList:
         return self._lists[query_id]
 
     def __len__(self) -> int:
@@ -158,13 +157,13 @@ class MinedNegatives(StoredResult):
 
         return read_negatives(self.path)
 
-    def __iter__(self) -> Iterator[Negatives]:
+    def __iter__(self) -> Iterator[types.Negatives]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, query_id: str) -> Negatives:
+    def __getitem__(self, query_id: str) -> types.Negatives:
         return self.rows[self._rows_by_query[query_id]]
 
     def __contains__(self, query_id: object) -> bool:

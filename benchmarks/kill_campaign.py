@@ -7,7 +7,8 @@ what CUT says of it (a recipe's own settings there; --set goes before all of the
 an empty store: a run is started, killed, and started again until it ends. Each kill aims at one of the next three steps
 that are not finished, the run folder as the last of them (one in ten at the start of the program), at a random moment
 within the time that this took in the run that was left alone. The step that a kill hit is told by the store: the one
-whose `.partial` folder is there. At the end of a round all results are compared byte for byte.
+whose `.partial` folder is there. At the end of a round all results are compared byte for byte. The seconds lost are
+those of all rounds beyond what as many undisturbed runs take; nearly all of them are for starting the program again.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hardneg.recipes.load import load_recipe
@@ -52,12 +53,13 @@ MINED = ("negatives.arrow", "dropped.arrow")
 
 @dataclass(frozen=True)
 class Campaign:
-    """What is run and where; `seconds`: how long each step, the start and the run folder take undisturbed."""
+    """What is run and where; the seconds of each step, the start, the run folder and the whole, undisturbed."""
 
     plan: Plan
     arguments: list[str]
     folder: Path
     seconds: dict[str, float]
+    whole: float = 0
 
     def start(self, place: Path) -> subprocess.Popen[bytes]:
         """The recipe in a process group of its own; store, run folder and log below `place`."""
@@ -93,9 +95,10 @@ def undisturbed(plan: Plan, arguments: list[str], folder: Path) -> Campaign:
     ended = time.monotonic()
     check(process.wait(LONGEST), whole)
     campaign.seconds[PUBLISH] = time.monotonic() - ended
+    taken = time.monotonic() - begun
     for name in plan.steps:
         campaign.seconds[name] = float(found(campaign, whole, name).facts["seconds"])
-    return campaign
+    return replace(campaign, whole=taken)
 
 
 def found(campaign: Campaign, place: Path, step: str) -> Artifact:
@@ -172,10 +175,11 @@ def mined(artifact: Artifact) -> dict[str, bytes]:
     return {name: (artifact.path / name).read_bytes() for name in MINED if (artifact.path / name).exists()}
 
 
-def rounds(campaign: Campaign, kills: int, draw: random.Random) -> tuple[Counter[str], list[list[str]]]:
-    """How many kills hit what, and for each round what differed at its end."""
+def rounds(campaign: Campaign, kills: int, draw: random.Random) -> tuple[Counter[str], list[list[str]], float]:
+    """How many kills hit what, for each round what differed at its end, and the seconds lost in all."""
     hits: Counter[str] = Counter()
     ends: list[list[str]] = []
+    begun = time.monotonic()
     while hits.total() < kills:
         place = campaign.folder / f"round-{len(ends)}"
         while hits.total() < kills and (hit := attempt(campaign, place, draw)) is not None:
@@ -185,15 +189,17 @@ def rounds(campaign: Campaign, kills: int, draw: random.Random) -> tuple[Counter
                 break
         check(campaign.start(place).wait(LONGEST), place)
         ends.append(differences(campaign, place))
-    return hits, ends
+    return hits, ends, time.monotonic() - begun - len(ends) * campaign.whole
 
 
-def table(campaign: Campaign, hits: Counter[str], ends: list[list[str]]) -> int:
+def table(campaign: Campaign, hits: Counter[str], ends: list[list[str]], lost: float) -> int:
     """Prints what happened; the exit code: 1 where a round did not end as the undisturbed run."""
     print("kills  step")
     for name in [START, *campaign.plan.steps, PUBLISH, BETWEEN, *(name for name in hits if "," in name)]:
         print(f"{hits[name]:5}  {name}")
     print(f"{hits.total():5}  in all, as many restarts, {len(ends)} rounds, all of them finished")
+    start = campaign.seconds[START]
+    print(f"{lost / hits.total():.1f} s lost a kill, a start of the program takes {start:.1f} s of them")
     other = {name for names in ends for name in names}
     same = sum(not names for names in ends)
     what = "metrics by query, runs, answers, negatives, what was dropped, models and index"

@@ -241,7 +241,10 @@ def names_of_plugin_module() -> Iterator[str]:
     from hardneg import plugin, type_checkers_imports
 
     yield "# hardneg.plugin\n\nAll that a [plugin](../write-a-plugin.md) may import, besides `hardneg.testing`.\n"
-    homes = {name: home.split(".")[1] for name, (home, _) in type_checkers_imports(plugin.__name__).items()}
+    homes = {
+        name: f"{home}.{called}".split(".")[1]
+        for name, (home, called) in type_checkers_imports(plugin.__name__).items()
+    }
     rooms = sorted({*homes.values()})
     for room in rooms:
         yield f"## {room}\n"

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from hardneg.encoders import passes, protocol as encoding, spec as model_specs, towers
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open import loading, model_files, resolved as resolving, save as model_saving
+    from hardneg.encoders.open.resolved import load_encoder
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.precision import takes_bf16
     from hardneg.encoders.representation import Representation
+    from hardneg.encoders.spec import spec_from
     from hardneg.encoders.tokens import tokens as token_files
     from hardneg.evaluation import intervals, metrics as measuring, metrics_json as metrics_files, significance
     from hardneg.evaluation.two_level import spread_over_collections
@@ -92,17 +94,17 @@ __all__ = [  # noqa: RUF022
     "distributed", "DocIds", "Document", "Encoder", "encoding", "errors", "estimates", "Evaluation", "exact_ranks",
     "ExactOptions", "ExampleTraining", "fields", "figures", "FILTER_RULES", "flat_vectors", "forms", "given",
     "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs", "intervals",
-    "Judgement", "layout", "learn", "ListsOfFile", "loading", "locate_model", "lucene_search", "make_plan",
-    "measurements", "measuring", "metrics_files", "model_files", "model_saving", "model_server", "model_specs",
-    "Negatives", "negatives_files", "number_file", "numbers", "overlap", "own_share", "pair_scoring", "passes",
-    "plugin_errors", "plugin_identity", "PluginSetting", "private_paths", "Progress", "protocols", "pyserini_lines",
-    "python_code", "qrels_files", "queries", "Query", "rank_candidates", "RankedList", "recipe_text", "recipe_tree",
-    "records", "Representation", "resolving", "RowsWriter", "run_files", "run_folders", "run_indexes", "Runs",
-    "ScoreBatch", "Section", "seeding", "Segments", "sessions", "shards", "significance", "Silent", "source_files",
-    "spread_over_collections", "stage_context", "stage_inputs", "stage_spec", "StageBlocks", "start_java",
-    "store_outputs", "stored_choices", "StoredCollection", "stores", "System", "Table", "takes_bf16", "Target",
-    "Task", "terminal", "text_lines", "token_files", "top_k", "towers", "train_config", "training_examples",
-    "training_options", "training_stage", "word_terms", "wording",
+    "Judgement", "layout", "learn", "ListsOfFile", "load_encoder", "loading", "locate_model", "lucene_search",
+    "make_plan", "measurements", "measuring", "metrics_files", "model_files", "model_saving", "model_server",
+    "model_specs", "Negatives", "negatives_files", "number_file", "numbers", "overlap", "own_share", "pair_scoring",
+    "passes", "plugin_errors", "plugin_identity", "PluginSetting", "private_paths", "Progress", "protocols",
+    "pyserini_lines", "python_code", "qrels_files", "queries", "Query", "rank_candidates", "RankedList",
+    "recipe_text", "recipe_tree", "records", "Representation", "resolving", "RowsWriter", "run_files", "run_folders",
+    "run_indexes", "Runs", "ScoreBatch", "Section", "seeding", "Segments", "sessions", "shards", "significance",
+    "Silent", "source_files", "spec_from", "spread_over_collections", "stage_context", "stage_inputs", "stage_spec",
+    "StageBlocks", "start_java", "store_outputs", "stored_choices", "StoredCollection", "stores", "System", "Table",
+    "takes_bf16", "Target", "Task", "terminal", "text_lines", "token_files", "top_k", "towers", "train_config",
+    "training_examples", "training_options", "training_stage", "word_terms", "wording",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Each option has one name and one type in all commands, and each help an example that parses."""
+"""Each help has an example that parses."""
 
 import inspect
 import re

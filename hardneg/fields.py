@@ -158,11 +158,6 @@ def parse_dataset(value: Any) -> Any:
     return {"loader": {name: item for name, item in value.items() if name not in own}, **own}
 
 
-def parse_cut(value: Any) -> Any:
-    """How documents are cut; `false`: not at all, even if the recipe has `segments`."""
-    return None if value is False else value
-
-
 def parse_names(value: Any) -> Any:
     """A list of names, or of plugin settings, from one or from a list."""
     return (value,) if isinstance(value, str | Mapping) else value
@@ -246,7 +241,7 @@ Kept = Annotated[
     AfterValidator(without_problems),
     PlainSerializer(lambda kept: options_in_key(kept) | ({"halves": 2} if kept.halves else {})),  # the cut's version
 ]
-OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
+OwnCut = Annotated[Cut | None, BeforeValidator(lambda value: None if value is False else value)]
 Name = Annotated[str, Field(min_length=1)]
 Dimensions = Annotated[
     dict[PositiveInt, PositiveFloat], BeforeValidator(parse_dimensions, json_schema_input_type=Any), Field(min_length=1)

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from hardneg.analysis import overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
-    from hardneg.cli import adaptor, console as terminal
+    from hardneg.cli import adaptor, console as terminal, planned_work
     from hardneg.cli.commands import Command
-    from hardneg.cli.planned_work import store_outputs
     from hardneg.datasets import hub_tables, pydocs as installed_docs
     from hardneg.encoders import passes, protocol as encoding, spec as model_specs, towers
     from hardneg.encoders.encoder import Encoder
@@ -97,14 +96,14 @@ __all__ = [  # noqa: RUF022
     "Judgement", "layout", "learn", "ListsOfFile", "load_encoder", "loading", "locate_model", "lucene_search",
     "make_plan", "measurements", "measuring", "metrics_files", "model_files", "model_saving", "model_server",
     "model_specs", "Negatives", "negatives_files", "number_file", "numbers", "overlap", "own_share", "pair_scoring",
-    "passes", "plugin_errors", "plugin_identity", "PluginSetting", "private_paths", "Progress", "protocols",
-    "pyserini_lines", "python_code", "qrels_files", "queries", "Query", "rank_candidates", "RankedList",
+    "passes", "planned_work", "plugin_errors", "plugin_identity", "PluginSetting", "private_paths", "Progress",
+    "protocols", "pyserini_lines", "python_code", "qrels_files", "queries", "Query", "rank_candidates", "RankedList",
     "recipe_text", "recipe_tree", "records", "Representation", "resolving", "RowsWriter", "run_files", "run_folders",
     "run_indexes", "Runs", "ScoreBatch", "Section", "seeding", "Segments", "sessions", "shards", "significance",
     "Silent", "source_files", "spec_from", "spread_over_collections", "stage_context", "stage_inputs", "stage_spec",
-    "StageBlocks", "start_java", "store_outputs", "stored_choices", "StoredCollection", "stores", "System", "Table",
-    "takes_bf16", "Target", "Task", "terminal", "text_lines", "token_files", "top_k", "towers", "train_config",
-    "training_examples", "training_options", "training_stage", "word_terms", "wording",
+    "StageBlocks", "start_java", "stored_choices", "StoredCollection", "stores", "System", "Table", "takes_bf16",
+    "Target", "Task", "terminal", "text_lines", "token_files", "top_k", "towers", "train_config", "training_examples",
+    "training_options", "training_stage", "word_terms", "wording",
 ]  # fmt: skip
 
 

@@ -13,12 +13,3 @@ def wait_until(condition: Callable[[], Any], process: subprocess.Popen[Any] | No
             out, errors = process.communicate()
             raise AssertionError(f"ended with code {process.returncode}: {errors or out}")
         time.sleep(0.02)
-
-
-class Clock:
-    """A clock that stands still but for what a test adds."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now

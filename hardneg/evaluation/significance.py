@@ -114,13 +114,15 @@ def randomisation_test(
     moved = sums[sums != 0.0]
     if len(sums) < 2 or len(moved) == 0:
         return 1.0
-    patterns = 1 << len(moved)
-    exact = patterns <= options.samples
-    blocks = _all_patterns(len(moved)) if exact else _drawn_patterns(len(moved), options)
+    patterns = min(1 << len(moved), options.samples)
+    exact = patterns == 1 << len(moved)
     total, size = moved.sum(), np.abs(moved).sum()
     bound = abs(total) - _TOLERANCE * size
-    count = sum(int(np.count_nonzero(np.abs(total - 2.0 * (flips @ moved)) >= bound)) for flips in blocks)
-    return count / patterns if exact else (1 + count) / (1 + options.samples)
+    count = sum(
+        int(np.count_nonzero(np.abs(total - 2.0 * (flips @ moved)) >= bound))
+        for flips in _patterns(len(moved), patterns, options)
+    )
+    return count / patterns if exact else (1 + count) / (1 + patterns)
 
 
 def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
@@ -272,18 +274,10 @@ def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _all_patterns(n: int) -> Iterator[NDArray[np.float64]]:
-    """Every 0/1 row of length n, in blocks."""
-    rows = max(1, _BLOCK_VALUES // n)
-    for start in range(0, 1 << n, rows):
-        numbers = np.arange(start, min(start + rows, 1 << n), dtype=np.int64)
-        yield ((numbers[:, None] >> np.arange(n)) & 1).astype(np.float64)
-
-
-def _drawn_patterns(n: int, options: Randomisation) -> Iterator[NDArray[np.float64]]:
-    """`samples` random 0/1 rows of length n, in blocks."""
-    random = generator(options.seed, "randomisation test")
-    rows = max(1, _BLOCK_VALUES // n)
-    for start in range(0, options.samples, rows):
-        count = min(rows, options.samples - start)
-        yield random.integers(0, 2, (count, n), np.uint8).astype(np.float64)
+def _patterns(n: int, count: int, options: Randomisation) -> Iterator[NDArray[np.float64]]:
+    """0/1 rows of length n, in blocks: all, where these are `count`, else so many random ones."""
+    random, rows = generator(options.seed, "randomisation test"), max(1, _BLOCK_VALUES // n)
+    for start in range(0, count, rows):
+        numbers = np.arange(start, min(start + rows, count), dtype=np.int64)
+        every = (numbers[:, None] >> np.arange(n)) & 1 if count == 1 << n else None
+        yield (random.integers(0, 2, (len(numbers), n), np.uint8) if every is None else every).astype(np.float64)

@@ -148,7 +148,7 @@ def _read(path: Path, field: str) -> Iterator[tuple[int, Record | DataError]]:
     begins = start.lstrip()[:1] if isinstance(start, str) else ""
     if begins == "<":
         return _blocks(path, whole, field)
-    return parsed(path, whole, _json_query if begins == "{" else query_line)
+    return parsed(path, whole, _json_query if begins and begins in "{[" else query_line)
 
 
 def query_line(path: Path, number: int, line: str) -> Query:

@@ -154,7 +154,7 @@ def _of_pairs(table: Any) -> dict[str, Any]:
         raise errors.DataError(f"dataset: no column {missing[0]!r} among {there}; rename_column gives it one")
     columns = [*_PAIR, *(name for name in table.column_names if name.startswith("negative"))]
     documents, queries, qrels = dict[str, str](), dict[str, str](), dict[str, dict[str, int]]()
-    for number, row in numbered_rows("dataset", table):
+    for number, row in numbered_rows("dataset", table.with_format(None)):  # as Python's own values
         anchor, *texts = (text_cell("dataset", number, row, name) for name in columns)
         doc_ids = [documents.setdefault(text, f"d{len(documents)}") for text in texts]
         qrels.setdefault(queries.setdefault(anchor, f"q{len(queries)}"), {})[doc_ids[0]] = 1

@@ -1,6 +1,5 @@
 """A recipe becomes steps in order, each with the key that its content decides."""
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -159,19 +158,11 @@ def explain(step: Step, store: Store) -> list[str]:
     if not others:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
     wanted = dict(flat(step.origin))
-
-    def origin(item: Artifact) -> dict[str, Any]:
-        """What its key is of: all but the name of its stage."""
-        return dict(flat({name: value for name, value in item.origin.items() if name != "name"}))
-
-    def likeness(item: Artifact) -> float:
-        there = origin(item)
-        same = sum(1 for path in wanted if wanted[path] == there.get(path))
-        return same + difflib.SequenceMatcher(None, str(sorted(wanted)), str(sorted(there))).quick_ratio()
-
-    nearest = max(others, key=likeness)
-    there = origin(nearest)
-    lines.append(f"the most like artifact of stage {step.verb} is {nearest.key}; it differs in:")
+    origins = {each.key: dict(flat({**each.origin, "name": None})) for each in others}  # the name is in no key
+    same = {key: sum(there.get(path) == told for path, told in wanted.items()) for key, there in origins.items()}
+    nearest = max(origins, key=lambda key: (same[key], -len(origins[key])))
+    there = origins[nearest]
+    lines.append(f"the most like artifact of stage {step.verb} is {nearest}; it differs in:")
     for path in sorted(wanted.keys() | there.keys()):
         if wanted.get(path) != there.get(path):
             lines.append(f"  {path}: {there.get(path, 'not there')!r} then, {wanted.get(path, 'not there')!r} now")

@@ -64,7 +64,7 @@ def world() -> World:
 
 
 _REFUSED = {f"ACCELERATE_USE_{name}": "false" for name in ("DEEPSPEED", "FSDP", "MEGATRON_LM")}
-_REFUSED |= {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1"}
+_REFUSED |= {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1", "ACCELERATE_MIXED_PRECISION": "no"}
 
 
 def check_settings() -> None:

@@ -8,9 +8,11 @@ import logging
 import os
 import random
 import time
-from collections.abc import Mapping
-from threading import Event
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from threading import Event, Thread
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from hardneg.records.errors import ModelError
@@ -19,7 +21,9 @@ _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
 _REFUSED = dict.fromkeys((401, 403), "; the server takes no request with this key: set the variable that `key` names")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
+_GRACE = 0.25  # seconds in which the client's own timeout says what is wrong
 _SHOWN = 200  # characters
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -95,8 +99,9 @@ class ModelServer:
         end, ended, longest, attempts = time.monotonic() + self._deadline, ended or Event(), _FIRST_WAIT, 0
         while not ended.is_set():
             attempts += 1
+            left = max(end - time.monotonic(), 0.001)
             try:
-                return self._attempt(path, {**self.said, **body}, mebibytes, end)
+                return _within(left, partial(self._attempt, path, body, mebibytes, left, end))
             except _Passing as error:
                 pause = max(error.after, random.uniform(0.5, 1.0) * longest)
                 longest = min(2 * longest, _LONGEST_WAIT)
@@ -113,8 +118,9 @@ class ModelServer:
         import httpx
 
         try:
-            status = self._http.get(f"{self.url}/models", timeout=min(_SOON, self._timeout)).status_code
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            soon = min(_SOON, self._timeout)
+            status = _within(soon, partial(self._http.get, f"{self.url}/models", timeout=soon)).status_code
+        except (_Passing, httpx.HTTPError, httpx.InvalidURL) as error:
             raise self.error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
         if status in _REFUSED:
             raise self.error(f"status {status}{_REFUSED[status]}")
@@ -131,12 +137,14 @@ class ModelServer:
         """The text without the key, which a server may repeat."""
         return text.replace(self._key, "(the key)") if self._key else text
 
-    def _attempt(self, path: str, body: Mapping[str, Any], mebibytes: int, end: float) -> bytes:
+    def _attempt(self, path: str, body: Mapping[str, Any], mebibytes: int, left: float, end: float) -> bytes:
         import httpx
 
-        timeout, content = min(self._timeout, max(end - time.monotonic(), 0.001)), bytearray()
+        timeout, content = min(self._timeout, left), bytearray()
         try:
-            with self._http.stream("POST", f"{self.url}{path}", json=body, timeout=timeout) as response:
+            with self._http.stream(
+                "POST", f"{self.url}{path}", json={**self.said, **body}, timeout=timeout
+            ) as response:
                 for part in response.iter_bytes():
                     content += part
                     if len(content) > mebibytes << 20:
@@ -158,6 +166,23 @@ class ModelServer:
 
     def _reason(self, error: Exception) -> str:
         return self.without_key(" ".join(f"{type(error).__name__}: {error}".split()))[:_SHOWN]
+
+
+def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """The result of work in a thread of its own, or _Passing: timeouts of reads bound no server that drips headers."""
+    result = Future[_Result]()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    try:
+        return result.result(seconds + _GRACE)
+    except TimeoutError:
+        raise _Passing("the answer did not begin") from None
 
 
 def _first_line(text: str) -> str:

@@ -62,7 +62,9 @@ class BlockStore:
         if not self.folder.is_dir():
             raise ArtifactError(f"{self.folder}: is gone: another process has finished or removed it")
         parts = {**block.parts, _FACTS: json.dumps(block.facts, sort_keys=True).encode()}
-        arrays = {name: _as_array(part) for name, part in parts.items()}
+        arrays = {
+            name: np.frombuffer(each, np.uint8) if isinstance(each, bytes) else each for name, each in parts.items()
+        }
         with replacing(self._path(number)) as file:
             np.savez(file, allow_pickle=False, **arrays)
 
@@ -98,10 +100,6 @@ class BlockStore:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:09d}{_BLOCK}"
-
-
-def _as_array(part: NDArray[Any] | bytes) -> NDArray[Any]:
-    return np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part
 
 
 def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:

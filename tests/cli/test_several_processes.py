@@ -72,10 +72,11 @@ def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
     assert world() == World(3, 4, 1, 2)
 
 
-def test_settings_of_a_launcher_that_would_change_a_training_are_refused(monkeypatch):
+@pytest.mark.parametrize("setting", ["USE_FSDP=1", "GRADIENT_ACCUMULATION_STEPS=4", "MIXED_PRECISION=bf16"])
+def test_settings_of_a_launcher_that_would_change_a_training_are_refused(monkeypatch, setting):
     distributed.check_settings()
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(UsageError, match="ACCELERATE_USE_FSDP: not taken"):
+    monkeypatch.setenv(*f"ACCELERATE_{setting}".split("="))
+    with pytest.raises(UsageError, match=f"{setting.partition('=')[0]}: not taken"):
         distributed.check_settings()
 
 

@@ -115,6 +115,7 @@ def test_tabs_and_json_lines(tmp_path: Path) -> None:
         ("7 8\ta\n", "topics:1: id '7 8'"),
         ('{"title": "a"}\n', "topics:1: no 'qid'"),
         ('{"qid": "1"}\n', "topics:1: no 'title'"),
+        ('[{"qid": "1", "title": "a"}]\n', "topics:1: a JSON value that is not an object"),
         ("<top>\n<num> 1\n<title> a\n<top>\n<num> 2\n<title> b\n</top>", "topics:1: this <top> has no </top>"),
         ("<top>\n<num> 1\n<title> a\n", "topics:1: this <top> has no </top>"),
         ("<top>\n<title> a\n</top>", "topics:1: this <top> has no <num>"),

@@ -131,7 +131,8 @@ def test_a_mistake_leaves_nothing_in_the_store(tmp_path):
     assert list((tmp_path / "locks").iterdir()) == []
 
 
-def test_pairs_of_texts(tmp_path):
+@pytest.mark.parametrize("form", [None, "arrow", "pandas", "numpy"])
+def test_pairs_of_texts(tmp_path, form):
     from datasets import Dataset
 
     rows = [
@@ -139,13 +140,12 @@ def test_pairs_of_texts(tmp_path):
         {"anchor": "river", "positive": "a stream", "negative": "one river"},
         {"anchor": "hill", "positive": "a hill", "negative": "a stream"},
     ]
-    found = written(Dataset.from_list(rows), tmp_path / "one" if (tmp_path / "one").mkdir() is None else tmp_path)
+    found = written(Dataset.from_list(rows).with_format(form), tmp_path)
     assert found["corpus.jsonl"].count("\n") == 3
     assert found["queries.jsonl"] == '{"_id": "q0", "text": "river"}\n{"_id": "q1", "text": "hill"}\n'
     assert found["qrels/train.tsv"].splitlines()[1:] == ["q0\td0\t1", "q0\td2\t1", "q1\td1\t1"]
-    (tmp_path / "two").mkdir()
     with pytest.raises(DataError, match="no column 'positive' among anchor, text"):
-        written(Dataset.from_list([{"anchor": "a", "text": "b"}]), tmp_path / "two")
+        written(Dataset.from_list([{"anchor": "a", "text": "b"}]), tmp_path)
 
 
 def test_what_is_no_dataset(tmp_path):

@@ -1,7 +1,6 @@
 """What of options is in a key, and that one module alone knows."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -9,11 +8,6 @@ from pydantic import BaseModel, Field
 
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key, plugin_identity
 from hardneg.training.options import RerankerOptions, TrainOptions
-
-ROOT = Path(__file__).parents[2]
-RULE = "hardneg/store/identity.py"
-MARKS = {"later", "free", "in_identity", "json_schema_extra"}
-DECLARES = {*MARKS, "key"}
 
 
 class Verb(BaseModel):

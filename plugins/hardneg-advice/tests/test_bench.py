@@ -34,7 +34,6 @@ def triplets(path: Path, collection: Path, shift: int) -> Path:
 
 
 FILES = ("queries.jsonl", "corpus.jsonl")
-SAME = ("bench.json", "bench.md", "metrics.json", "recipe.yaml")
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ from hardneg.formats.source_files import parts_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 
-CORPUS = ["d1", "d2", "d3"]
-
 
 def problems(folder: Path) -> list[Problem]:
     return list(check(parts_of(Beir(str(folder)).load())))

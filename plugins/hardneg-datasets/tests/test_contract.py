@@ -12,7 +12,6 @@ from hardneg_datasets.tevatron import Tevatron
 from hardneg.testing import DatasetTests
 
 TEXTS = {"d1": "an old river", "d2": "a blue harbor", "d3": "the quiet bridge"}
-QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td3\t2\n"
 
 
 class TestMsMarco(DatasetTests):

@@ -116,7 +116,6 @@ def test_it_is_no_index_of_one_vector_a_document(tmp_path):
 
 
 FP32 = EncodeOptions(precision="fp32")
-TEXTS = ["", "...", *(f"{'a word, ' * (number % 5)}{number}" for number in range(9))]
 
 
 @pytest.fixture(scope="module")

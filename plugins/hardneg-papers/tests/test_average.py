@@ -38,10 +38,12 @@ def test_a_start_beside_all_seeds_has_the_weight_of_them_together(tmp_path: Path
 
 def test_each_weight_is_the_mean_of_all(tmp_path: Path, tree: dict[str, Any]) -> None:
     other = tiny_encoder(tmp_path / "other", seed=5)
+    (other / "config.json").write_text((other / "config.json").read_text().replace("0.1,", "0.5,"))  # of dropout
     tree["stages"] |= {
         "other": {"stage": "model", "model": str(other)},
         "mean": {"stage": "average", "models": {"a": "start", "b": "other"}, "weights": {"a": 3}},
         "alone": {"stage": "average", "models": {"a": "start"}},
+        "huge": {"stage": "average", "models": {"a": "start", "b": "other"}, "weights": {"a": 1e308, "b": 1e308}},
     }
     plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
     store, options = Store(tmp_path / "store"), Options(device="cpu", until="mean")
@@ -50,16 +52,28 @@ def test_each_weight_is_the_mean_of_all(tmp_path: Path, tree: dict[str, Any]) ->
     one, two, mean = (load_file(next(folder.rglob("*.safetensors"))) for folder in folders)
     for name, tensor in mean.items():
         assert (tensor - (0.75 * one[name] + 0.25 * two[name])).abs().max() < 1e-6
-    with pytest.raises(UsageError, match="one model is its own average"):
-        execute(plan, store, Options(device="cpu", until="alone"), Watcher())
+    for name, said in (("alone", "one model is its own average"), ("huge", "weight is not finite")):
+        with pytest.raises((UsageError, ModelError), match=said):
+            execute(plan, store, Options(device="cpu", until=name), Watcher())
 
 
-def test_models_that_are_not_alike_are_refused_by_name(tmp_path: Path) -> None:
-    paths = {name: tiny_static(tmp_path / name, seed=seed) for seed, name in enumerate("ab")}
-    paths["c"] = tiny_encoder(tmp_path / "c")
-    file = paths["b"] / "tokenizer.json"
-    file.write_text(file.read_text().replace('"ab"', '"ab "'))
-    models = {name: load_learner(ModelSpec(str(path)), "cpu") for name, path in paths.items()}
-    for name in "bc":
-        with pytest.raises(ModelError, match=f"^{name}: .*average models of one architecture and vocabulary"):
-            check_alike(models["a"], models[name], name)
+@pytest.mark.parametrize(
+    ("kind", "file", "old", "new", "said"),
+    [
+        (tiny_static, "tokenizer.json", '"ab"', '"ab "', "the vocabulary"),
+        (tiny_static, "tokenizer.json", '"lowercase": true', '"lowercase": false', "the tokenizer's normalizer"),
+        (tiny_encoder, "tokenizer.json", '"lowercase": true', '"lowercase": false', "the tokenizer's normalizer"),
+        (tiny_encoder, "1_Pooling/config.json", "mode_mean_tokens", "mode_cls_token", "pooling_mode of 1"),
+        (tiny_encoder, "config.json", '"gelu"', '"relu"', "hidden_act of 0"),
+        (tiny_encoder, "config.json", 'attention_heads": 2', 'attention_heads": 4', "num_attention_heads of 0"),
+    ],
+)
+def test_models_that_compute_otherwise_are_refused_by_name(tmp_path: Path, kind, file, old, new, said) -> None:
+    paths = [kind(tmp_path / name, seed=seed) for seed, name in enumerate("ab")]
+    (paths[1] / file).write_text((paths[1] / file).read_text().replace(old, new, 1))
+    paths.append(({tiny_static, tiny_encoder} - {kind}).pop()(tmp_path / "c"))
+    first, second, third = (load_learner(ModelSpec(str(path)), "cpu") for path in paths)
+    with pytest.raises(ModelError, match=f"^b: {said}.* not as in the first; average"):
+        check_alike(first, second, "b")
+    with pytest.raises(ModelError, match=r"^c: .*weight is not as in the first"):
+        check_alike(first, third, "c")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from hardneg.plugin import Target, adaptor, sessions, store_outputs, terminal
+from hardneg.plugin import Target, adaptor, planned_work, sessions, terminal
 from hardneg_browse.application import export_page
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.marks import Marks
@@ -52,7 +52,7 @@ def browse(
         with opened(sources, bars) as browsed:
             if export is None:
                 return _serve(browsed, written, port)
-            outputs = store_outputs("browse", [Target(export)], sources.reads, overwrite)
+            outputs = planned_work.store_outputs("browse", [Target(export)], sources.reads, overwrite)
             with outputs.begun(), outputs.laid_out():
                 label = next(iter(browsed.lists))
                 count = export_page(browsed, label, written, export)

@@ -1,5 +1,7 @@
 """Stage `average`: one model whose weights are the mean of several models'."""
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -11,11 +13,18 @@ from hardneg.plugin import (
     errors,
     fields,
     layout,
+    load_encoder,
     model_specs,
-    resolving,
     stage_context,
     stage_spec,
 )
+
+_TOKENS = ("normalizer", "pre_tokenizer")
+_FREE = re.compile(
+    r"_.*|.*version|architectures|.*dtype|.*dropout.*|.*label.*|initializer_range|problem_type|use_cache|output_\w+"
+    r"|return_dict|.*_length"
+)
+"""Settings of a model that change no vector, or that the mean has from the first."""
 
 
 class Average(stage_spec.StageSpec):
@@ -87,7 +96,7 @@ class Average(stage_spec.StageSpec):
 
         def opened(path: str) -> Encoder:
             source = context.inputs[f"models.{path}"]
-            encoder = resolving.load_encoder(source.model or source.folder / layout.MODEL_FOLDER, context.device)
+            encoder = load_encoder(source.model or source.folder / layout.MODEL_FOLDER, context.device)
             if not isinstance(encoder, Encoder) or encoder.spec.adapter is not None:
                 raise errors.ModelError(
                     f"{path}: has no weights of its own here to average; name a model without an adapter"
@@ -114,16 +123,22 @@ class Average(stage_spec.StageSpec):
 
 
 def check_alike(first: Encoder, other: Encoder, name: str) -> None:
-    """Refuse a model of another architecture, vocabulary or pooling than the first. Raises ModelError."""
-    advice = "average models of one architecture and vocabulary"
-    own, others = (each.module.state_dict() for each in (first, other))
-    for weight in {**own, **others}:
-        shape, expected = (tuple(each[weight].shape) if weight in each else "missing" for each in (others, own))
-        if shape != expected:
-            raise errors.ModelError(f"{name}: {weight} is {shape}, in the first {expected}; {advice}")
-    if first.module.tokenizer.get_vocab() != other.module.tokenizer.get_vocab():
-        raise errors.ModelError(f"{name}: the vocabulary is not that of the first; {advice}")
-    for part, of_other in zip([*first.module][1:], [*other.module][1:], strict=True):
-        options = [each.get_config_dict() if hasattr(each, "get_config_dict") else {} for each in (part, of_other)]
-        if type(part) is not type(of_other) or options[0] != options[1]:
-            raise errors.ModelError(f"{name}: module {type(of_other).__name__} is not as in the first; {advice}")
+    """Refuse a model whose weights or vocabulary are others, or that computes otherwise. Raises ModelError."""
+    told, expected = _settings(other), _settings(first)
+    if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
+        advice = "average models of one architecture and vocabulary"
+        raise errors.ModelError(f"{name}: {found[0]} is not as in the first; {advice}")
+
+
+def _settings(encoder: Encoder) -> dict[str, Any]:
+    """The shapes of the weights, and what decides beside them how a text is encoded, by module and name."""
+    weights = encoder.module.state_dict().items()
+    settings = {name: weight.shape if weight.is_floating_point() else weight.tolist() for name, weight in weights}
+    for path, part in encoder.module.named_modules():
+        told = {"module": type(part).__name__} | part.get_config_dict() if hasattr(part, "get_config_dict") else {}
+        told |= part.auto_model.config.to_dict() if hasattr(part, "auto_model") else {}
+        tokenizer: Any = getattr(part, "tokenizer", None)
+        if hasattr(backend := getattr(tokenizer, "backend_tokenizer", tokenizer), "to_str"):
+            told |= {f"the tokenizer's {name}": json.loads(backend.to_str())[name] for name in _TOKENS}
+        settings |= {f"{name} of {path}": value for name, value in told.items() if not _FREE.fullmatch(name)}
+    return settings | {"the vocabulary": encoder.module.tokenizer.get_vocab()}

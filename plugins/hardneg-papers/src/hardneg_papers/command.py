@@ -70,7 +70,7 @@ def bands_of(measured: metrics_files.Measured) -> dict[str, dict[str, Band]]:
     """The bands that a run with several seeds gives; a system without seeds counts as one that no seed changes."""
     return {
         system: {
-            metric: Band(fmean(values), stdev(values) if values[1:] else 0.0, len(values))
+            metric: Band(round(fmean(values), 6), round(stdev(values), 6) if values[1:] else 0.0, len(values))
             for metric, values in _values(measured, system).items()
         }
         for system in measured.results
@@ -117,13 +117,7 @@ class Verified:
 
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
-    """Compares a run folder with the bands that its recipe brings; named: the preset that it must be of.
-
-    Raises:
-        UsageError: the run is of another preset, or the recipe has no bands for it and the device.
-        DataError: the folder has no finished run, or the file of bands is damaged.
-        ArtifactError: its metrics cannot be read.
-    """
+    """Compare a run folder with the bands of its recipe; named: the preset that it must be of, else a UsageError."""
     lock, measured, path = run_folders.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
@@ -158,12 +152,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
 
 
 def record(recipe: str, folder: Path) -> Path:
-    """Writes the bands of a finished run beside its recipe's file, those of other presets and devices kept.
-
-    Raises:
-        UsageError: a system is trained with fewer than five seeds, or the recipe was changed since.
-        DataError: the folder has no finished run.
-    """
+    """Write the bands of a finished run of five seeds or more; those of other presets and devices stay."""
     lock, measured, path = run_folders.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
@@ -172,13 +161,8 @@ def record(recipe: str, folder: Path) -> Path:
         )
     if differences := _settings_changed(recipe, lock):
         raise errors.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
-    bands = {
-        system: {
-            metric: {"mean": round(band.mean, 6), "deviation": round(band.deviation, 6), "seeds": band.seeds}
-            for metric, band in row.items()
-        }
-        for system, row in bands_of(measured).items()
-    }
+    rows = bands_of(measured).items()
+    bands = {system: {metric: asdict(band) for metric, band in row.items()} for system, row in rows}
     content = _read(path)
     content.setdefault(lock["preset"], {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
     path.parent.mkdir(exist_ok=True)

@@ -60,7 +60,7 @@ def told(where: str, recipe: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_what_breaks_is_told_as_the_packages(example, monkeypatch):
     for where, name in (
         ("pool.getattr", "Pool"),  # in `problems`
-        ("pool.Pool.estimate", "Pool"),
+        ("pool.len", "Pool"),  # in `estimate`
         ("pool.pool", "Pool"),  # in `make`
         ("lengths._mean", "Lengths"),  # in `measure`
     ):

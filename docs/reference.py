@@ -241,7 +241,10 @@ def names_of_plugin_module() -> Iterator[str]:
     from hardneg import plugin, type_checkers_imports
 
     yield "# hardneg.plugin\n\nAll that a [plugin](../write-a-plugin.md) may import, besides `hardneg.testing`.\n"
-    homes = {name: home.split(".")[1] for name, (home, _) in type_checkers_imports(plugin.__name__).items()}
+    homes = {
+        name: f"{home}.{called}".split(".")[1]
+        for name, (home, called) in type_checkers_imports(plugin.__name__).items()
+    }
     rooms = sorted({*homes.values()})
     for room in rooms:
         yield f"## {room}\n"
@@ -254,7 +257,7 @@ def names_of_plugin_module() -> Iterator[str]:
 def functions() -> Iterator[str]:
     """Every public function of the package with its arguments, then results."""
     import hardneg
-    from hardneg.functions import analyzing, evaluation, mined, recipes, results
+    from hardneg.functions import analyzing, evaluate, recipes, results
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     apart = {*hardneg._APART} & {*dir(hardneg)}  # those of packages that are installed
@@ -263,7 +266,7 @@ def functions() -> Iterator[str]:
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
     yield "## Results\n"
-    made = [mined.MinedNegatives, results.RankedRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]
+    made = [results.MinedNegatives, results.RankedRun, results.BuiltIndex, results.TrainedModel, evaluate.Evaluation]
     made += [analyzing.AnalysisResult]
     for kind in (*made, recipes.ChosenRecipe, recipes.RecipePlan, recipes.RunFolder):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"

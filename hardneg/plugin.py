@@ -11,44 +11,29 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
+    from hardneg import fields, protocols, recipes, records, registry, runtime, store
     from hardneg.analysis import runs as overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
+    from hardneg.cli import adaptor, planned_work
+    from hardneg.cli import console as terminal
     from hardneg.cli.commands import Command
-    from hardneg.cli.console import bars as progress_bars
-    from hardneg.cli.console import say
-    from hardneg.cli.options import flags_named
-    from hardneg.cli.planned_work import plugin_options, store_outputs
     from hardneg.datasets import hugging_face as hub_tables
     from hardneg.datasets import pydocs as installed_docs
-    from hardneg.datasets.held_out import half
+    from hardneg.encoders import encoder as encoders
     from hardneg.encoders import passes, towers
-    from hardneg.encoders.encoder import Encoder, Representation
+    from hardneg.encoders import protocol as encoding
+    from hardneg.encoders import spec as model_specs
+    from hardneg.encoders import tokens as token_files
     from hardneg.encoders.open import loading, model_files
-    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
-    from hardneg.encoders.open.resolved import opening as opening_model
-    from hardneg.encoders.open.resolved import resolve as resolve_model
-    from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
+    from hardneg.encoders.open import resolved as resolving
+    from hardneg.encoders.open.resolved import load_encoder
+    from hardneg.encoders.spec import spec_from
     from hardneg.encoders.tokens import Tokens, token_batches
     from hardneg.evaluation import intervals, significance, two_level
-    from hardneg.evaluation.metrics import Scores, evaluate, means
-    from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-    from hardneg.fields import (
-        FREE,
-        MEASURED,
-        InputFile,
-        MetricName,
-        Name,
-        Option,
-        Reference,
-        Setting,
-        Trait,
-        has_answers,
-        marked_references,
-        parse_model,
-        without_problems,
-    )
+    from hardneg.evaluation import metrics as measuring
+    from hardneg.evaluation import metrics_json as metrics_files
+    from hardneg.evaluation.metrics import means
     from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
     from hardneg.formats import form_names as forms
     from hardneg.formats import negatives as negatives_files
@@ -58,125 +43,75 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.segments import Segments
-    from hardneg.functions import argument_values, arguments
-    from hardneg.functions.adhoc_recipe import checked_tree, training_stage
-    from hardneg.functions.content_store import keep_result
-    from hardneg.functions.dataset_argument import named_dataset
-    from hardneg.functions.evaluation import Evaluation
-    from hardneg.functions.run_argument import run_file
-    from hardneg.functions.session import Session, usual_store
+    from hardneg.functions import arguments, given
+    from hardneg.functions import session as sessions
+    from hardneg.functions.evaluate import Evaluation
+    from hardneg.functions.mine import training_stage
     from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends import compressed as compression
-    from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.kernels import checks as index_checks
     from hardneg.indexes.kernels import lucene as lucene_search
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.lucene import start_java
-    from hardneg.indexes.open_store import open_store
-    from hardneg.integrations.pyserini import QuerySide, opening, openings
+    from hardneg.integrations import pyserini as pyserini_lines
     from hardneg.mining.listing import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
-    from hardneg.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
-    from hardneg.recipes import artifacts_of, check_recipe, make_plan, read_lock, recipe_tree
-    from hardneg.recipes import as_yaml as recipe_text
-    from hardneg.recipes.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
-    from hardneg.records import RUN, EncodedRows, layout, wording
-    from hardneg.records.errors import (
-        ArtifactError,
-        DataError,
-        HardnegError,
-        HubError,
-        MissingDependency,
-        ModelError,
-        PluginError,
-        TrainingError,
-        UsageError,
-    )
-    from hardneg.records.text import term_spans, terms
+    from hardneg.recipes import laid_indexes as run_indexes
+    from hardneg.recipes import run_folder as run_folders
+    from hardneg.records import errors, layout, wording
     from hardneg.records.types import (
-        Answers,
         Candidates,
         Document,
-        Drops,
-        EncodedBatch,
-        HasAnswers,
-        HasGroups,
-        Hits,
         Judgement,
-        Lookup,
-        Membership,
         Negatives,
         PluginSetting,
         Query,
         RankedList,
         ScoreBatch,
-        Written,
     )
-    from hardneg.registry import configure, plugin_errors
+    from hardneg.registry import configure
     from hardneg.report import figure as figures
     from hardneg.report import table as numbers
     from hardneg.report.content import estimates
-    from hardneg.report.figure import measurements
     from hardneg.report.table import Section, Table
-    from hardneg.rerankers.network import PairScorer, best_device
-    from hardneg.runtime import SEED, Progress, Silent, Task, derive_seed, generator, has_bf16_units, model_server
-    from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.stages.base import (
-        ArtifactInput,
-        Facts,
-        RecipeView,
-        Row,
-        RunSpec,
-        Sizes,
-        StageContext,
-        StageSpec,
-        source_of,
-    )
-    from hardneg.stages.blocks import StageBlocks
-    from hardneg.stages.inputs import open_collection, open_queries, own_queries
-    from hardneg.stages.training import ValidationOptions, of_the_run
-    from hardneg.store import CHOICE, Target, atomic_write, cache_folder, digest, file_digest, plugin_identity
-    from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
-    from hardneg.store.blocks import BlockResult
+    from hardneg.rerankers import network as pair_scoring
+    from hardneg.runtime import distributed, model_server, seeding
+    from hardneg.runtime.devices import has_bf16_units
+    from hardneg.runtime.progress import Progress, Silent, Task
+    from hardneg.stages import base as stages
+    from hardneg.stages import blocks as stage_blocks
+    from hardneg.stages import inputs as stage_inputs
+    from hardneg.stages import training as train_config
+    from hardneg.store import artifacts as stores
+    from hardneg.store import atomic_write, identity
+    from hardneg.store import blocks as block_store
+    from hardneg.store import choices as stored_choices
+    from hardneg.store.replaced_files import Target
+    from hardneg.training import options as training_options
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
-    from hardneg.training.options import LearningOptions
-    from hardneg.training.options import again as option_again
     from hardneg.training.step import ExampleTraining
 # fmt: on
 
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
-    "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE", "CHOICES",
-    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "Document", "Drops", "EncodeOptions",
-    "EncodedBatch", "EncodedRows", "Encoder", "Evaluation", "ExactOptions", "ExampleTraining", "Examples",
-    "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FolderFamily", "Form", "FullSpec", "HardnegError",
-    "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions",
-    "ListsOfFile", "Lookup", "MANIFEST", "MEASURED", "Measured", "Membership", "MetricName", "MissingDependency",
-    "ModelError", "ModelSpec", "Name", "Negatives", "OpenedIndex", "Option", "PairScorer", "PluginError",
-    "PluginSetting", "Progress", "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView",
-    "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH",
-    "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Session", "Setting", "Side",
-    "Silent", "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection",
-    "StoredRows", "System", "Table", "Target", "Task", "Tokens", "TrainableReranker", "TrainingData",
-    "TrainingError", "Trait", "UsageError", "ValidationOptions", "World", "Written", "answer_matching",
-    "argument_values", "arguments", "arrays", "artifacts_of", "atomic_write", "best_device", "cache_folder",
-    "check_recipe", "checked_tree", "compression", "configure", "derive_seed", "digest", "estimates", "evaluate",
-    "exact_ranks", "figures", "file_digest", "flags_named", "forms", "gather", "generator", "half", "has_answers",
-    "has_bf16_units", "hash_index", "hub_tables", "index_checks", "index_files", "installed_docs", "intervals",
-    "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading", "lucene_search", "make_plan",
-    "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "named_dataset",
-    "negatives_files", "numbers", "of_the_run", "open_collection", "open_queries", "open_store", "opening",
-    "opening_model", "openings", "option_again", "overlap", "own_queries", "own_share", "parse_model", "passes",
-    "plugin_errors", "plugin_identity", "plugin_options", "progress_bars", "qrels_files", "queries",
-    "rank_candidates", "read_lock", "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file",
-    "run_files", "say", "settle_by", "significance", "source_files", "source_of", "spec_from", "start_java",
-    "store_outputs", "term_spans", "terms", "text_lines", "texts", "token_batches", "top_k", "towers",
-    "training_stage", "two_level", "usual_store", "whole_prompts", "without_problems", "wording", "world",
-    "write_metrics",
+    "Analysis", "AnalysisInputs", "Candidates", "Command", "Corpus", "Document", "Evaluation", "ExactOptions",
+    "ExampleTraining", "Examples", "FILTER_RULES", "Judgement", "ListsOfFile", "Negatives", "PluginSetting",
+    "Progress", "Query", "RankedList", "Runs", "SampledBatch", "ScoreBatch", "Section", "Segments", "Silent",
+    "StoredCollection", "System", "Table", "Target", "Task", "Tokens", "TrainingData", "adaptor", "answer_matching",
+    "arguments", "arrays", "atomic_write", "block_store", "compression", "configure", "distributed", "encoders",
+    "encoding", "errors", "estimates", "exact_ranks", "fields", "figures", "forms", "given", "has_bf16_units",
+    "hash_index", "hub_tables", "identity", "index_checks", "index_files", "installed_docs", "intervals", "layout",
+    "learn", "load_encoder", "loading", "lucene_search", "means", "measuring", "metrics_files", "model_files",
+    "model_server", "model_specs", "negatives_files", "numbers", "overlap", "own_share", "pair_scoring", "passes",
+    "planned_work", "protocols", "pyserini_lines", "qrels_files", "queries", "rank_candidates", "recipes",
+    "records", "registry", "resolving", "run_files", "run_folders", "run_indexes", "runtime", "seeding", "sessions",
+    "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages", "start_java", "store",
+    "stored_choices", "stores", "terminal", "text_lines", "texts", "token_batches", "token_files", "top_k",
+    "towers", "train_config", "training_options", "training_stage", "two_level", "wording",
 ]  # fmt: skip
 
 

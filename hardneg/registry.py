@@ -39,7 +39,7 @@ _PAPERS = (
     "gradients, latency, matrix, operations, overlap-curve, projection, refreshes, scores, sizes, unjudged"
 )
 _PACKAGES = {
-    "hardneg-advice": {"analyses": "hardness, miner-sweep, positive-ranks", "apps": "bench, diagnose, recommend"},
+    "hardneg-advice": {"analyses": "hardness, positive-ranks", "apps": "bench, diagnose, recommend"},
     "hardneg-browse": {"apps": "browse"},
     "hardneg-cagra": {"indexes": "cagra"},
     "hardneg-datasets": {

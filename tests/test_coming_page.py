@@ -4,11 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-import sentence_transformers.sentence_transformer.evaluation as evaluation
 import sentence_transformers.sentence_transformer.losses as losses
 import sentence_transformers.sparse_encoder.losses as sparse_losses
 import torch
-from tiny import tiny_static
 from torch.nn.functional import normalize
 
 from hardneg.evaluation.metrics import parse_metrics
@@ -63,16 +61,3 @@ def test_the_miners_metrics_and_options_are_there() -> None:
     asked = {name for _, second in table("Trainer") for name in re.findall(r"`(\w+)`", second)}
     fields = set(TrainOptions.__dataclass_fields__)
     assert asked - fields == {"seed", "validation"} - fields and len(asked) > 6
-
-
-def test_the_program_of_the_evaluator_runs(tmp_path, monkeypatch) -> None:
-    assert hasattr(evaluation, "InformationRetrievalEvaluator") and "`InformationRetrievalEvaluator`" in PAGE
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    tiny_static(tmp_path / "trained")
-    tiny_static(tmp_path / "other", seed=1)
-    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    space = {"corpus": {"d1": "river engine", "d2": "violin tensor"}, "queries": {"q1": "river", "q2": "tensor"}}
-    space["relevant_docs"] = {"q1": ["d1"], "q2": ["d2"]}
-    exec(program.replace("sentence-transformers/all-MiniLM-L6-v2", "other"), space)
-    assert space["result"].metrics["after"]["recall@100"] == 1.0

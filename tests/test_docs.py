@@ -15,7 +15,7 @@ import yaml
 from cli.commands import every_command, package_commands
 
 from hardneg.recipes import named_recipes
-from hardneg.registry import KINDS, OUTSIDE, list_plugins, load_plugin
+from hardneg.registry import OUTSIDE, list_plugins, load_plugin
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = {"runs", "site", "build", "dist", "node_modules"}
@@ -24,7 +24,8 @@ PAGES = sorted(
     for path in ROOT.rglob("*.md")
     if not any(part.startswith(".") or part in HIDDEN for part in path.relative_to(ROOT).parts)
 )
-NAME_KINDS = ("docs/index.md", "CONTRIBUTING.md")
+
+
 MADE = {f"docs/reference/{name}.md" for name in ("commands", "plugin-module", "plugins", "python", "verbs")}
 COMMANDS = every_command() | package_commands()
 LONGEST = 120
@@ -52,14 +53,6 @@ def anchors(path: Path) -> set[str]:
     heads = [line.lstrip("#").strip() for _, line in prose(path.read_text(encoding="utf-8")) if line.startswith("#")]
     plain = (re.sub(r"[^\w\s-]", "", head.replace("`", "").lower()).strip() for head in heads)
     return {re.sub(r"[\s]+", "-", head) for head in plain} | {re.sub(r"[-\s]+", "-", head) for head in plain}
-
-
-def test_all_pages_are_seen() -> None:
-    assert {"README.md", "CONTRIBUTING.md", "docs/glossary.md", "docs/what-we-found.md"} <= set(map(named, PAGES))
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -106,10 +99,6 @@ def commands() -> Iterator[tuple[str, str]]:
 FOUND = sorted(set(commands()))
 
 
-def test_the_pages_have_commands() -> None:
-    assert len(FOUND) >= 80
-
-
 @pytest.mark.parametrize(("page", "line"), FOUND)
 def test_the_command_exists_with_its_options(page: str, line: str) -> None:
     arguments = shlex.split(line)[1:]
@@ -141,24 +130,11 @@ def stages_in_examples() -> Iterator[tuple[str, str, dict[str, object]]]:
 STAGES = list(stages_in_examples())
 
 
-def test_the_pages_have_examples_of_stages() -> None:
-    assert len(STAGES) >= 10
-
-
 @pytest.mark.parametrize(("page", "name", "stage"), STAGES)
 def test_an_example_is_what_its_verb_takes(page: str, name: str, stage: dict[str, object]) -> None:
     """But for `system`, a short form that recipes expand."""
     written = {name: value for name, value in stage.items() if name != "system"}
     load_plugin("stages", str(stage["stage"])).model_validate(written)
-
-
-def test_all_pages_give_the_number_of_kinds_of_plugins() -> None:
-    """docs/index.md names the kinds one by one, CONTRIBUTING.md has their number."""
-    numbers = ["seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen"]
-    count = numbers[len(KINDS) - 7]
-    home, contributing = (" ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in NAME_KINDS)
-    assert f"There are {count} kinds: {', '.join(KINDS[:-1])} and {KINDS[-1]}." in home
-    assert f"each of the {count} kinds" in contributing
 
 
 def test_the_site_has_every_page() -> None:

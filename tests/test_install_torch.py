@@ -74,21 +74,6 @@ def test_with_a_card_the_usual_one(tmp_path: Path, index: str) -> None:
     assert asked == [USUAL] and "with CUDA" in said
 
 
-def test_an_index_that_does_not_answer_is_told(tmp_path: Path) -> None:
-    asked, said = install(tmp_path, TORCH_CPU_INDEX="http://127.0.0.1:9")
-    assert asked == [USUAL] and "http://127.0.0.1:9 cannot be used" in said
-
-
-def test_an_index_that_lacks_the_version_is_told(tmp_path: Path, index: str) -> None:
-    asked, said = install(tmp_path, fails_on="--index-url", TORCH_CPU_INDEX=index)
-    assert len(asked) == 2 and asked[1] == USUAL and "cannot be used" in said
-
-
-def test_arguments_for_pip_go_before(tmp_path: Path, index: str) -> None:
-    asked, said = install(tmp_path, "--index-url", "https://example.org/simple", TORCH_CPU_INDEX=index)
-    assert asked == [USUAL.replace(" -c", " --index-url https://example.org/simple -c")] and not said
-
-
 def test_what_cannot_be_installed_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         install(tmp_path, fails_on="torch", TORCH_CPU_INDEX="http://127.0.0.1:9")

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +12,6 @@ BESIDE = {
     for path in (Path(house.__file__).parents[1] / "plugins").glob("*/src/**/*.py")
 }
 """The modules of the packages in `plugins/`."""
-
-
-def test_no_class_name_stands_twice() -> None:
-    lines = defaultdict(list)
-    for path, tree in house.TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                lines[node.name].append(f"{path}:{node.lineno}")
-    assert len(lines) > 200
-    assert {name: stands for name, stands in lines.items() if len(stands) > 1} == {}
 
 
 def flags(tree: ast.Module) -> Iterator[str]:

@@ -58,7 +58,7 @@ def test_a_notebook_sees_every_argument_and_what_it_is(name: str) -> None:
 def test_whatever_takes_shared_arguments_spells_them_out() -> None:
     """Functions that are not public too, such as the methods of a recipe, and the classes of the trainer."""
     unpacking = [
-        (f"{path}:{node.lineno}", [getattr(each, "id", "") for each in node.decorator_list])
+        (f"{path}:{node.lineno}", [ast.unparse(each).rpartition(".")[2] for each in node.decorator_list])
         for path, tree in house.TREES.items()
         for node in house.functions(tree)
         if node.args.kwarg is not None and "Unpack[" in ast.unparse(node.args.kwarg.annotation or ast.Constant(""))

@@ -38,13 +38,6 @@ def checked(block: str, known: dict[str, object], capsys: pytest.CaptureFixture[
     return count
 
 
-def test_what_is_compared():
-    page = "```python\none = 1\none + 1  # 2\n```\n\n```\nnot code\n```\n"
-    assert blocks(page) == ["one = 1\none + 1  # 2\n"]
-    assert expected("one + 1  # 2") == "2"
-    assert expected("# a comment") is None
-
-
 @pytest.mark.slow
 def test_the_examples_of_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -6,10 +6,9 @@ from typing import Any
 
 import typer
 
-from hardneg.cli import completion
-from hardneg.cli.console import bars, say, say_answer
-from hardneg.cli.options import JSON, STORE, open_store
+from hardneg.cli import adaptor, completion, console
 from hardneg.cli.recipe import PRESET, SET
+from hardneg.functions.session import planned_recipe
 from hardneg.records import ArtifactError, counted, duration, size
 from hardneg.store.artifacts import check as check_all
 from hardneg.store.gc_roots import collect, garbage, owners, unfinished
@@ -18,14 +17,14 @@ app = typer.Typer(help="Look after the store: list it, say why a step runs, chec
 
 
 @app.command("list")
-def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
+def list_(store: Path | None = adaptor.STORE, as_json: bool = adaptor.JSON) -> None:
     """List the finished artifacts: key, kind, stage, size.
 
     Example: hardneg artifacts list --json
     """
     rows: list[dict[str, Any]] = []
     lines = []
-    for item in open_store(store).artifacts():
+    for item in adaptor.open_store(store).artifacts():
         if isinstance(item, Exception):
             rows.append({"damaged": str(item)})
             lines.append(f"damaged: {item}")
@@ -34,7 +33,7 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
         about = {"key": item.key, "kind": item.artifact_type, "name": item.origin["name"]}
         rows.append({**about, "bytes": total, "path": str(item.path)})
         lines.append(f"{item.key}  {item.artifact_type:<10}  {item.origin['name']:<16}  {size(total)}")
-    say_answer(rows, lines, as_json)
+    console.say_answer(rows, lines, as_json)
 
 
 @app.command()
@@ -43,46 +42,46 @@ def why(
     recipe: str = typer.Option("star-passage", help="The recipe's name or path.", autocompletion=completion.recipes),
     preset: str | None = PRESET,
     settings: list[str] = SET,
-    store: Path | None = STORE,
+    store: Path | None = adaptor.STORE,
 ) -> None:
     """Explain why a stage would run: what differs from the most similar artifact in the store.
 
     Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
     """
-    from hardneg.recipes import explain, find_recipe, load_recipe, make_plan
+    from hardneg.recipes import explain
 
-    plan = make_plan(load_recipe(find_recipe(recipe), preset, settings))
-    for line in explain(plan.until(stage)[-1], open_store(store)):
-        say(line)
+    plan = planned_recipe(recipe, preset, settings, lambda note: None)
+    for line in explain(plan.until(stage)[-1], adaptor.open_store(store)):
+        console.say(line)
 
 
 @app.command()
 def check(
     repair: bool = typer.Option(False, "--repair", help="Remove what is damaged; the next run makes it again."),
-    store: Path | None = STORE,
+    store: Path | None = adaptor.STORE,
 ) -> None:
     """Read every byte in the store and compare it with what was written; exits with 5 if anything is damaged.
 
     Example: hardneg artifacts check --repair
     """
-    opened = open_store(store)
-    entries = list(check_all(opened, bars()))
+    opened = adaptor.open_store(store)
+    entries = list(check_all(opened, console.bars()))
     damaged = [item for item in entries if item.problem]
     for item in damaged:
-        say(f"{item.stage}: {item.problem}")
+        console.say(f"{item.stage}: {item.problem}")
         if repair:
             with opened.lock(item.key):
                 opened.discard(item.key)
             users = ", ".join(str(path) for path in owners(opened, item.key) if path.exists())
             again = f"; its files in {users} are damaged too, as far as they are links; run that again" if users else ""
-            say(f"  removed; the next run makes it again{again}")
+            console.say(f"  removed; the next run makes it again{again}")
     if earlier := sum(item.size_only for item in entries):
-        say(f"{earlier} of an earlier hardneg: their sizes are right, their bytes are not known")
+        console.say(f"{earlier} of an earlier hardneg: their sizes are right, their bytes are not known")
     if newer := sum(item.newer for item in entries):
-        say(f"{newer} of a newer hardneg: not looked at")
+        console.say(f"{newer} of a newer hardneg: not looked at")
     done = "removed" if repair else "to remove with --repair"
     state = f"{len(damaged)} damaged, {done}" if damaged else "none damaged"
-    say(f"{counted(len(entries), 'artifact')}, {size(sum(item.size for item in entries))}: {state}")
+    console.say(f"{counted(len(entries), 'artifact')}, {size(sum(item.size for item in entries))}: {state}")
     if damaged and not repair:
         raise typer.Exit(ArtifactError.exit_code)
 
@@ -91,7 +90,7 @@ def check(
 def gc(
     delete: bool = typer.Option(False, "--delete", help="Remove them; without it they are only listed."),
     forget: bool = typer.Option(False, "--forget-unfinished", help="Include the artifacts of stopped runs."),
-    store: Path | None = STORE,
+    store: Path | None = adaptor.STORE,
 ) -> None:
     """List or remove artifacts that no existing result, unfinished run or process uses.
 
@@ -99,16 +98,17 @@ def gc(
 
     Example: hardneg artifacts gc
     """
-    opened = open_store(store)
+    opened = adaptor.open_store(store)
     for run in unfinished(opened):
-        begun = f"hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago"
-        kept = "forgotten" if delete else "to forget with --delete"
-        if run.running or not forget:
-            waits = "what it has made is kept; --forget-unfinished lets it go"
-            kept = "what it makes is kept" if run.running else waits
-        say(f"{'running' if run.running else 'unfinished'}: {begun}; {kept}")
+        state, kept = "unfinished", "what it has made is kept; --forget-unfinished lets it go"
+        if run.running:
+            state, kept = "running", "what it makes is kept"
+        elif forget:
+            kept = "forgotten" if delete else "to forget with --delete"
+        since = duration(max(0.0, time() - run.begun))
+        console.say(f"{state}: hardneg {run.command} to {run.owner}, begun {since} ago; {kept}")
     entries = collect(opened, forget) if delete else garbage(opened, forget)
     for path, count in entries:
-        say(f"{path.name}  {size(count)}")
+        console.say(f"{path.name}  {size(count)}")
     total = size(sum(count for _, count in entries))
-    say(f"{len(entries)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
+    console.say(f"{len(entries)} folders, {total} {'removed' if delete else 'to remove with --delete'}")

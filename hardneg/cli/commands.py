@@ -1,23 +1,33 @@
-"""The commands of the public functions: what each has beside a function's arguments, what it writes, what it says."""
+"""The commands of the public functions, what each writes and says; what is taken from and given to other programs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hardneg.cli import export, options
-from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
-from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
-from hardneg.cli.options import keyword
-from hardneg.cli.planned_work import TerminalSession, configured, opened, together
-from hardneg.records import DROPPED, UsageError, counted
-from hardneg.report.table import Section
-from hardneg.store import MANIFEST, Target, link_file, link_folder
+import typer
+
+from hardneg.cli import adaptor, completion
+from hardneg.cli.adaptor import keyword
+from hardneg.cli.console import bars, print_section, say, stdout_console, tell_left_out
+from hardneg.cli.planned_work import TerminalSession, configured, opened, store_outputs, together
+from hardneg.formats.form_names import NAMES, OWN, check_form
+from hardneg.functions import arguments, fuse, mine, results, search
+from hardneg.functions.session import AdhocRecipe, OtherProcess
+from hardneg.records import counted, errors, layout
+from hardneg.store import MANIFEST, Target, link_file, link_folder, replacing_folder
+
+if TYPE_CHECKING:
+    from hardneg.report.table import Section
+
 
 ON_ONE = ("settings", "store", "device")
 ON_MANY = (*ON_ONE, "engine")
 Args = Mapping[str, Any]
+_FILE = adaptor.output("The file to write; its suffix must fit the form.")
+_OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 
 
 class Command:
@@ -27,7 +37,7 @@ class Command:
     what one and several of them are called; then the others, as what was left out, but those that are `unsaid`.
     """
 
-    output = options.OUTPUT_FOLDER
+    output = adaptor.output("The folder to write.")
 
     def __init__(
         self,
@@ -37,12 +47,11 @@ class Command:
         unsaid: Iterable[str] = (),
     ) -> None:
         self.function, self.counts, self.unsaid = function, counts, {*unsaid}
-        self.arguments = shown(function, shows)
+        self.arguments = adaptor.shown(function, shows)
 
     def options(self) -> Iterator[Parameter]:
         """Those for what it writes."""
-        yield keyword("output", default=self.output, annotation=Path)
-        yield keyword("overwrite", default=options.OVERWRITE, annotation=bool)
+        yield from (keyword("output", default=self.output, annotation=Path), _OVERWRITE)
 
     def targets(self, args: Args) -> list[Target]:
         """What is written. Raises UsageError where the form and the files do not go together."""
@@ -60,7 +69,7 @@ class Command:
             left = {name: count for name, count in facts.items() if name not in self.unsaid}
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
-    def show(self, section: Section) -> None:
+    def show(self, section: "Section") -> None:
         """Print tables and what explains them."""
         print_section(stdout_console(), section)
 
@@ -70,35 +79,36 @@ class Command:
             say(f"tuned: {tuned}")
 
     def command(self, name: str) -> Callable[..., None]:
-        """The function that typer calls."""
-        options = [*parameters(self.arguments), *self.options()]
-        return shaped(lambda **args: self._run(name, args), options, text_of(self.function), flag_of(self.function))
+        """The function that typer calls: it makes the result in the processes that were asked for.
 
-    def _run(self, name: str, args: Args) -> None:
-        """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""
-        from hardneg.functions.session import OtherProcess
+        The first of these writes it at the output, and speaks.
+        """
 
-        targets, given = self.targets(args), values(self.arguments, args)
-        engine = configured(args.get("engine"), args.get("engine_option"))
-        with together(args.get("device")) as device:
-            session = opened(args.get("store"), device, args.get("settings"), engine)
-            session.command, session.targets, session.overwrite = name, targets, args["overwrite"]
-            session.seed = args.get("seed", session.seed)
-            session.plans = args.get("plan", False) and 1 + args["as_json"]
-            with session.held, suppress(OtherProcess):
-                result = self.function(**given, session=session)
-                self.write(args, result, session)
+        def run(**args: Any) -> None:
+            targets, given = self.targets(args), adaptor.values(self.arguments, args)
+            engine = configured(args.get("engine"), args.get("engine_option"))
+            with together(args.get("device")) as device:
+                session = opened(args.get("store"), device, args.get("settings"), engine)
+                session.command, session.targets, session.overwrite = name, targets, args["overwrite"]
+                session.seed = args.get("seed", session.seed)
+                session.plans = args.get("plan", False) and 1 + args["as_json"]
+                with session.held, suppress(OtherProcess):
+                    result = self.function(**given, session=session)
+                    self.write(args, result, session)
+
+        options, text = [*adaptor.parameters(self.arguments), *self.options()], adaptor.text_of(self.function)
+        return adaptor.shaped(run, options, text, adaptor.flag_of(self.function))
 
 
 class RunCommand(Command):
     """One that writes a run."""
 
-    output = options.OUTPUT_RUN
+    output = adaptor.output("The run to write, NAME.trec.gz.")
 
     def targets(self, args: Args) -> list[Target]:
         """The run, whose name has to be that of a gzip file."""
         if args["output"].suffix != ".gz":
-            raise UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
+            raise errors.UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
         return [Target(args["output"])]
 
 
@@ -113,14 +123,53 @@ class WrittenQueriesCommand(Command):
                 say(f"  {name}: {count:,}")
 
 
+def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
+    return typer.Option(default, flag, help=meaning, rich_help_panel=arguments.WRITTEN, **more)
+
+
+_DONE = completion.words(*NAMES)
+_FORM = _written("n-tuple", "--form", f"{', '.join(NAMES)}.", autocompletion=_DONE)
+_CORPUS = _written(None, "--corpus-output", "For tevatron-v2: write the corpus here too.")
 _NEGATIVES: dict[str, tuple[Any, Any]] = {
-    "form": (export.FORM, str),
-    "count": (export.COUNT, int),
-    "output": (options.OUTPUT_FILE, Path),
-    "scores": (export.SCORES, bool),
-    "corpus": (export.CORPUS, Path | None),
-    "dropped": (export.DROPPED_FILE, Path | None),
+    "form": (_FORM, str),
+    "count": (_written(8, "--count", "How many to write for each query, the first ones.", min=1), int),
+    "output": (_FILE, Path),
+    "scores": (_written(False, "--scores", "Write the scores too, if the form has a field for them."), bool),
+    "corpus": (_CORPUS, Path | None),
+    "dropped": (_written(None, "--dropped", "The file for what a filtering miner dropped, and why."), Path | None),
 }
+
+
+class NegativesTarget(NamedTuple):
+    """What to write: the form, how many negatives a query, where, with scores or not; the corpus; what was dropped."""
+
+    form: str
+    negatives: int | None
+    output: Path
+    scores: bool = False
+    corpus: Path | None = None
+    dropped: Path | None = None
+
+    def checked(self) -> list[Target]:
+        """The files. Raises UsageError where the form and they do not go together."""
+        check_form(self.form, self.output)
+        if (self.corpus is not None) != (self.form == "tevatron-v2"):
+            problem = "goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
+            raise errors.UsageError(f"--corpus-output FILE {problem}")
+        if self.corpus is not None and self.corpus.suffix != ".jsonl":
+            raise errors.UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
+        return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
+
+    def write(self, mined: results.MinedNegatives) -> None:
+        """Write negatives, and tell what was left out."""
+        from hardneg.formats.forms import write_tevatron_corpus
+
+        counts = dict(mined.write_form(self.output, self.form, self.negatives, self.scores))
+        say(f"{self.output}: {counted(counts.pop('rows'), 'row')}, form {self.form}")
+        tell_left_out(counts)
+        if self.corpus is not None:
+            corpus = mined.source.collection.corpus
+            say(f"{self.corpus}: {counted(write_tevatron_corpus(self.corpus, corpus), 'document')}")
 
 
 class NegativesCommand(Command):
@@ -128,16 +177,17 @@ class NegativesCommand(Command):
 
     def options(self) -> Iterator[Parameter]:
         """The form, and how much of it."""
-        for name, (default, annotation) in {**_NEGATIVES, "overwrite": (options.OVERWRITE, bool)}.items():
+        for name, (default, annotation) in _NEGATIVES.items():
             yield keyword(name, default=default, annotation=annotation)
+        yield _OVERWRITE
 
     def targets(self, args: Args) -> list[Target]:
         """All files."""
-        return export.NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
+        return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
         """Write the negatives, and tell of them."""
-        target = export.NegativesTarget(*(args[name] for name in _NEGATIVES))
+        target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
         counts.pop("queries in the run", None)
@@ -147,38 +197,124 @@ class NegativesCommand(Command):
         tell_left_out(counts)
         with session.outputs.laid_out():
             if target.dropped is not None:
-                if not (result.folder / DROPPED).is_file():
-                    raise UsageError("--dropped: this miner does not record what it drops; leave it out")
-                link_file(result.folder / DROPPED, target.dropped)
+                if not (result.folder / layout.DROPPED).is_file():
+                    raise errors.UsageError("--dropped: this miner does not record what it drops; leave it out")
+                link_file(result.folder / layout.DROPPED, target.dropped)
                 say(f"{target.dropped}: what was dropped")
-            export.write(result, target)
+            target.write(result)
+
+
+def export(
+    dataset: str = typer.Option(
+        ..., help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
+    ),
+    negatives: Path = typer.Option(..., help="The file to read."),
+    source_form: str = typer.Option(OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
+    split: str = typer.Option("train", help="The queries' split."),
+    form: str = _FORM,
+    count: int | None = _written(None, "--count", "How many to write for each query; default all.", min=1),
+    output: Path = _FILE,
+    corpus: Path | None = _CORPUS,
+    overwrite: bool = adaptor.OVERWRITE,
+    settings: list[str] = adaptor.SET,
+    store: Path | None = adaptor.STORE,
+) -> None:
+    """Convert negatives from one form to another; texts are matched to the corpus by content.
+
+    Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
+    """
+    from hardneg.formats.forms import TextLookup, read_form
+    from hardneg.formats.negatives import write_negatives
+
+    target, session = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus), opened(store)
+    session.command, session.targets, session.overwrite = "export", target.checked(), overwrite
+    check_form(source_form, negatives)
+    with session.held, TemporaryDirectory() as folder:
+        plan = session.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
+        texts = results.TextSource.of(session.make_dataset(plan), split, session.store)
+        lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
+        queries = write_negatives(Path(folder) / layout.NEGATIVES, read_form(source_form, negatives, lookup))
+        say(f"{negatives}: {counted(queries, 'query')}")
+        tell_left_out(lookup.counts)
+        with session.outputs.laid_out():
+            target.write(results.MinedNegatives.of(source_form, Path(folder), "", {}, texts))
 
 
 def commands() -> dict[str, Command]:
     """All of them by name."""
-    from hardneg.functions.encode import encode
-    from hardneg.functions.fuse import fuse
-    from hardneg.functions.index import index
-    from hardneg.functions.mine import mine
-    from hardneg.functions.rerank import rerank
-    from hardneg.functions.search import search
-    from hardneg.functions.train import train
-    from hardneg.functions.write_queries import write_queries
-
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
+    passages = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
     return {
-        "encode": Command(encode, ON_MANY),
-        "fuse": RunCommand(fuse, ("store",), {**queries, "documents": documents}),
-        "index build": Command(
-            index,
-            ("settings", "store"),
-            {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")},
-            ["segments"],
-        ),
-        "mine": NegativesCommand(mine, ("seed", *ON_MANY)),
-        "rerank": RunCommand(rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
-        "search": RunCommand(search, ON_MANY, queries, ["depth"]),
-        "train": Command(train, ON_ONE),
-        "write-queries": WrittenQueriesCommand(write_queries, ("seed", *ON_ONE)),
+        "encode": Command(search.encode, ON_MANY),
+        "fuse": RunCommand(fuse.fuse, ("store",), {**queries, "documents": documents}),
+        "index build": Command(search.index, ("settings", "store"), passages, ["segments"]),
+        "mine": NegativesCommand(mine.mine, ("seed", *ON_MANY)),
+        "rerank": RunCommand(search.rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
+        "search": RunCommand(search.search, ON_MANY, queries, ["depth"]),
+        "train": Command(mine.train, ON_ONE),
+        "write-queries": WrittenQueriesCommand(mine.write_queries, ("seed", *ON_ONE)),
     }
+
+
+index_app = typer.Typer(
+    help="Build indexes over texts or vectors, import vectors of other programs.", no_args_is_help=True
+)
+
+
+@index_app.command("import")
+def import_(
+    output: Path = adaptor.output("The folder to write."),
+    overwrite: bool = adaptor.OVERWRITE,
+    vectors: Path = typer.Option(
+        ..., help="A .npy array, with --ids; Parquet with ids and lists; or Pyserini's embeddings.jsonl."
+    ),
+    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in the order of the rows."),
+) -> None:
+    """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
+
+    Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
+
+    Example: hardneg index import --vectors vectors.parquet --output index
+    """
+    from hardneg.formats.vectors_import import import_vectors, open_vectors
+
+    reads = [path for path in (vectors, ids) if path is not None]
+    outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
+    outputs.check()
+    with outputs.laid_out(), replacing_folder(output) as folder:
+        file = open_vectors(vectors, ids)
+        count = import_vectors(file, folder, bars())
+    say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
+
+
+def pyserini(
+    folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
+    model: str | None = typer.Option(None, "--model", help="The model that encoded the index, if it is of no run."),
+    option: list[str] = typer.Option(
+        [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
+    ),
+    check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
+    store: Path | None = adaptor.STORE,
+) -> None:
+    """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
+
+    Example: hardneg pyserini runs/star-passage --check
+
+    Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
+    """
+    from hardneg.encoders.spec import ModelSpec
+    from hardneg.integrations.pyserini import check as run_lines
+    from hardneg.integrations.pyserini import openings, with_java
+
+    spec, failed = None if model is None else ModelSpec(model), []
+    for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
+        lines = with_java(text)
+        say(f"# {name}\n{lines}\n")
+        if check and (outcome := run_lines(lines)):
+            say(f"# {outcome}\n")
+            failed += [name] if outcome.startswith("fails") else []
+    if failed:
+        raise errors.HardnegError(
+            f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed"
+        )

@@ -6,17 +6,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.runtime import Lines, Task
+from hardneg.runtime import Lines
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
     from rich.table import Table as RichTable  # noqa: TID251
 
     from hardneg.evaluation.metrics_json import Measured
@@ -98,14 +96,9 @@ def _console(**options: Any) -> "Console":
 
         def print(self, *objects: Any, **options: Any) -> None:
             with stream("standard error" if self.stderr else "standard output"):
-                super().print(*map(_shown, objects), **options)
+                super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
 
     return VisibleConsole(highlight=False, markup=False, **options)
-
-
-def _shown(item: Any) -> Any:
-    """The same, escaped where it is a text."""
-    return visible(item) if isinstance(item, str) else item
 
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
@@ -118,15 +111,14 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
     room = console.options.update(max_width=10_000)
     notes = console.measure(_rich_table(systems, notes=True), options=room).maximum <= console.width
     print_table(console, systems, notes)
-    for line in (section.lead, *section.lines):
-        if notes or line != BRACKETS:
-            _print_line(console, line)
+    lines = [line for line in (section.lead, *section.lines) if notes or line != BRACKETS]
+    _print_dim(console, *lines)
     for tests in tests_by_metric(content):
         console.print()
         print_table(console, tests)
     if measured.comparisons:
-        _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
-        _print_line(console, outcomes_explained(content))
+        holm = "Paired, two-sided, p after Holm's correction over all comparisons by the same metric."
+        _print_dim(console, holm, outcomes_explained(content))
 
 
 def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: str = "") -> None:
@@ -168,25 +160,14 @@ def print_section(console: "Console", section: "Section") -> None:
     for table in section.tables:
         print_table(console, table)
     if section.explained:
-        console.print(section.explained, style="dim", soft_wrap=not console.is_terminal)
+        _print_dim(console, section.explained)
     for line in section.lines:
         say(line)
 
 
-def _print_line(console: "Console", text: str) -> None:
-    console.print(text, style="dim", soft_wrap=not console.is_terminal)
-
-
-@dataclass
-class _Bar:
-    bars: "RichProgress"
-    number: "TaskID"
-
-    def advance(self, count: int = 1) -> None:
-        self.bars.advance(self.number, count)
-
-    def describe(self, text: str) -> None:
-        self.bars.update(self.number, note=visible(text))
+def _print_dim(console: "Console", *lines: str) -> None:
+    for line in lines:
+        console.print(line, style="dim", soft_wrap=not console.is_terminal)
 
 
 def bars() -> "Bars":
@@ -202,38 +183,35 @@ class Bars:
         self._lines = Lines(self.note)
 
     @contextmanager
-    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
         """A bar that disappears when its work is done; or lines, which stay."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar
             return
-        with _make_bars(self._console, unit) as bars:
-            started = bars.add_task(visible(title), total=total, completed=done, note="", begun=done)
-            yield _Bar(bars, started)
+        from rich import progress
+        from rich.text import Text
+
+        class Throughput(progress.ProgressColumn):
+            def render(self, task: progress.Task) -> Text:
+                count = task.completed - done
+                return Text(f"{count / task.elapsed:.1f} {unit}/s" if task.elapsed and count else "")
+
+        columns = [
+            progress.TextColumn("    {task.description}", markup=False),
+            progress.BarColumn(28),
+            progress.MofNCompleteColumn(),
+            Throughput(),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[note]}", markup=False),
+        ]
+        with progress.Progress(*columns, console=self._console, transient=True) as bars:
+            number = bars.add_task(visible(title), total=total, completed=done, note="")
+            yield SimpleNamespace(
+                advance=lambda count=1: bars.advance(number, count),
+                describe=lambda text: bars.update(number, note=visible(text)),
+            )
 
     def note(self, text: str) -> None:
         """One line that stays."""
         self._console.print(f"    {text}")
-
-
-def _make_bars(console: "Console", unit: str) -> "RichProgress":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Task as RichTask
-    from rich.text import Text
-
-    class Throughput(ProgressColumn):
-        def render(self, task: RichTask) -> Text:
-            done = task.completed - task.fields["begun"]
-            return Text(f"{done / task.elapsed:.1f} {unit}/s" if task.elapsed and done else "")
-
-    return Progress(
-        TextColumn("    {task.description}", markup=False),
-        BarColumn(28),
-        MofNCompleteColumn(),
-        Throughput(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        console=console,
-        transient=True,
-    )

@@ -3,7 +3,6 @@
 import importlib.metadata
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import typer
 
-from hardneg.cli.console import aligned, say_answer
-from hardneg.cli.options import JSON, STORE, open_store
-from hardneg.cli.planned_work import free_bytes
+from hardneg.cli import adaptor, console, planned_work
 from hardneg.indexes.kernels.lucene import find_java, starts_alone
 from hardneg.records import BM25, MissingDependency, ModelError
 from hardneg.runtime import bf16_on_cpu, cpu_name
@@ -33,8 +30,8 @@ class Finding(NamedTuple):
 
 
 def doctor(
-    store: Path = STORE,
-    as_json: bool = JSON,
+    store: Path = adaptor.STORE,
+    as_json: bool = adaptor.JSON,
     model: str | None = typer.Option(None, "--model", help="Print only how this model is meant to be used."),
 ) -> None:
     """Report what this machine has and what that means for recipes; fails only if the core cannot work.
@@ -45,18 +42,16 @@ def doctor(
     """
     if model is not None:
         declared = _declared(model)
-        shown = {name: repr(value) if name.endswith("_prompt") else str(value) for name, value in declared.items()}
-        pairs = (
-            (name.replace("_", " "), shown[name]) for name, value in declared.items() if value not in (None, "", {})
-        )
-        return say_answer(declared, aligned(pairs), as_json)
-    findings = list(examine(open_store(store).root))
+        told = {name.replace("_", " "): value for name, value in declared.items() if value not in (None, "", {})}
+        shown = ((name, (repr if name.endswith(" prompt") else str)(value)) for name, value in told.items())
+        return console.say_answer(declared, console.aligned(shown), as_json)
+    findings = list(examine(adaptor.open_store(store).root))
     width = max(len(finding.subject) for finding in findings)
     lines = (
-        f"{item.state:<7}  {item.subject:<{width}}  {item.found}\n{'':<{9 + width}}  {item.meaning}"
-        for item in findings
+        f"{each.state:<7}  {each.subject:<{width}}  {each.found}\n{'':<{9 + width}}  {each.meaning}"
+        for each in findings
     )
-    say_answer([finding._asdict() for finding in findings], lines, as_json)
+    console.say_answer([finding._asdict() for finding in findings], lines, as_json)
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)
 
@@ -79,7 +74,7 @@ def examine(store: Path) -> Iterator[Finding]:
     """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
-        "hub": _hub, "versions": _versions,
+        "versions": _versions,
     }  # fmt: skip
     yield Finding("python", "ok", f"Python {sys.version.split()[0]}, {sys.executable}", "its plugins are used")
     for name, check in checks.items():
@@ -102,12 +97,11 @@ def memory() -> tuple[int, int]:
     import psutil
 
     in_use = psutil.virtual_memory()
-    total, free = in_use.total, in_use.available
-    group = Path("/sys/fs/cgroup")
-    limits = [path.read_text().strip() for path in (group / "memory.max", group / "memory.current") if path.exists()]
-    if len(limits) == 2 and limits[0].isdigit():
-        total, free = min(total, int(limits[0])), min(free, int(limits[0]) - int(limits[1]))
-    return total, free
+    limits = [path for path in map(Path("/sys/fs/cgroup").joinpath, ("memory.max", "memory.current")) if path.exists()]
+    most, taken = [*(path.read_text().strip() for path in limits), "", ""][:2]
+    if not most.isdigit():
+        return in_use.total, in_use.available
+    return min(in_use.total, int(most)), min(in_use.available, int(most) - int(taken))
 
 
 def _cpu() -> Finding:
@@ -131,13 +125,12 @@ def _gpu() -> Finding:
 
 
 def _graphics_card() -> bool:
-    return bool(
-        shutil.which("nvidia-smi") or next(Path("/dev").glob("nvidia[0-9]*"), None) or Path("/dev/kfd").exists()
-    )
+    cards = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("kfd")]
+    return bool(cards or shutil.which("nvidia-smi"))
 
 
 def _disk(store: Path) -> Finding:
-    free = free_bytes(store)
+    free = planned_work.free_bytes(store)
     if not os.access(next(folder for folder in (store, *store.parents) if folder.exists()), os.W_OK):
         return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
     meaning = "the demo takes 0.2 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"
@@ -148,14 +141,7 @@ def _faiss() -> Finding:
     if not importlib.util.find_spec("faiss"):
         meaning = 'no dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]"'
         return Finding("faiss", "missing", "not installed", meaning)
-    names = {str(item.name) for item in importlib.metadata.distributions()}
-    builds = sorted(name for name in names if re.match(r"faiss[-_](cpu|gpu)", name))
-    if len(builds) > 1:
-        wanted = next((name for name in builds if ("gpu" in name) == _graphics_card()), builds[0])
-        command = f"pip uninstall -y {' '.join(builds)} && pip install {wanted}"
-        meaning = f"both write into faiss/, so imports may fail, or find no GPU; install one alone: {command}"
-        return Finding("faiss", "note", " and ".join(builds), meaning)
-    return Finding("faiss", "ok", builds[0] if builds else "installed", "opens the indexes made here")
+    return Finding("faiss", "ok", "installed", "opens the indexes made here")
 
 
 def _java() -> Finding:
@@ -172,24 +158,6 @@ def _java() -> Finding:
     return Finding(BM25, "note", found, f"{meaning}; for Pyserini alone call hardneg.plugin.start_java() first")
 
 
-def _hub() -> Finding:
-    meaning = "models and datasets must be folders, packaged, or in the hub's cache; the demo presets need no more"
-    switches = (os.environ.get(name, "").upper() for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-    if {"1", "ON", "YES", "TRUE"}.intersection(switches):
-        return Finding("hub", "note", "switched off by HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE", meaning)
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-    try:
-        urlopen(Request(address, method="HEAD"), timeout=3.0).close()
-    except HTTPError:
-        pass  # it answers
-    except (OSError, ValueError) as error:
-        return Finding("hub", "note", f"{address} does not answer ({getattr(error, 'reason', error)})", meaning)
-    return Finding("hub", "ok", f"{address} answers", "the paper presets can fetch their models and datasets")
-
-
 def _versions() -> list[Finding]:
     """One finding for what the core requires, one for each extra."""
     from packaging.requirements import Requirement
@@ -203,16 +171,13 @@ def _versions() -> list[Finding]:
         problems = unfit.setdefault(of[0], [])
         try:
             version = importlib.metadata.version(item.name)
-        except importlib.metadata.PackageNotFoundError:
-            problems.append(f"{item.name} is not installed")
-        else:
             fits = item.specifier.contains(version, prereleases=True)
             problems += [] if fits else [f"{item.name} {version} is not {item.specifier}"]
-    findings = []
+        except importlib.metadata.PackageNotFoundError:
+            problems.append(f"{item.name} is not installed")
+    findings = [Finding("versions", "broken", "; ".join(unfit.pop("")), "pip install hardneg mends them")]
     for extra, problems in unfit.items():
-        subject = f"versions [{extra}]" if extra else "versions"
-        state: Literal["missing", "broken"] = "missing" if extra else "broken"
-        meaning = f'only if you need it: pip install "hardneg[{extra}]"' if extra else "pip install hardneg mends them"
-        fit = Finding(subject, "ok", "in the declared ranges", "they fit")
-        findings.append(Finding(subject, state, "; ".join(problems), meaning) if problems else fit)
-    return findings
+        meaning = f'only if you need it: pip install "hardneg[{extra}]"'
+        findings.append(Finding(f"versions [{extra}]", "missing", "; ".join(problems), meaning))
+    fit = "in the declared ranges"
+    return [each if each.found else Finding(each.subject, "ok", fit, "they fit") for each in findings]

@@ -12,15 +12,7 @@ from typing import Any
 import typer
 
 import hardneg
-from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
-from hardneg.cli.commands import commands
-from hardneg.cli.console import say, stream
-from hardneg.cli.doctor import doctor
-from hardneg.cli.evaluate import evaluate, report
-from hardneg.cli.export import export
-from hardneg.cli.index import pyserini
-from hardneg.cli.packages import PackageGroup
-from hardneg.cli.start import start
+from hardneg.cli import adaptor, artifacts, commands, console, doctor, evaluate, packages, plugins, recipe
 from hardneg.records import ArtifactError, DataError, HardnegError
 from hardneg.runtime import world
 
@@ -38,12 +30,12 @@ _ROOM = {
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
-class _Group(PackageGroup):
+class _Group(packages.PackageGroup):
     """All commands."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; its errors call arguments by flags."""
-        with options.flags_named(options.plain_flag):
+        with adaptor.flags_named(adaptor.plain_flag):
             return super().invoke(ctx)
 
 
@@ -55,26 +47,32 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.add_typer(recipe.app, name="recipe", rich_help_panel=options.RECIPES)
-app.add_typer(artifacts.app, name="artifacts", rich_help_panel=options.RECIPES)
-app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
-app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
-app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
-app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
-for name, command in commands().items():
-    group, panel = (index.app, None) if name == "index build" else (app, options.STAGES)
-    group.command(name.rpartition(" ")[2], rich_help_panel=panel)(command.command(name))
-app.command("evaluate", rich_help_panel=options.RESULTS)(evaluate)
-app.command("report", rich_help_panel=options.RESULTS)(report)
-app.command("start", rich_help_panel=options.RECIPES)(start)
-app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
-app.command("export", rich_help_panel=options.STAGES)(export)
-app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
+for panel, name, group in (
+    (adaptor.RECIPES, "recipe", recipe.app),
+    (adaptor.RECIPES, "artifacts", artifacts.app),
+    (adaptor.AROUND, "data", plugins.data),
+    (adaptor.AROUND, "plugins", plugins.app),
+    (adaptor.STAGES, "index", commands.index_app),
+    (adaptor.RESULTS, "analyze", packages.analyses),
+):
+    app.add_typer(group, name=name, rich_help_panel=panel)
+for name, command in commands.commands().items():
+    within, shown = (commands.index_app, None) if name == "index build" else (app, adaptor.STAGES)
+    within.command(name.rpartition(" ")[2], rich_help_panel=shown)(command.command(name))
+for shown, function in (
+    (adaptor.RESULTS, evaluate.evaluate),
+    (adaptor.RESULTS, evaluate.report),
+    (adaptor.RECIPES, recipe.start),
+    (adaptor.RECIPES, doctor.doctor),
+    (adaptor.STAGES, commands.export),
+    (adaptor.AROUND, commands.pyserini),
+):
+    app.command(function.__name__, rich_help_panel=shown)(function)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        say(f"hardneg {hardneg.__version__}")
+        console.say(f"hardneg {hardneg.__version__}")
         raise typer.Exit
 
 
@@ -87,7 +85,7 @@ def _root(
 
 def _stop(number: int, frame: FrameType | None) -> None:
     if world().first:
-        say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
+        console.say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
     sys.exit(128 + number)
 
 
@@ -102,7 +100,7 @@ def main() -> None:
         try:
             app()
         finally:
-            with stream("standard output"):
+            with console.stream("standard output"):
                 sys.stdout.flush()
     except BrokenPipeError:
         drop_stdout()
@@ -117,9 +115,9 @@ def end(error: HardnegError | OSError) -> None:
     """Tells an error on stderr and exits with its code; what waits for a stdout that cannot be written is dropped."""
     shown = error if isinstance(error, HardnegError) else as_hardneg_error(error)
     if "called" not in vars(shown):
-        shown.called = options.plain_flag
+        shown.called = adaptor.plain_flag
     with suppress(OSError):
-        say(f"hardneg: {shown}", err=True)
+        console.say(f"hardneg: {shown}", err=True)
     drop_stdout()
     sys.exit(shown.exit_code)
 

@@ -1,4 +1,4 @@
-"""Commands that packages bring by the entry points `hardneg.apps`; the help lists them and imports none.
+"""Commands that packages bring by entry points, and those of analyses; the help lists them and imports none.
 
 An entry point of two words, `recipe verify`, is a command of that group.
 """
@@ -6,11 +6,12 @@ An entry point of two words, `recipe verify`, is a command of that group.
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.adaptor import click_command
 from hardneg.records import HardnegError, MissingDependency, PluginError
-from hardneg.registry import OUTSIDE, entry_points, not_installed, plugin_summary
+from hardneg.registry import OUTSIDE, entry_points, load_plugin, not_installed, plugin_summary
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -67,5 +68,24 @@ class PackageGroup(TyperGroup):
 
     def _brought(self) -> "dict[str, EntryPoint]":
         """The commands of packages in this group, by the last word of their names."""
-        points = {point.name.rpartition(" "): point for point in entry_points(self.kind)}
-        return {name: point for (of, space, name), point in points.items() if of + space == self._within()}
+        within, points = self._within(), [(point.name.rpartition(" "), point) for point in entry_points(self.kind)]
+        return {name: point for (of, space, name), point in points if of + space == within}
+
+
+class _Analyses(PackageGroup):
+    """The installed analyses: a command is made from the fields of one when it is called."""
+
+    kind, panel, lacking = "analyses", "Analyses", PluginError
+
+    def made(self, point: "EntryPoint") -> Any:
+        """The command of an analysis."""
+        from hardneg.cli.analysis_command import command_of
+
+        return command_of(load_plugin("analyses", point.name))
+
+
+analyses = typer.Typer(
+    cls=_Analyses,
+    help="Explain the metrics: errors, drift and filters of negatives, overlaps, wins, costs.",
+    no_args_is_help=True,
+)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli.console import Bars, bars, say, stderr_console
-from hardneg.cli.options import open_store, tell_once
+from hardneg.cli import console
+from hardneg.cli.adaptor import open_store, plugin_options, tell_once
+from hardneg.cli.console import bars, say
 from hardneg.functions.session import Session
-from hardneg.records import LOCAL, HardnegError, PluginSetting, UsageError, duration
+from hardneg.records import HardnegError, UsageError, named_plugins, types, wording
+from hardneg.registry import configure
 from hardneg.runtime import World, distributed, world
 from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from hardneg.recipes import Options, Outcome, Plan, Step, Watcher
+    from hardneg.recipes import Options, Outcome, Plan, Step
     from hardneg.stages.base import Engine
 
 _LOST = 75
@@ -61,13 +61,10 @@ class TerminalSession(Session):
         if self.plans and recipe is not None:
             from hardneg.cli.recipe import show_plan
 
-            show_plan(ahead or recipe, self, self.plans == 2)
+            show_plan((ahead or recipe).plan(tell_once), self.store, as_json=self.plans == 2)
             raise typer.Exit
         plan: Plan | None = None if recipe is None else recipe.plan(tell_once)
-        if plan is None:
-            self.outputs = command_outputs(self.command, self.targets, reads, self.store, self.overwrite)
-        else:
-            self.outputs = plan_outputs(self.command, plan, self.store, self.targets, self.overwrite, reads)
+        self.outputs = store_outputs(self.command, self.targets, reads, self.overwrite, self.store, plan)
         self.held.enter_context(self.outputs.begun())
         with suppress(OSError):
             self.store.root.mkdir(parents=True, exist_ok=True)
@@ -88,50 +85,33 @@ def opened(
 
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
-    """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
+    """Makes what the store lacks, with what a step is for and its result on stderr; each of several processes calls it.
+
+    Raises:
+        UsageError: this process sees other files than the first.
+    """
     from hardneg.recipes import Watcher, execute
 
     if distributed.from_first(plan.keys) != plan.keys:
         raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
-    console = stderr_console()
-    watcher = step_watcher(console, Bars(console), len(plan.until(options.until))) if world().first else Watcher()
-    return execute(plan, store, options, watcher)
-
-
-def step_watcher(console: "Console", bars: Bars, total: int) -> "Watcher":
-    """Prints one line a step, with what it is for, and one with its result."""
-    from hardneg.recipes import Watcher
-
-    count = 0
+    if not world().first:
+        return execute(plan, store, options, Watcher())
+    terminal, count, total = console.stderr_console(), 0, len(plan.until(options.until))
 
     def begins(step: "Step") -> None:
         reason = f": {why}" if (why := step.spec.why()) else ""
-        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
+        terminal.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
 
     def ends(step: "Step", artifact: Artifact, seconds: float | None) -> None:
         nonlocal count
         count += 1
         if seconds is None:
-            console.print(f"[{count}/{total}] {step.name}: in the store")
-        else:
-            facts = ", ".join(
-                f"{key} {value}"
-                for key, value in artifact.facts.items()
-                if key != "seconds" and isinstance(value, int | str) and not isinstance(value, bool)
-            )
-            console.print(f"    {duration(seconds)}{f'; {facts}' if facts else ''}")
+            return terminal.print(f"[{count}/{total}] {step.name}: in the store")
+        told = {key: value for key, value in artifact.facts.items() if key != "seconds" and not isinstance(value, bool)}
+        facts = [f"{key} {value}" for key, value in told.items() if isinstance(value, int | str)]
+        terminal.print("; ".join([f"    {wording.duration(seconds)}", *([", ".join(facts)] if facts else [])]))
 
-    return Watcher(begins, ends, bars)
-
-
-def plan_outputs(
-    command: str, plan: "Plan", store: Store, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
-) -> Outputs:
-    """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
-    from hardneg.recipes import inputs_of
-
-    inputs = [*inputs_of(plan.recipe), *reads]
-    return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
+    return execute(plan, store, options, Watcher(begins, ends, console.Bars(terminal)))
 
 
 def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
@@ -141,51 +121,29 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
         PluginError: there is no such engine, or it has no such option.
         UsageError: it is another than the built-in one, in several processes.
     """
-    from hardneg.registry import configure
-
-    name = name or LOCAL
-    if name != LOCAL and world().size > 1:
+    name = name or named_plugins.LOCAL
+    if name != named_plugins.LOCAL and world().size > 1:
         raise UsageError(f"--engine {name}: it starts its own processes; leave out torchrun and accelerate")
-    engine: Engine = configure("engines", PluginSetting(name, plugin_options(options or (), "--engine-option")))
+    engine: Engine = configure("engines", types.PluginSetting(name, plugin_options(options or (), "--engine-option")))
     return engine
 
 
-def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
-    """`--option KEY=VALUE`, each value read as YAML."""
-    from hardneg.recipes import parse_setting
-
-    options = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"{option} {text}: must be of the form KEY=VALUE")
-        try:
-            options[key] = parse_setting(value)
-        except ValueError as error:
-            raise UsageError(f"{option} {key}: {error}") from None
-    return options
-
-
-_WORDS = Words("--output", "--overwrite", "hardneg {}")
-
-
-def command_outputs(
+def store_outputs(
     command: str,
     targets: Sequence[Target],
     inputs: Sequence[Path],
-    store: Store,
     overwrite: bool,
-    keys: Sequence[str] = (),
+    store: Store | None = None,
+    plan: "Plan | None" = None,
 ) -> Outputs:
-    """Those of a command; `keys` of the steps that lead to them."""
-    return Outputs(
-        command, targets, inputs, store, overwrite, keys, _WORDS, lambda text: say(f"note: {text}", err=True)
-    )
+    """The outputs of a command, which a store knows, by default the usual one; plan: whose steps lead to them."""
+    keys: list[str] = []
+    if plan is not None:
+        from hardneg.recipes import inputs_of
 
-
-def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
-    """Those of a command without a store of its own: what it writes is known to the usual one."""
-    return command_outputs(command, targets, inputs, open_store(None), overwrite)
+        inputs, keys = [*inputs_of(plan.recipe), *inputs], list(plan.keys.values())
+    known, words = open_store(None) if store is None else store, Words("--output", "--overwrite", "hardneg {}")
+    return Outputs(command, targets, inputs, known, overwrite, keys, words, lambda text: say(f"note: {text}", err=True))
 
 
 def free_bytes(path: Path) -> int:
@@ -197,17 +155,14 @@ def own_device(here: World, device: str | None) -> str:
     """`cpu`, or the GPU of this process. Raises UsageError: there are too few GPUs, or one is named."""
     import torch
 
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu":
         return device
     if device != "cuda":
         raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
     if (gpu := distributed.gpu_of(here)) is None:
-        raise UsageError(
-            f"{here.local_size} processes on one machine: it has {torch.cuda.device_count()} GPUs, one a process is "
-            "needed; or --device cpu"
-        )
+        there = f"it has {torch.cuda.device_count()} GPUs, one a process is needed; or --device cpu"
+        raise UsageError(f"{here.local_size} processes on one machine: {there}")
     return f"cuda:{gpu}"
 
 

@@ -1,22 +1,24 @@
-"""`hardneg plugins`: what is installed, what each plugin can be told, and packages to begin one with."""
+"""`hardneg plugins` and `hardneg data`: what is installed, a package to begin with, what a dataset holds."""
 
 import keyword
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import typer
 
-from hardneg.cli import completion
-from hardneg.cli.console import say, say_answer
-from hardneg.cli.options import JSON, output
-from hardneg.cli.planned_work import store_outputs
+from hardneg import registry
+from hardneg.cli import completion, console, packages, planned_work
+from hardneg.cli.adaptor import JSON, STORE, output, tell_once
+from hardneg.functions.session import AdhocRecipe
 from hardneg.records import UsageError
-from hardneg.registry import SINGULARS, kind_of, list_plugins, load_plugin, plugin_options, plugin_text
-from hardneg.store import Target, disk_errors
+from hardneg.registry import kind_of, list_plugins
+from hardneg.store import artifacts, replaced_files
 
 app = typer.Typer(
     help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "
@@ -26,7 +28,7 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-KIND = typer.Argument(help=f"{', '.join(SINGULARS)}; or the plural.", autocompletion=completion.kinds)
+KIND = typer.Argument(help=f"{', '.join(registry.SINGULARS)}; or the plural.", autocompletion=completion.kinds)
 _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 
@@ -47,7 +49,7 @@ def list_(
         for plugin in members:
             note = f"   broken: {plugin.problem}" if plugin.problem else ""
             lines.append(f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}")
-    say_answer([asdict(plugin) for plugin in plugins], lines, as_json)
+    console.say_answer([asdict(plugin) for plugin in plugins], lines, as_json)
 
 
 @app.command()
@@ -59,17 +61,17 @@ def show(
     Example: hardneg plugins show loss star
     """
     kind = kind_of(kind)
-    plugin = load_plugin(kind, name)
+    plugin = registry.load_plugin(kind, name)
     origin = next(item for item in list_plugins(kind) if item.name == name)
-    say(f"{name}  ({kind}, version {plugin.version})")
-    options = plugin_options(plugin)
-    say(f"\n{plugin_text(plugin)}\n\n{'Options:' if options else 'It has no options.'}")
+    console.say(f"{name}  ({kind}, version {plugin.version})")
+    options = registry.plugin_options(plugin)
+    console.say(f"\n{registry.plugin_text(plugin)}\n\n{'Options:' if options else 'It has no options.'}")
     for option in options:
         default = f" = {option['default']}" if option["default"] else " (required)"
-        say(f"  {option['name']}: {option['type']}{default}")
+        console.say(f"  {option['name']}: {option['type']}{default}")
         if option["meaning"]:
-            say(f"      {option['meaning']}")
-    say(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
+            console.say(f"      {option['meaning']}")
+    console.say(f"\nSource: {origin.package} {origin.package_version}, {origin.target}")
 
 
 @app.command()
@@ -83,10 +85,10 @@ def new(
     Example: hardneg plugins new loss my-loss --output my-loss
     """
     folder = output or Path(f"hardneg-{name}")
-    store_outputs("plugins new", [Target(folder, folder=True)], [], overwrite=True).check()
+    planned_work.store_outputs("plugins new", [replaced_files.Target(folder, folder=True)], [], overwrite=True).check()
     for path in write_package(kind, name, folder):
-        say(path)
-    say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)
+        console.say(path)
+    console.say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)
 
 
 def write_package(kind: str, name: str, folder: Path) -> list[Path]:
@@ -117,9 +119,87 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         f"src/hardneg_{module}/{module}.py": f"{kind}.py",
         f"tests/test_{module}.py": f"{kind}_test.py",
     }
-    with disk_errors(folder, "--output"):
+    with artifacts.disk_errors(folder, "--output"):
         for path, template in written.items():
             source = files("hardneg.cli") / "templates" / f"{template}.template"
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(Template(source.read_text("utf-8")).substitute(words), encoding="utf-8")
     return [folder / path for path in written]
+
+
+data = typer.Typer(cls=packages.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
+_SOURCES = "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name."
+DATASET = typer.Argument(help=_SOURCES, autocompletion=completion.plugins("datasets"))
+_LOADER = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
+
+
+@data.command("list")
+def list_datasets(as_json: bool = JSON) -> None:
+    """List the loaders of datasets with what each reads; nothing is imported.
+
+    Example: hardneg data list
+    """
+    loaders = list_plugins("datasets")
+    known = [(each.name, each.problem or registry.plugin_summary(each.target), each.package) for each in loaders]
+    pairs = ((name, reads + (f"   ({package})" if package != "hardneg" else "")) for name, reads, package in known)
+    rows = [dict(zip(("name", "reads", "package"), each, strict=True)) for each in known]
+    console.say_answer(rows, console.aligned(pairs), as_json)
+
+
+@data.command("show")
+def show_dataset(
+    dataset: str = DATASET,
+    settings: list[str] = _LOADER,
+    limit: int = typer.Option(2, min=0, help="How many documents, and queries of each split, to print."),
+    store: Path | None = STORE,
+    as_json: bool = JSON,
+) -> None:
+    """Show what a dataset holds: counts, splits, lengths, its first rows, and what was left out.
+
+    The collection is kept in the store, as by every command.
+
+    Example: hardneg data show beir:scifact --limit 3
+    """
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.corpus import document_lengths
+
+    plan = AdhocRecipe("data show", dataset, settings=settings).plan(tell_once)
+    artifact = planned_work.opened(store).make_dataset(plan)
+    collection = StoredCollection.open(artifact.path)
+    facts = {name: artifact.facts.get(name) for name in ("documents", "splits", "notes")}
+    shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
+    console.say_answer(shown, _described(shown), as_json)
+
+
+def _first_rows(collection: Any, rows: int) -> dict[str, Any]:
+    import numpy as np
+
+    documents = collection.corpus.documents_at(np.arange(min(rows, len(collection.corpus))))
+    queries: dict[str, list[dict[str, Any]]] = {}
+    for split in collection.splits:
+        of_split, answers = collection.queries(split), collection.answers(split)
+        pairs = zip(of_split.query_ids[:rows], of_split.texts[:rows], strict=True)
+        told = ({"answers": answers[name]} if name in answers else {} for name in of_split.query_ids)
+        queries[split] = [{"query_id": name, "text": text, **next(told)} for name, text in pairs]
+    return {"documents": [item._asdict() for item in documents], "queries": queries}
+
+
+def _described(shown: Mapping[str, Any]) -> Iterator[str]:
+    lengths = ", ".join(f"{name} {value:,}" for name, value in shown["words"].items())
+    yield f"documents: {shown['documents']:,}; words: {lengths}"
+    for split, counts in shown["splits"].items():
+        facts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+        yield f"{split}: {facts or 'nothing'}"
+    yield from (f"note: {note}" for note in shown["notes"])
+    for document in shown["first"]["documents"]:
+        title = f"[{document['title']}] " if document["title"] else ""
+        yield f"document {document['doc_id']}: {_short(title + document['text'])}"
+    for split, queries in shown["first"]["queries"].items():
+        for query in queries:
+            answers = f"  = {' | '.join(query['answers'])}" if "answers" in query else ""
+            yield f"query {query['query_id']} ({split}): {_short(query['text'] + answers)}"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 160 else f"{text[:159]}…"

@@ -1,25 +1,25 @@
-"""`hardneg recipe`: list, show, plan and run recipes."""
+"""`hardneg recipe` and `hardneg start`: list, show, plan and run recipes, and write one that fits a folder."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hardneg.cli import completion, console
+from hardneg.cli.adaptor import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, output, tell_once
 from hardneg.cli.console import say, say_answer
-from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, output, tell_once
 from hardneg.cli.packages import PackageGroup
-from hardneg.cli.planned_work import configured, free_bytes, plan_outputs, run_plan, together
-from hardneg.functions.adhoc_recipe import planned_recipe
-from hardneg.records import LOCK, METRICS, REPORT_HTML, START, HardnegError, UsageError, counted, duration, size
+from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, store_outputs, together
+from hardneg.functions.session import planned_recipe
+from hardneg.records import errors, layout, named_plugins, wording
 from hardneg.report.table import Table
 from hardneg.runtime import world
-from hardneg.store import Artifact, Outputs, Store, Target
+from hardneg.store import artifacts, atomic_write, replaced_files
 
 if TYPE_CHECKING:
-    from hardneg.functions.session import Session
     from hardneg.recipes import Estimate, Need, Options, Plan
 
 app = typer.Typer(
@@ -27,20 +27,12 @@ app = typer.Typer(
 )
 
 NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
-PRESET = typer.Option(
-    None,
-    "--preset",
-    "-p",
-    help="`demo` (the default: minutes, no network), `paper`, or another preset of the recipe.",
-    autocompletion=completion.presets,
-)
-SET = typer.Option(
-    [],
-    "--set",
-    metavar="PATH=VALUE",
-    help="Change one value, such as stages.star.options.epochs=2.",
-    autocompletion=completion.settings,
-)
+_PRESETS = "`demo` (the default: minutes, no network), `paper`, or another preset of the recipe."
+PRESET = typer.Option(None, "--preset", "-p", help=_PRESETS, autocompletion=completion.presets)
+_MANY = "Plan for N documents, such as 1e9, with none of them in the store."
+_AGAIN = "Rerun this stage and all that depend on it."
+_ONE = "Change one value, such as stages.star.options.epochs=2."
+SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
 
 @app.command("list")
@@ -76,10 +68,7 @@ def plan(
     preset: str | None = PRESET,
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
-    documents: float | None = typer.Option(
-        None, min=1, metavar="N", help="Plan for N documents, such as 1e9, with none of them in the store."
-    ),
-    folder: Path | None = output("The run folder, as in `recipe run`; checks that it can be written.", None),
+    documents: float | None = typer.Option(None, min=1, metavar="N", help=_MANY),
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
@@ -89,14 +78,12 @@ def plan(
 
     Example: hardneg recipe plan star-passage --preset paper
     """
-    problems: list[HardnegError] = []
-    recipe_plan, opened = planned(name, preset, settings, problems), open_store(store)
-    check_stages(recipe_plan, until)
-    if folder is not None:
-        run_outputs(recipe_plan, opened, folder, overwrite=False).check()
+    problems: list[errors.HardnegError] = []
+    recipe_plan, opened = planned_recipe(name, preset, settings, tell_once, problems), open_store(store)
+    _check_stages(recipe_plan, until)
     if not as_json:
-        say(headline(recipe_plan))
-    _show(recipe_plan, opened, problems, as_json, until, int(documents) if documents else None)
+        say(_headline(recipe_plan))
+    show_plan(recipe_plan, opened, problems, as_json, until, int(documents) if documents else None)
 
 
 @app.command()
@@ -113,8 +100,8 @@ def check(
     """
     from hardneg.recipes import estimate, needs
 
-    problems: list[HardnegError] = []
-    recipe_plan, opened = planned(name, preset, settings, problems), open_store(store)
+    problems: list[errors.HardnegError] = []
+    recipe_plan, opened = planned_recipe(name, preset, settings, tell_once, problems), open_store(store)
     needed = list(needs(recipe_plan))
     missing = [need for need in needed if need.missing]
     summary = {
@@ -140,9 +127,7 @@ def run(
     preset: str | None = PRESET,
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Stop after this stage.", autocompletion=completion.stages),
-    force: list[str] = typer.Option(
-        [], help="Rerun this stage and all that depend on it.", autocompletion=completion.stages
-    ),
+    force: list[str] = typer.Option([], help=_AGAIN, autocompletion=completion.stages),
     output: Path | None = output("The run folder; default runs/NAME-PRESET.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
@@ -154,68 +139,57 @@ def run(
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
-    from hardneg.recipes import Options, default_folder
+    from hardneg.recipes import COMMAND, Options, default_folder, names
 
     chosen = configured(engine, engine_option)
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device, chosen)
-        recipe_plan, opened = planned(name, preset, settings), open_store(store)
-        check_stages(recipe_plan, until, force)
+        recipe_plan, opened = planned_recipe(name, preset, settings, tell_once), open_store(store)
+        _check_stages(recipe_plan, until, force)
         folder = output or default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
-        with run_outputs(recipe_plan, opened, folder, overwrite).begun():
+        target = replaced_files.Target(folder, folder=True, names=names(recipe_plan), marked_by=layout.LOCK)
+        with store_outputs(COMMAND, [target], [], overwrite, opened, recipe_plan).begun():
             _run(recipe_plan, opened, options, folder)
 
 
-def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -> None:
-    """The first of several processes prints and publishes."""
+def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folder: Path) -> None:
+    """The first of several processes prints and publishes: the report's table, where the results are, what is next."""
+    from hardneg.evaluation.metrics_json import from_json
     from hardneg.recipes import publish
 
-    terminal = console.stderr_console()
+    terminal, answer = console.stderr_console(), console.stdout_console()
     if world().first:
-        terminal.print(headline(recipe_plan))
+        terminal.print(_headline(recipe_plan))
         several = f", {world().size} processes" if world().size > 1 else ""
         terminal.print(f"run folder {folder}, store {opened.root}{several}")
     outcome = run_plan(recipe_plan, opened, options)
     if not world().first:
         return
     publish(recipe_plan, outcome.artifacts, opened, folder)
-    terminal.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
-    result_table(folder, outcome.artifacts)
-    if (folder / REPORT_HTML).is_file():
-        terminal.print(f"next: open {folder / REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
-
-
-def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
-    """The report's table on stdout, and where the results are."""
-    from hardneg.evaluation.metrics_json import from_json
-
-    terminal = console.stdout_console()
-    if any(artifact.artifact_type == "metrics" for artifact in artifacts.values()):
-        console.measured_tables(terminal, from_json(json.loads((folder / METRICS).read_text(encoding="utf-8"))))
+    terminal.print(f"{len(outcome.ran)} of {wording.counted(len(outcome.artifacts), 'step')} ran")
+    if any(artifact.artifact_type == "metrics" for artifact in outcome.artifacts.values()):
+        console.measured_tables(answer, from_json(json.loads((folder / layout.METRICS).read_text(encoding="utf-8"))))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
-            terminal.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
+            answer.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
+    if (folder / layout.REPORT_HTML).is_file():
+        terminal.print(f"next: open {folder / layout.REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
 
 
-def planned(name: str, preset: str | None, settings: list[str], problems: list[HardnegError] | None = None) -> "Plan":
-    """The plan of a recipe; prints its notes."""
-    return planned_recipe(name, preset, settings, tell_once, problems)
-
-
-def check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
+def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
     """All mistakes in the names of stages, before anything is printed or made."""
     named = [("--until", until), *(("--force", name) for name in force)]
     problems = []
     for option, name in named:
         try:
             plan.until(name)
-        except UsageError as error:
+        except errors.UsageError as error:
             problems.append(f"{option} {name}: {error}")
     if problems:
-        raise UsageError("\n".join(problems))
+        raise errors.UsageError("\n".join(problems))
 
 
-def headline(plan: "Plan") -> str:
+def _headline(plan: "Plan") -> str:
     """The recipe's name and preset, and the others that it has."""
     from hardneg.recipes import preset_names
 
@@ -224,27 +198,15 @@ def headline(plan: "Plan") -> str:
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 
-def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
-    """The run folder of a plan."""
-    from hardneg.recipes import COMMAND, names
-
-    target = Target(folder, folder=True, names=names(plan), marked_by=LOCK)
-    return plan_outputs(COMMAND, plan, opened, [target], overwrite)
-
-
-def show_plan(recipe: Any, session: "Session", as_json: bool) -> None:
-    """The plan of a command that makes its recipe itself, here."""
-    _show(recipe.plan(tell_once), session.store, (), as_json)
-
-
-def _show(
+def show_plan(
     plan: "Plan",
-    store: Store,
-    problems: Sequence[HardnegError],
-    as_json: bool,
+    store: artifacts.Store,
+    problems: Sequence[errors.HardnegError] = (),
+    as_json: bool = False,
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
+    """Print what a plan makes, what is too large for the disk, and what is missing before it can run."""
     from hardneg.recipes import estimate, no_room, packages
 
     rows = estimate(plan, store, until, documents)
@@ -255,7 +217,7 @@ def _show(
     plan_table(rows, plan.recipe.copies)
     for line in too_large:
         say(f"too large: {line}")
-    if any(START in step.inputs.values() for step in plan.until(until)):
+    if any(layout.START in step.inputs.values() for step in plan.until(until)):
         model = plan.recipe.models.of(plan.recipe.model)
         for line in model.remarks if model.folder is not None else ():
             say(f"model {model.spec.name}: {line}")
@@ -290,26 +252,20 @@ def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str
     lines = []
     for name, group in groups.items():
         first, count, stored = group[0], len(group), sum(row.cached for row in group)
+        called = f"{name} x {wording.counted(count, 'seed')}" if name in copies else name
+        state = "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run"
+        key = first.step.key[:8] if count == 1 else f"{count} keys"
+        items, disk = f"{sum(row.items for row in group):,} {first.unit}", wording.size(sum(row.disk for row in group))
         seconds = sum(row.seconds or 0 for row in group)
-        lines.append(
-            [
-                f"{name} x {counted(count, 'seed')}" if name in copies else name,
-                first.step.verb,
-                "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run",
-                first.step.key[:8] if count == 1 else f"{count} keys",
-                f"{sum(row.items for row in group):,} {first.unit}",
-                size(sum(row.disk for row in group)),
-                duration(seconds) if seconds else "",
-            ]
-        )
+        lines.append([called, first.step.verb, state, key, items, disk, wording.duration(seconds) if seconds else ""])
     columns = ["step", "stage", "state", "key", "items", "disk", "a step like it took"]
     shown = len(columns) - (not any(line[-1] for line in lines))
     terminal = console.stdout_console()
     console.print_table(terminal, Table(columns[:shown], [line[:shown] for line in lines], words=4), narrow="stage")
     ahead = [row for row in rows if not row.cached]
-    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
+    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {wording.size(sum(row.disk for row in ahead))} of disk"]
     if known := [row.seconds for row in ahead if row.seconds is not None]:
-        parts.append(f"{duration(sum(known))} for {len(known)} of them, as steps like them took")
+        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, as steps like them took")
     terminal.print(", ".join(parts), soft_wrap=True)
 
 
@@ -318,16 +274,55 @@ def _lines(needed: Sequence["Need"], summary: Mapping[str, Any]) -> Iterator[str
         if need.missing:
             yield f"missing   {need.category} {need.subject}: {need.missing}"
             continue
-        sizes = [size(need.ahead)] * bool(need.ahead)
-        sizes += [f"{size(need.there)} are there"] * bool(need.there and need.ahead)
+        sizes = [wording.size(need.ahead)] * bool(need.ahead)
+        sizes += [f"{wording.size(need.there)} are there"] * bool(need.there and need.ahead)
         facts = ", ".join([*sizes, *([need.note] if need.note else [])])
         state = "to fetch" if need.ahead else "there"
         yield f"{state:<8}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
-    free = f"{size(summary['free'])} are free"
+    free = f"{wording.size(summary['free'])} are free"
     free += ": too little" if summary["disk"] + summary["ahead"] > summary["free"] else ""
-    takes = f"the run takes about {size(summary['disk'])} in {summary['store']}, where {free}"
-    yield f"to come {size(summary['ahead'])}; {takes}"
+    takes = f"the run takes about {wording.size(summary['disk'])} in {summary['store']}, where {free}"
+    yield f"to come {wording.size(summary['ahead'])}; {takes}"
     if missing := sum(bool(need.missing) for need in needed):
         yield f"{missing} of {len(needed)} missing"
     elif summary["ready"]:
         yield "ready: all of it is here or can be fetched"
+
+
+def start(
+    folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, maybe with queries, maybe with judgements."),
+    model: str | None = typer.Option(None, help="Where training begins; by default a static table."),
+    glob: str | None = typer.Option(None, help="Which documents are read, such as 'guide/**/*.md'; by default all."),
+    runs: bool = typer.Option(False, "--run", help="Run the recipe too, into runs/NAME."),
+    output: Path | None = output("The recipe to write; default NAME.yaml, after the folder.", None),
+    overwrite: bool = OVERWRITE,
+    store: Path | None = STORE,
+    device: str | None = DEVICE,
+) -> None:
+    """Look at a folder, say what can be trained from it, and write the recipe.
+
+    Documents alone, queries beside them, or judgements too: in a form that a dataset of hardneg reads.
+
+    Example: hardneg start docs --run
+    """
+    from hardneg.functions.starting import Beginning, takes
+    from hardneg.recipes import estimate
+
+    beginning = Beginning.of(folder, glob, model)
+    (recipe, results), session = beginning.paths(output, runs), opened(store, device)
+    command = f"hardneg recipe run {quote(str(recipe))}"
+    target = replaced_files.Target(recipe, use=f"`{command}` runs it as it is")
+    outputs = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)
+    outputs.check()
+    say("\n".join(beginning.sentences()))
+    with outputs.laid_out():
+        atomic_write.replace_text(recipe, beginning.recipe(recipe))
+    problems: list[errors.HardnegError] = []
+    recipe_plan = planned_recipe(str(recipe), None, [], tell_once, problems)
+    say(f"{recipe}: written; {takes(estimate(recipe_plan, session.store))}")
+    if problems:
+        raise problems[0]
+    if runs:
+        run(str(recipe), None, [], None, [], results, overwrite, store, device, named_plugins.LOCAL, [])
+    else:
+        say(f"run it: {command} --output {quote(str(results))}")

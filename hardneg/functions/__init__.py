@@ -1,1 +1,1 @@
-"""The public functions, one a file: what Python calls, and what commands are made from."""
+"""The public functions and what they take and return: what Python calls, and what commands are made from."""

@@ -1,7 +1,7 @@
 """`hardneg.analyze`: what lies behind the metrics, by any installed analysis."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,18 +9,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hardneg.analysis.base import Analysis
-from hardneg.analysis.inputs import Files
+from hardneg.analysis import base, inputs
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
 from hardneg.formats.qrels import write_qrels
-from hardneg.functions.argument_values import file_path, name_of
-from hardneg.functions.arguments import AnalyzeArguments, Where, options_of, spelled_out
-from hardneg.functions.content_store import keep_content
-from hardneg.functions.dataset_argument import named_qrels
-from hardneg.functions.evaluation import Evaluation
+from hardneg.functions import given
+from hardneg.functions.arguments import AnalyzeArguments, Where, file_path, name_of, options_of, spelled_out
+from hardneg.functions.evaluate import Evaluation
 from hardneg.functions.results import writing
-from hardneg.functions.run_argument import is_run, labelled_runs, run_file, run_labels
 from hardneg.functions.session import Session
 from hardneg.records import METRICS, Judgement, UsageError, complaint, mistakes
 from hardneg.registry import load_plugin, no_such_option, plugin_errors
@@ -47,7 +43,7 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
         PluginError: there is no such analysis.
         UsageError: it has no such field, or one is missing.
     """
-    chosen: type[Analysis] = load_plugin("analyses", name_of("name", name))
+    chosen: type[base.Analysis] = load_plugin("analyses", name_of("name", name))
     extra = [ask.rstrip("?") for ask in chosen.asks if ask != "stages"]
     known = [*chosen.model_fields, *extra, *(["run_folder"] if "stages" in chosen.asks else []), *Where.__annotations__]
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in fields if each not in known]:
@@ -66,8 +62,8 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
 
 
 def checked(
-    chosen: type[Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
-) -> Analysis:
+    chosen: type[base.Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
+) -> base.Analysis:
     """The analysis of some fields; `flag` says how a message calls a field, `types` what stages made.
 
     Raises:
@@ -84,14 +80,14 @@ def checked(
         raise UsageError("\n".join(f"analyze {chosen.name}: {line}" for line in problems)) from None
 
 
-def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
+def files_of(analysis: base.Analysis, arguments: Mapping[str, Any], stages: Stages, progress: Progress) -> inputs.Files:
     """What an analysis reads: the files that its fields name, and what was given beside."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in options_of(AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
-    return Files(
+    return inputs.Files(
         named,
-        labels={str(path): label for path, label in run_labels(alone).items()},
+        labels={str(path): label for path, label in given.run_labels(alone).items()},
         judged=arguments.get("qrels"),
         topics=arguments.get("queries"),
         corpus=arguments.get("corpus"),
@@ -104,7 +100,7 @@ def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, p
     )
 
 
-def stages_of(run_folder: Path, store: "Store") -> Stages:
+def stages_of(run_folder: Path, store: Store) -> Stages:
     """Artifact type and facts of each stage of a run folder. Raises DataError where it is none."""
     from hardneg.recipes import artifacts_of
 
@@ -112,34 +108,35 @@ def stages_of(run_folder: Path, store: "Store") -> Stages:
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
 
-def _named(chosen: type[Analysis], name: str, value: Any, store: "Store") -> Any:
-    """The value of a field: of one that refers to artifacts, the paths of what was given."""
+def _named(chosen: type[base.Analysis], name: str, value: Any, store: Store) -> Any:
+    """The value of a field: of one that refers to artifacts, the path, or paths by label, of what was given.
+
+    Metrics and runs in memory are kept in the store.
+    """
     marks = [mark for mark in chosen.model_fields[name].metadata if isinstance(mark, Reference)]
     if not marks:
         return value
     if "run" in marks[0].artifact_types and isinstance(value, list | tuple):
-        return {label: str(path) for label, path in labelled_runs(value, store).items()}
-    return _path(value, store)
+        return {label: str(path) for label, path in given.labelled_runs(value, store).items()}
+
+    def path_of(value: Any) -> Any:
+        if isinstance(value, Evaluation):
+            kept = given.keep_content(store, "given-metrics", lambda to: write_metrics(to / METRICS, value.measured))
+            return str(kept.path / METRICS)
+        if isinstance(value, Mapping):
+            by_label = not given.is_run(value)
+            return {key: path_of(one) for key, one in value.items()} if by_label else str(given.run_file(value, store))
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    return path_of(value)
 
 
-def _path(value: Any, store: "Store") -> Any:
-    """The path, or paths by label, of what was given for a field; metrics and runs in memory are kept in the store."""
-    if isinstance(value, Evaluation):
-        kept = keep_content(store, "given-metrics", lambda folder: write_metrics(folder / METRICS, value.measured))
-        return str(kept.path / METRICS)
-    if isinstance(value, Mapping):
-        return (
-            str(run_file(value, store)) if is_run(value) else {name: _path(one, store) for name, one in value.items()}
-        )
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _file(name: str, value: Any, store: "Store") -> Path:
-    judged = named_qrels(value) if name in ("qrels", "withheld") else file_path(value, name)
+def _file(name: str, value: Any, store: Store) -> Path:
+    judged = given.named_qrels(value) if name in ("qrels", "withheld") else file_path(value, name)
     if not isinstance(judged, dict):
         return Path(str(judged))
     rows = (Judgement(query_id, *pair) for query_id, grades in judged.items() for pair in grades.items())
-    return keep_content(store, f"given-{name}", lambda folder: write_qrels(folder / _QRELS, rows)).path / _QRELS
+    return given.keep_content(store, f"given-{name}", lambda to: write_qrels(to / _QRELS, rows)).path / _QRELS
 
 
 @dataclass(frozen=True)
@@ -148,20 +145,11 @@ class AnalysisResult:
 
     name: str
     numbers: Any = field(repr=False)
-    analysis: Analysis = field(repr=False)
+    analysis: base.Analysis = field(repr=False)
 
     def to_dict(self) -> Any:
         """The numbers."""
         return self.numbers
-
-    def to_pandas(self) -> Any:
-        """The table as a `pandas.DataFrame` of texts. Raises MissingDependency where pandas is not installed."""
-        from hardneg.functions.arrow_tables import frame_of_rows
-        from hardneg.report.table import cell
-
-        table = self.analysis.table(self.numbers)
-        names = [cell(column).text for column in table.columns]
-        return frame_of_rows([dict(zip(names, (cell(each).text for each in row), strict=True)) for row in table.rows])
 
     def draw(self, *paths: str | Path, overwrite: bool = False) -> None:
         """Draws the figure into files, .png, .svg or .pdf; its own earlier ones are replaced.
@@ -173,9 +161,7 @@ class AnalysisResult:
             self.analysis.draw(self.numbers, files)
 
     def _repr_markdown_(self) -> str:
-        from hardneg.report.content import ReportContent
-        from hardneg.report.page import markdown
+        from hardneg.report import content, page
 
-        tables: Sequence[Any] = self.analysis.tables(self.numbers)
-        section = Section(self.name, tables, self.analysis.explain(self.numbers))
-        return markdown(ReportContent("", {}, 0, sections=[section]))
+        section = Section(self.name, self.analysis.tables(self.numbers), self.analysis.explain(self.numbers))
+        return page.markdown(content.ReportContent("", {}, 0, sections=[section]))

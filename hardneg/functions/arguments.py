@@ -1,15 +1,21 @@
-"""The arguments of public functions: a sentence on each, what a terminal must know of it, and those that many have."""
+"""The arguments of public functions: a sentence on each, what a terminal must know of it, and the checks of values."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import Parameter
+from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
 
-from hardneg.records import LOCAL
+from hardneg.records import complaint, errors, named_plugins
+from hardneg.registry import load_plugin
 from hardneg.runtime import SEED, Progress
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 REQUIRED: Any = ...
 """The default of an argument that must be given."""
@@ -90,15 +96,8 @@ Settings = Annotated[
     Sequence[str] | Mapping[str, Any],
     Arg("Set any value, such as model.document_length=256.", cli=list[str], flag="set", metavar="PATH=VALUE"),
 ]
-Store = Annotated[
-    str | Path | None,
-    Arg(
-        "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.",
-        cli=Path,
-        metavar="PATH",
-        panel=MACHINE,
-    ),
-]
+_STORE = "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store."
+Store = Annotated[str | Path | None, Arg(_STORE, cli=Path, metavar="PATH", panel=MACHINE)]
 Device = Annotated[
     str | None, Arg("cpu, cuda, cuda:1, mps; default: the best available.", panel=MACHINE, words=("cpu", "cuda", "mps"))
 ]
@@ -111,7 +110,7 @@ class Where(TypedDict, total=False):
     settings: Annotated[Sequence[str] | Mapping[str, Any], replace(get_args(Settings)[1], default=())]
     store: Store
     device: Device
-    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=LOCAL, plugin="engines", panel=MACHINE)]
+    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=named_plugins.LOCAL, plugin="engines", panel=MACHINE)]
     seed: Annotated[int, Arg("The seed of random draws.", default=SEED)]
     progress: Annotated[bool | Progress, Arg("Whether to show bars, or what shows them.", cli=bool, default=False)]
 
@@ -204,3 +203,147 @@ def spelled_out(function: _Function, options: type | None = None) -> _Function:
     kept = [] if options is None else [rest]
     function.__signature__ = signature.replace(parameters=[*named, *more, *kept])  # type: ignore[attr-defined]
     return function
+
+
+def refused(argument: str, value: Any, wanted: str) -> errors.UsageError:
+    """The error of an argument that must be something else."""
+    return errors.UsageError(f"{{{argument}}}: must be {wanted}, not {value!r:.60}", argument)
+
+
+def names_of(argument: str, value: Any) -> list[str]:
+    """One name, or several of any iterable. Raises UsageError where something is no text."""
+    names = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise refused(argument, odd[0], "a name or a list of names")
+    return names
+
+
+def name_of(argument: str, value: Any) -> str:
+    """A text. Raises UsageError where it is none, or empty."""
+    if isinstance(value, str) and value:
+        return value
+    raise refused(argument, value, "a name")
+
+
+def mapping_of(argument: str, value: Any) -> dict[str, Any]:
+    """Values by name. Raises UsageError where it is no dict."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise refused(argument, value, "a dict of values by name")
+
+
+def file_path(value: Any, argument: str = "path") -> Path:
+    """A path. Raises UsageError where it is none, or has a name longer than a file's may be."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if isinstance(text, str) and text and "\0" not in text and max(map(len, text.split("/"))) <= 255:
+        return Path(text).expanduser()
+    raise refused(argument, value, "a path")
+
+
+def files_of(argument: str, value: Any) -> list[Path]:
+    """One path, or several. Raises UsageError where something is none."""
+    several = value if isinstance(value, Iterable) and not isinstance(value, str | os.PathLike) else [value]
+    return [file_path(each, argument) for each in several]
+
+
+def whole_number(argument: str, value: Any, least: int | None = None) -> int:
+    """A whole number. Raises UsageError where it is none, or too low."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or (least is not None and value < least):
+        raise refused(argument, value, "a whole number" + ("" if least is None else f", {least} or more"))
+    return int(value)
+
+
+def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
+    """A plugin with its options beside its `name`, from that, NAME:SOURCE, or its name alone.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if isinstance(value, str):
+        name, colon, source = value.partition(":")
+        return {"name": name, **({"source": source} if colon else {})}
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        return dict(value)
+    raise refused(argument, value, "a name, or a dict of its options with its name")
+
+
+def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
+    """Plugins with their options, from one or several: as `plugin_setting` takes each, or a mapping in YAML.
+
+    Raises:
+        UsageError: one is none of these.
+    """
+    from hardneg.recipes import parse_setting
+
+    several = value if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
+    try:
+        read = (
+            parse_setting(each) if isinstance(each, str) and each.lstrip().startswith("{") else each for each in several
+        )
+        return [plugin_setting(argument, each) for each in read]
+    except ValueError as error:
+        raise errors.UsageError(f"{{{argument}}}: {error}", argument) from None
+
+
+def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
+    """The stage of a verb with these fields, each as the verb takes it; None where that is a default is left out.
+
+    names: what the caller calls some of the fields. A field of what another holds has a path, such as `tuning.grid`.
+
+    Raises:
+        UsageError: fields do not take their values; all are told.
+    """
+    values, problems, wrong = {"stage": verb}, list[str](), list[str]()
+    for path, value in fields.items():
+        info, name = verb_field(f"{verb}.{path}"), names.get(path, path.rpartition(".")[2])
+        if value is None and info.default is None:
+            continue
+        try:
+            values[path] = _field_value(info, name, value)
+        except errors.UsageError as error:
+            problems, wrong = [*problems, error.message], [*wrong, name]
+    if problems:
+        raise errors.UsageError("\n".join(problems), *wrong)
+    return values
+
+
+def verb_field(path: str) -> "FieldInfo":
+    """The field of a verb at a path, such as `search.depth`, or `fuse.tuning.metric` of what a field holds."""
+    verb, *names = path.split(".")
+    model: Any = load_plugin("stages", verb)
+    for name in names[:-1]:
+        held = model.model_fields[name].annotation
+        model = next(each for each in (held, *get_args(held)) if hasattr(each, "model_fields"))
+    info: FieldInfo = model.model_fields[names[-1]]
+    return info
+
+
+def _field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
+    """A value as a field takes it: plugins with options, paths, a number within bounds, and whole where that is."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from hardneg.fields import InputFile, PluginKind
+
+    several = get_origin(info.annotation) is tuple
+    if any(isinstance(mark, InputFile) for mark in info.metadata):
+        return [str(path) for path in files_of(argument, value)] if several else str(file_path(value, argument))
+    if any(isinstance(mark, PluginKind) for mark in info.metadata):
+        return (plugin_settings if several else plugin_setting)(argument, value)
+    annotation: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+    try:
+        return TypeAdapter(annotation).validate_python(_plain(value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = ".".join([f"{{{argument}}}", *map(str, first["loc"])])
+        raise errors.UsageError(f"{location}: {complaint(first)}", argument) from None
+
+
+def _plain(number: Any) -> Any:
+    """Numbers of other libraries as Python's own."""
+    if isinstance(number, Mapping):
+        return {name: _plain(value) for name, value in number.items()}
+    if isinstance(number, list):
+        return tuple(map(_plain, number))
+    if isinstance(number, bool) or not isinstance(number, Real):
+        return number
+    return int(number) if isinstance(number, Integral) else float(number)

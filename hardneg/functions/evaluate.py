@@ -1,24 +1,22 @@
 """`evaluate`: runs scored as trec_eval does, and their differences tested."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from hardneg.evaluation import LEVEL, MARGIN, known_level, known_margin
-from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, spelled_out
-from hardneg.records import UsageError
+from hardneg.functions import given, results
+from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, names_of, spelled_out, stage
+from hardneg.functions.session import AdhocRecipe, Session
+from hardneg.records import MissingDependency, UsageError, counted
 
 if TYPE_CHECKING:
-    from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.qrels import Qrels
-    from hardneg.formats.runs import Run
-    from hardneg.functions.evaluation import Evaluation
-    from hardneg.functions.session import Session
 
 _log = logging.getLogger("hardneg")
 
@@ -64,10 +62,13 @@ def evaluate(
         UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
         DataError: a file has a mistake.
     """
-    from hardneg.functions.session import Session
-
-    given = {name: value for name, value in locals().items() if name not in ("where", "Session")}
-    return RunsToScore.of(Session.of(where, evaluate), given).evaluation()
+    arguments = {name: value for name, value in locals().items() if name != "where"}
+    judging = RunsToScore.of(Session.of(where, evaluate), arguments)
+    measured = judging.measured()
+    for note in measured.notes:
+        _log.warning(note)
+    reads = [*judging.files.values(), *([judging.qrels] if isinstance(judging.qrels, Path) else [])]
+    return Evaluation(judging.tested(measured), reads)
 
 
 @dataclass(frozen=True)
@@ -89,34 +90,31 @@ class RunsToScore:
     fields: Mapping[str, Any]
 
     @classmethod
-    def of(cls, session: "Session", given: Mapping[str, Any]) -> "RunsToScore":
+    def of(cls, session: Session, arguments: Mapping[str, Any]) -> "RunsToScore":
         """What the arguments of `evaluate` ask for. Raises UsageError where one is wrong."""
         from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
-        from hardneg.functions.argument_values import names_of, stage
-        from hardneg.functions.dataset_argument import named_dataset, named_qrels, split_of
-        from hardneg.functions.results import source_of_runs
-        from hardneg.functions.run_argument import labelled_runs
 
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
-        fields = stage("evaluate", {name: given[name] for name in (*names, "answer_match") if name in given})
-        metrics = list(dict.fromkeys(names_of("metrics", given.get("metrics", ())) or METRICS))
+        fields = {name: arguments[name] for name in (*names, "answer_match") if name in arguments}
+        metrics = list(dict.fromkeys(names_of("metrics", arguments.get("metrics", ())) or METRICS))
         if others := [name for name in metrics if name not in answer_cutoffs(metrics)]:
             parse_metrics(others)
-        files = labelled_runs(given["runs"], session.store)
+        files = given.labelled_runs(arguments["runs"], session.store)
         by_path = {str(path): label for label, path in files.items()}
-        baselines = [by_path.get(name, name) for name in names_of("baselines", given.get("baselines", ()))]
+        baselines = [by_path.get(name, name) for name in names_of("baselines", arguments.get("baselines", ()))]
         if unknown := [name for name in baselines if name not in files]:
             raise UsageError(f"baseline {unknown[0]} is not among the runs: {', '.join(files)}")
-        dataset, split = given.get("dataset"), given.get("split")
+        dataset, split = arguments.get("dataset"), arguments.get("split")
         if dataset is not None:
-            dataset, split = named_dataset(dataset, session.store), split_of(dataset, split, "test")
+            dataset, split = given.named_dataset(dataset, session.store), given.split_of(dataset, split, "test")
             read: Callable[[], StoredCollection] = partial(_collection, dataset, session)
         else:
             session.refuse_settings()
-            source = source_of_runs(given["runs"])
+            source = results.source_of_runs(arguments["runs"])
             split = split or (source.split if source else "test")
             dataset, read = "the dataset of the runs" if source else None, partial(getattr, source, "collection")
-        return cls(files, metrics, baselines, named_qrels(given.get("qrels")), dataset, split, read, fields)
+        qrels = given.named_qrels(arguments.get("qrels"))
+        return cls(files, metrics, baselines, qrels, dataset, split, read, stage("evaluate", fields))
 
     @cached_property
     def collection(self) -> "StoredCollection | None":
@@ -133,57 +131,43 @@ class RunsToScore:
 
     def measured(self) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
-        from hardneg.evaluation.metrics import answer_cutoffs
+        from hardneg.evaluation import metrics
         from hardneg.evaluation.metrics_json import Measured
-
-        cutoffs, notes = answer_cutoffs(self.metrics), list[str]()
-        by_answers = self._by_answers(cutoffs, notes) if cutoffs else {}
-        others = [name for name in self.metrics if name not in cutoffs]
-        by_judgements = self._by_judgements(others, notes) if others else {}
-        found = {label: {**by_judgements.get(label, {}), **by_answers.get(label, {})} for label in self.files}
-        scores = {label: {name: scores[name] for name in self.metrics} for label, scores in found.items()}
-        return Measured(scores, notes=tuple(dict.fromkeys(notes)))
-
-    def _runs(self, names: Sequence[str], judged: Any, notes: list[str]) -> "Iterator[tuple[str, Run]]":
-        from hardneg.evaluation.metrics import run_notes
+        from hardneg.formats import answer_matching
         from hardneg.formats.qrels import without_excluded
         from hardneg.formats.runs import read_run
 
-        collection = self.collection
-        excluded = {} if collection is None else collection.excluded()
-        documents = None if collection is None else len(collection.corpus)
-        for label, path in self.files.items():
-            run = without_excluded(read_run(path), excluded)
-            notes += run_notes(label, run, judged, names, documents)
-            yield label, run
+        cutoffs, notes = metrics.answer_cutoffs(self.metrics), list[str]()
+        found: dict[str, dict[str, Any]] = {label: {} for label in self.files}
 
-    def _by_judgements(self, names: Sequence[str], notes: list[str]) -> "dict[str, Scores]":
-        from hardneg.evaluation.metrics import evaluate, judgement_notes
+        def score(names: Sequence[str], judged: Any, measure: Callable[[Any], Mapping[str, Any]]) -> None:
+            collection = self.collection
+            excluded = {} if collection is None else collection.excluded()
+            for label, path in self.files.items():
+                run = without_excluded(read_run(path), excluded)
+                documents = None if collection is None else len(collection.corpus)
+                notes.extend(metrics.run_notes(label, run, judged, names, documents))
+                found[label] |= measure(run)
 
-        if self.qrels is None and self.dataset is None:
-            raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
-        level, qrels = self.fields["relevance_level"], self.grades()
-        if self.qrels is None and not qrels:
-            raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
-        scores = {label: evaluate(run, qrels, names, level) for label, run in self._runs(names, qrels, notes)}
-        notes += judgement_notes(qrels, names, level)
-        return scores
-
-    def _by_answers(self, cutoffs: Mapping[str, int], notes: list[str]) -> "dict[str, Scores]":
-        from hardneg.evaluation.metrics import answer_coverage
-        from hardneg.formats.answer_matching import PassageAnswers
-
-        if (collection := self.collection) is None:
-            problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
-            raise UsageError(problem, "dataset", "split")
-        answers = PassageAnswers.of(collection, self.split, self.fields["answer_match"])
-        query_ids, cuts = answers.query_ids, list(cutoffs.values())
-        runs = self._runs([*cutoffs], set(query_ids), notes)
-        scores = {label: answer_coverage(run, answers, query_ids, cuts) for label, run in runs}
-        unanswered = len(collection.queries(self.split)) - len(query_ids)
-        left_out = {**answers.left_out, "questions without answers": unanswered}
-        notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
-        return scores
+        if cutoffs:
+            if (collection := self.collection) is None:
+                problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+                raise UsageError(problem, "dataset", "split")
+            answers = answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
+            ids, cuts = answers.query_ids, list(cutoffs.values())
+            score([*cutoffs], set(ids), lambda run: metrics.answer_coverage(run, answers, ids, cuts))
+            left_out = {**answers.left_out, "questions without answers": len(collection.queries(self.split)) - len(ids)}
+            notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
+        if others := [name for name in self.metrics if name not in cutoffs]:
+            if self.qrels is None and self.dataset is None:
+                raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
+            level, qrels = self.fields["relevance_level"], self.grades()
+            if self.qrels is None and not qrels:
+                raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
+            score(others, qrels, lambda run: metrics.evaluate(run, qrels, others, level))
+            notes += metrics.judgement_notes(qrels, others, level)
+        ordered = {label: {name: scores[name] for name in self.metrics} for label, scores in found.items()}
+        return Measured(ordered, notes=tuple(dict.fromkeys(notes)))
 
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the paired tests of the runs against the baselines, or of each with each."""
@@ -207,22 +191,86 @@ class RunsToScore:
             query_groups=groups,
         )
 
-    def evaluation(self) -> "Evaluation":
-        """What the function returns; what must be known beside it goes to the log."""
-        from hardneg.functions.evaluation import Evaluation
 
-        measured = self.measured()
-        for note in measured.notes:
-            _log.warning(note)
-        reads = [*self.files.values(), *([self.qrels] if isinstance(self.qrels, Path) else [])]
-        return Evaluation(self.tested(measured), reads)
-
-
-def _collection(dataset: str, session: "Session") -> "StoredCollection":
-    """The stored collection, read now unless the store has it."""
+def _collection(dataset: str, session: Session) -> "StoredCollection":
     from hardneg.formats.collection import StoredCollection
-    from hardneg.functions.adhoc_recipe import AdhocRecipe
-    from hardneg.functions.content_store import make_dataset
 
-    recipe = AdhocRecipe("evaluate", dataset, settings=session.settings)
-    return StoredCollection.open(make_dataset(recipe.plan(), session).path)
+    plan = AdhocRecipe("evaluate", dataset, settings=session.settings).plan()
+    return StoredCollection.open(session.make_dataset(plan).path)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Runs that were measured: means, scores by query, intervals and paired tests; reads: the files they came from."""
+
+    measured: "Measured" = field(repr=False)
+    reads: Sequence[Path] = field(default=(), repr=False, compare=False)
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Means by metric by run."""
+        return {label: dict(values) for label, values in self.to_dict()["metrics"].items()}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What must be known beside the figures, such as queries that a run lacks; one line each."""
+        return self.measured.notes
+
+    @property
+    def per_query(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+        """Scores by query id by metric by run."""
+        return self.measured.results
+
+    @property
+    def comparisons(self) -> Sequence[Any]:
+        """Paired tests: differences, their intervals, p values before and after Holm's correction."""
+        return self.measured.comparisons
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a metrics file holds: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
+        from hardneg.evaluation.metrics_json import to_json
+
+        return to_json(self.measured)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, a row a run and metric: `run`, `metric`, `mean`, `low`, `high`, of a 95 % interval.
+
+        Raises:
+            MissingDependency: pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise MissingDependency("to_pandas needs pandas: pip install pandas") from error
+        content, rows = self.to_dict(), []
+        for label, means in content["metrics"].items():
+            for metric, mean in means.items():
+                low, high = content["intervals"][label][metric] or (None, None)
+                rows.append({"run": label, "metric": metric, "mean": mean, "low": low, "high": high})
+        return DataFrame(rows)
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a metrics file, which `hardneg.analyze` and reports read; its own earlier one is replaced.
+
+        Raises:
+            UsageError: a run or the judgements that were measured stand there, or something else does and `overwrite`
+                is not given.
+        """
+        from hardneg.evaluation.metrics_json import write_metrics
+
+        with results.writing("Evaluation.write", [path], overwrite, reads=self.reads) as (file,):
+            write_metrics(file, self.measured)
+
+    def __repr__(self) -> str:
+        means = (
+            f"{label}: {', '.join(f'{name} {mean:.4f}' for name, mean in values.items())}"
+            for label, values in self.metrics.items()
+        )
+        queries = {query_id for scores in self.per_query.values() for each in scores.values() for query_id in each}
+        return f"Evaluation({counted(len(queries), 'query')}; {'; '.join(means)})"
+
+    def _repr_markdown_(self) -> str:
+        from hardneg.report.content import ReportContent
+        from hardneg.report.page import markdown
+
+        return markdown(ReportContent.of("", self.measured))

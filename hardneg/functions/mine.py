@@ -1,61 +1,58 @@
-"""`mine`: hard negatives, mined by a model or from anyone's run."""
+"""`write_queries`, `mine` and `train`: queries of documents alone, hard negatives, and a model trained on them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
-from hardneg.functions.adhoc_recipe import ENCODED, MINED, SEARCHED
-from hardneg.functions.arguments import (
-    AnyRun,
-    Arg,
-    Dataset,
-    Model,
-    Setting,
-    TrainSplit,
-    VectorFile,
-    VectorIds,
-    VectorIndex,
-    Where,
-    spelled_out,
-)
-from hardneg.records import DATASET, MINED_DEPTH, MINER, SCORES, UsageError
+from hardneg.functions import arguments, given, results, search
+from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session
+from hardneg.records import depths, errors, layout, named_plugins, types
+from hardneg.registry import configure, load_plugin
 from hardneg.store import Artifact
 
 if TYPE_CHECKING:
-    from hardneg.functions.mined import KnowsScores, MinedNegatives
-    from hardneg.functions.run_argument import QueryVectors
-    from hardneg.functions.session import Session
+    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
     from hardneg.recipes import Plan
+
 
 _FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
 _JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
-_SCORES = "With a run: a TREC run whose scores the miner filters by, such as a reranker's."
+_SCORES = arguments.Arg("With a run: a TREC run whose scores the miner filters by, such as a reranker's.", cli=Path)
+_ONE = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
+_INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
+_RUN = arguments.Arg("Select from this TREC run instead of a model's search.", cli=Path)
+_LOSS = arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
 
-Miner = Annotated[Setting, Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
-MinedDepth = Annotated[int, Arg("How many documents are ranked for each query.", least=1)]
-Filters = Annotated[Setting | Sequence[Setting], Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME")]
-Judged = Annotated[str | Path | Sequence[str | Path], Arg(_JUDGED, cli=list[Path])]
+Miner = Annotated[arguments.Setting, arguments.Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
+MinedDepth = Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)]
+Filters = Annotated[
+    arguments.Setting | Sequence[arguments.Setting],
+    arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME"),
+]
+Judged = Annotated[str | Path | Sequence[str | Path], arguments.Arg(_JUDGED, cli=list[Path])]
 
 
-@spelled_out
+@arguments.spelled_out
 def mine(
-    dataset: Dataset,
-    model: Model | None = None,
+    dataset: arguments.Dataset,
+    model: arguments.Model | None = None,
     *,
-    run: Annotated[AnyRun | None, Arg("Select from this TREC run instead of a model's search.", cli=Path)] = None,
-    index: VectorIndex | None = None,
-    query_vectors: VectorFile | None = None,
-    query_ids: VectorIds | None = None,
-    miner: Miner = MINER,
+    run: Annotated[arguments.AnyRun | None, _RUN] = None,
+    index: arguments.VectorIndex | None = None,
+    query_vectors: arguments.VectorFile | None = None,
+    query_ids: arguments.VectorIds | None = None,
+    miner: Miner = named_plugins.MINER,
     filters: Filters = (),
-    split: TrainSplit = None,
-    depth: MinedDepth = MINED_DEPTH,
+    split: arguments.TrainSplit = None,
+    depth: MinedDepth = depths.MINED_DEPTH,
     also_qrels: Judged = (),
-    filter_by: Annotated[AnyRun | None, Arg(_SCORES, cli=Path)] = None,
-    **where: Unpack[Where],
-) -> "MinedNegatives":
+    filter_by: Annotated[arguments.AnyRun | None, _SCORES] = None,
+    **where: Unpack[arguments.Where],
+) -> results.MinedNegatives:
     """Mine hard negatives and write them in the form a training program reads.
 
     The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
@@ -69,79 +66,206 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    from hardneg.functions.argument_values import stage
-    from hardneg.functions.dataset_argument import split_of
-    from hardneg.functions.mined import scores_of_model
-    from hardneg.functions.run_argument import named_vectors, run_file
-    from hardneg.functions.session import Session
-
-    session, runs = Session.of(where, mine), {"run": run, "filter_by": filter_by}
-    files = {name: run_file(each, session.store) for name, each in runs.items() if each is not None}
-    vectors = named_vectors("mine", index, query_vectors, query_ids)
-    _check(model, files, vectors)
-    fields = {"miner": miner, "filters": filters, "split": split_of(dataset, split, "train")}
-    mined = stage("mine", {**fields, "also_qrels": also_qrels, "seed": session.seed})
-    stages = mining_stages(mined, depth) if vectors is None and not files else {MINED: mined}
+    session, vectors = Session.of(where, mine), search.QueryVectors.of("mine", index, query_vectors, query_ids)
+    named = (("run", run), ("filter_by", filter_by))
+    files = {name: given.run_file(each, session.store) for name, each in named if each is not None}
+    if [model is not None, "run" in files, vectors is not None].count(True) != 1:
+        raise errors.UsageError(_ONE, "model", "run", "index", "query_vectors")
+    if "filter_by" in files and model is not None:
+        raise errors.UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
+    fields = {"miner": miner, "filters": filters, "also_qrels": also_qrels, "seed": session.seed}
+    mined = arguments.stage("mine", {**fields, "split": given.split_of(dataset, split, "train")})
+    stages = {MINED: mined} if model is None else mining_stages(mined, depth)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
     plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
-    if reads:
-        return _from_runs(plan, session, files, vectors, depth)
-    artifacts = session.artifacts(plan)
-    scores = partial(scores_of_model, plan, artifacts, session)
-    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, session)
+    if model is not None:
+        made = session.artifacts(plan)
+        scores = partial(_scores_of_model, plan, made, session)
+        return _mined(plan, session, made[layout.DATASET], made[MINED], scores)
+    data = session.artifacts(plan, layout.DATASET)[layout.DATASET]
+    if vectors is not None:
+        files["run"] = vectors.kept_run(session, depth, name := f"{vectors.queries.name}.trec.gz")[0].path / name
+    mined_of, facts = session.make_from(plan, MINED, data, {_INPUTS[name]: path for name, path in files.items()})
+    return replace(_mined(plan, session, data, mined_of, partial(_scores_of_run, files["run"]), reads), facts=facts)
 
 
-def _check(model: Any, files: Mapping[str, Path], vectors: Any) -> None:
-    """Refuse arguments that do not go together. Raises UsageError."""
-    if [model is not None, "run" in files, vectors is not None].count(True) != 1:
-        problem = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
-        raise UsageError(problem, "model", "run", "index", "query_vectors")
-    if "filter_by" in files and model is not None:
-        raise UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
+@arguments.spelled_out
+def train(
+    dataset: arguments.Dataset,
+    model: arguments.Model,
+    *,
+    miner: Miner = named_plugins.MINER,
+    loss: Annotated[arguments.Setting, _LOSS] = named_plugins.LOSS,
+    options: Annotated[Mapping[str, Any], arguments.TRAIN_OPTION] = {},
+    split: arguments.TrainSplit = None,
+    depth: MinedDepth = depths.MINED_DEPTH,
+    **where: Unpack[arguments.Where],
+) -> results.TrainedModel:
+    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
+
+    Raises:
+        RecipeError: the miner, the loss or training has no such option.
+
+    Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
+    """
+    session = Session.of(where, train)
+    mined = arguments.stage("mine", {"miner": miner, "split": given.split_of(dataset, split, "train")})
+    trained = {**arguments.stage("train", {"loss": loss}), "negatives": MINED}
+    stages = {**mining_stages(mined, depth), TRAINED: training_stage(trained, arguments.mapping_of("options", options))}
+    artifact = session.artifacts(session.begin(session.recipe(train, dataset, model, stages)))[TRAINED]
+    name = f"{given.model_name(model)}-{TRAINED}"
+    return results.TrainedModel(name, artifact.key, artifact.path / layout.MODEL_FOLDER, artifact.facts)
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
     """The stages that encode, search and mine; mined: the last one's fields."""
-    from hardneg.functions.adhoc_recipe import list_options
-    from hardneg.functions.argument_values import stage
-
-    searched = stage("search", {"depth": depth})
+    searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
-def _from_runs(
-    plan: "Plan", session: "Session", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
-) -> "MinedNegatives":
-    """What is mined from a file of a run, or from what an index has for vectors of queries."""
-    from hardneg.functions.content_store import make_dataset, make_from
-    from hardneg.functions.mined import scores_of_run
+def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
+    """What the stage says besides whose list is mined: positives that it missed, where they are compared with."""
+    from hardneg.fields import parse_setting
+    from hardneg.mining.choosing import compares
 
-    dataset = make_dataset(plan, session)
-    session.leave()
-    if vectors is None:
-        run = files["run"]
-    else:
-        name = f"{vectors.queries.name}.trec.gz"
-        run = vectors.kept_run(session, depth, name)[0].path / name
-    scores = {f"runs.{SCORES}": files["filter_by"]} if "filter_by" in files else {}
-    artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, session)
-    reads = [*files.values(), *(vectors.reads if vectors else [])]
-    return replace(_mined(plan, dataset, artifact, partial(scores_of_run, run), session, reads), facts=facts)
+    plugins: list[object] = []
+    for kind, setting in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):
+        with suppress(errors.PluginError):  # the recipe's check tells it
+            plugins.append(configure(kind, parse_setting(setting)))
+    return {"positives": True} if compares(*plugins) else {}
+
+
+def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """A stage `train` with options of training where it has them: among its own fields, or within its `options`."""
+    known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
+    own = {name: value for name, value in options.items() if name in known}
+    within = {name: value for name, value in options.items() if name not in known}
+    return {"stage": "train", **fields, **own, "options": within}
 
 
 def _mined(
-    plan: "Plan",
-    dataset: "Artifact",
-    result: "Artifact",
-    scores: "KnowsScores",
-    session: "Session",
-    reads: Sequence[Path] = (),
-) -> "MinedNegatives":
-    from hardneg.functions.mined import mined_in
-    from hardneg.functions.results import TextSource
+    plan: "Plan", session: Session, dataset: "Artifact", made: "Artifact", scores: Any, reads: Sequence[Path] = ()
+) -> results.MinedNegatives:
     from hardneg.recipes import inputs_of
 
     spec = vars(plan.steps[MINED].spec)
-    source = TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])
-    return mined_in(spec["miner"].name, result.path, result.key, result.facts, source, scores)
+    source = results.TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])
+    return results.MinedNegatives.of(spec["miner"].name, made.path, made.key, made.facts, source, scores)
+
+
+def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores":
+    """The scores of positives in a run; nan where it lacks them."""
+    from hardneg.formats.runs import read_run
+    from hardneg.indexes.kernels.candidate_scoring import scores_in_run
+
+    return scores_in_run(mined, read_run(run).items())
+
+
+def _scores_of_model(
+    plan: "Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: results.MinedNegatives
+) -> "PositiveScores":
+    """The scores of positives in the run of a search; the model's own where that did not reach them."""
+    import numpy as np
+
+    from hardneg.formats.runs import stream_run
+    from hardneg.indexes.kernels.candidate_scoring import fill_from_model, pooled, scores_in_run
+    from hardneg.indexes.open_store import open_store
+
+    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / layout.RUN))
+    if any(np.isnan(values).any() for values in scores.values()):
+        collection, folder = mined.source.collection, artifacts[ENCODED].path
+        queries, encode = collection.queries(mined.source.split), session.query_encoder(plan)
+        searcher = pooled(open_store(folder), folder, collection.corpus.doc_ids)
+        fill_from_model(scores, mined, queries, collection, encode, searcher)
+    return scores
+
+
+_WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
+_WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
+_PASSAGES = "Write for so many passages, drawn; by default for all."
+_SPLIT_BY = "What stays together in one split: a document's passages, or each passage alone."
+
+Writers = Annotated[Sequence[arguments.Setting], arguments.Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
+RoundTrip = Annotated[arguments.Model | None, arguments.Arg("A model that must find a training query's passage again.")]
+
+
+@arguments.spelled_out
+def write_queries(
+    dataset: arguments.Dataset,
+    writers: Writers,
+    *,
+    per_passage: Annotated[int, arguments.Arg("The most queries of a passage.", least=1)] = 1,
+    passages: Annotated[int | None, arguments.Arg(_PASSAGES, least=1)] = None,
+    dev_share: Annotated[float, arguments.Arg("The part of the documents whose queries are split dev.")] = 0.1,
+    test_share: Annotated[float, arguments.Arg("The part of the documents whose queries are split test.")] = 0.1,
+    split_by: Annotated[Literal["group", "passage"], arguments.Arg(_SPLIT_BY)] = "group",
+    round_trip: RoundTrip = None,
+    first_k: Annotated[int, arguments.Arg("A relevant passage must be among so many.", least=1)] = depths.RETURN_DEPTH,
+    reranker: search.Reranker | None = None,
+    **where: Unpack[arguments.Where],
+) -> results.WrittenQueries:
+    """Write queries from the passages of a collection alone, to train a retriever with and to measure it by.
+
+    The result is a folder in BEIR's form: the passages as their queries leave them, queries, and qrels by split.
+
+    With a model for the round trip, a training query stays if its passage is among the first k that the model finds;
+    with a reranker too, among the first k after reranking.
+
+    Raises:
+        RecipeError: a writer has no such option, or another mistake in what was asked.
+        DataError: no query was written, or a split has none.
+
+    Example: hardneg write-queries --dataset documents:docs --writer heading --writer crop --output written
+
+    Example: hardneg write-queries --dataset D --writer '{name: chat, model: NAME}' --round-trip MODEL --output written
+    """
+    session = Session.of(where, write_queries)
+    for name, differs in (("reranker", reranker is not None), ("first_k", first_k != depths.RETURN_DEPTH)):
+        if round_trip is None and differs:
+            raise errors.UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
+    fields = {"writers": writers, "per_passage": per_passage, "passages": passages, "dev_share": dev_share}
+    fields |= {"test_share": test_share, "split_by": split_by, "seed": session.seed}
+    stages = {_WRITTEN: arguments.stage("write-queries", fields)} | (
+        {} if round_trip is None else _found(first_k, reranker)
+    )
+    names = {f"{_KEPT}.depth": "first_k", f"{_RERANKED}.plugin": "reranker"}
+    artifacts = session.artifacts(session.begin(session.recipe(write_queries, dataset, round_trip, stages, names)))
+    last = artifacts[list(stages)[-1]]
+    origin = {"stage": "beir-collection", "inputs": {"collection": last.key}, "name": "beir-collection"}
+    laid = given.keep_result(session.store, "beir-collection", origin, lambda folder: _write(last.path, folder))
+    return results.WrittenQueries(_WRITTEN, laid.key, laid.path, {**artifacts[_WRITTEN].facts, **last.facts})
+
+
+def _found(first_k: int, reranker: arguments.Setting | None) -> dict[str, Any]:
+    """The stages that keep the training queries whose passage is found again."""
+    kept = arguments.stage("round-trip", {"depth": first_k}, {"depth": "first_k"})
+    searched, depth = SEARCHED, first_k if reranker is None else max(first_k, depths.LIST_DEPTH)
+    split = {"split": "train", "dataset": _WRITTEN}
+    stages: dict[str, Any] = {
+        ENCODED: {"stage": "encode", "dataset": _WRITTEN},
+        SEARCHED: {"stage": "search", "index": ENCODED, "depth": depth, **split},
+    }
+    if reranker is not None:
+        plugin = arguments.stage("rerank", {"plugin": reranker}, {"plugin": "reranker"})
+        stages[_RERANKED] = {**plugin, "run": SEARCHED, "depth": depth, **split}
+        searched = _RERANKED
+    return {**stages, _KEPT: {**kept, "run": searched, **split}}
+
+
+def _write(stored: Path, folder: Path) -> None:
+    """Write a stored collection in BEIR's form, with the groups of each side."""
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.qrels import write_groups
+
+    collection = StoredCollection.open(stored)
+    queries = (query for split in collection.splits for query in collection.queries(split))
+    judged = {
+        split: (
+            types.Judgement(name, *pair) for name, grades in collection.qrels(split).items() for pair in grades.items()
+        )
+        for split in collection.splits
+    }
+    given.write_beir(folder, collection.corpus.documents(), queries, judged)
+    for side in get_args(types.Side):
+        write_groups(folder / f"{side}-groups.tsv", starmap(types.Membership, collection.groups(side).items()))

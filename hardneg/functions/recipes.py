@@ -5,14 +5,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hardneg.functions.adhoc_recipe import planned_recipe
-from hardneg.functions.argument_values import file_path, names_of
-from hardneg.functions.arguments import Where, spelled_out
-from hardneg.functions.dataset_argument import named_dataset, named_model
-from hardneg.functions.evaluation import Evaluation
+from hardneg.functions import given
+from hardneg.functions.arguments import Where, file_path, names_of, spelled_out
+from hardneg.functions.evaluate import Evaluation
 from hardneg.functions.results import BuiltIndex, TrainedModel
-from hardneg.functions.session import Session, setting_texts
-from hardneg.records import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML, HardnegError, counted, size
+from hardneg.functions.session import Session, planned_recipe, setting_texts
+from hardneg.records import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML, errors, wording
 from hardneg.store import Artifact, Outputs, Target, Words
 
 if TYPE_CHECKING:
@@ -50,7 +48,14 @@ class ChosenRecipe:
 
         A dataset may be given in memory, and a model live: `set(dataset={...}, model__name=SentenceTransformer(...))`.
         """
-        live = {name: value for name, value in values.items() if _is_live(name, value)}
+
+        def is_live(name: str, value: Any) -> bool:
+            if name == "dataset":
+                plain = isinstance(value, Mapping) and isinstance(value.get("name"), str)
+                return not isinstance(value, str) and not plain
+            return name.endswith("__name") and hasattr(value, "save_pretrained")
+
+        live = {name: value for name, value in values.items() if is_live(name, value)}
         plain = {name: value for name, value in values.items() if name not in live}
         settings = (*self.settings, *setting_texts(names_of("set", texts), plain))
         return replace(self, settings=settings, live={**self.live, **live})
@@ -58,9 +63,6 @@ class ChosenRecipe:
     @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
         """What would run, with the items and bytes of each step.
-
-        Args:
-            where: what every function takes (`Where`).
 
         Raises:
             RecipeError: the recipe has mistakes; all of them are told.
@@ -76,15 +78,12 @@ class ChosenRecipe:
     def check(self, **where: Unpack[Where]) -> "tuple[Need, ...]":
         """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`.
 
-        Args:
-            where: what every function takes (`Where`).
-
         Raises:
             ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.
         """
         from hardneg.recipes import needs
 
-        problems, session = list[HardnegError](), Session.of(where)
+        problems, session = list[errors.HardnegError](), Session.of(where)
         needed = tuple(needs(self._planned(session, problems)))
         if problems and not any(need.missing for need in needed):
             raise problems[0]
@@ -122,20 +121,13 @@ class ChosenRecipe:
         publish(plan, outcome.artifacts, session.store, folder)
         return RunFolder(plan.recipe.name, folder, outcome.artifacts, outcome.ran)
 
-    def _planned(self, session: Session, problems: list[HardnegError] | None = None) -> "Plan":
+    def _planned(self, session: Session, problems: list[errors.HardnegError] | None = None) -> "Plan":
         named = {
-            name: (named_dataset if name == "dataset" else named_model)(value, session.store)
+            name: (given.named_dataset if name == "dataset" else given.named_model)(value, session.store)
             for name, value in self.live.items()
         }
         settings = [*session.settings, *self.settings, *setting_texts((), named)]
         return planned_recipe(self.name, self.preset, settings, problems=problems)
-
-
-def _is_live(name: str, value: Any) -> bool:
-    """Whether a value is a collection in memory, a folder of one, or a model, and no text or mapping of a recipe."""
-    if name == "dataset":
-        return not isinstance(value, str) and not (isinstance(value, Mapping) and isinstance(value.get("name"), str))
-    return name.endswith("__name") and hasattr(value, "save_pretrained")
 
 
 @dataclass(frozen=True)
@@ -156,12 +148,9 @@ class RecipePlan:
         return [row.step.name for row in self.rows if not row.cached]
 
     def __repr__(self) -> str:
-        steps = f"{len(self.ahead)} of {counted(len(self.rows), 'step')} to run"
-        return f"RecipePlan({self.plan.recipe.name!r}, {steps}, {size(self._disk)})"
-
-    @property
-    def _disk(self) -> int:
-        return sum(row.disk for row in self.rows if not row.cached)
+        steps = f"{len(self.ahead)} of {wording.counted(len(self.rows), 'step')} to run"
+        disk = sum(row.disk for row in self.rows if not row.cached)
+        return f"RecipePlan({self.plan.recipe.name!r}, {steps}, {wording.size(disk)})"
 
 
 @dataclass(frozen=True)
@@ -181,26 +170,23 @@ class RunFolder:
         """Its metrics, where it has evaluated."""
         from hardneg.evaluation.metrics_json import read_metrics
 
-        path = self.path / METRICS
-        return Evaluation(read_metrics(path)) if path.is_file() else None
+        return Evaluation(read_metrics(path)) if (path := self.path / METRICS).is_file() else None
 
     @property
     def model(self) -> TrainedModel | None:
         """The model that it hands out."""
-        path = self.path / MODEL_FOLDER
-        return TrainedModel(self.name, "", path, {}) if path.is_dir() else None
+        return TrainedModel(self.name, "", path, {}) if (path := self.path / MODEL_FOLDER).is_dir() else None
 
     @property
     def index(self) -> BuiltIndex | None:
         """The index that it hands out."""
-        path = self.path / INDEX_FOLDER
-        return BuiltIndex(self.name, "", path, {}) if path.is_dir() else None
+        return BuiltIndex(self.name, "", path, {}) if (path := self.path / INDEX_FOLDER).is_dir() else None
 
     @property
     def report(self) -> Path | None:
         """Its report as a page."""
-        path = self.path / REPORT_HTML
-        return path if path.is_file() else None
+        return path if (path := self.path / REPORT_HTML).is_file() else None
 
     def __repr__(self) -> str:
-        return f"RunFolder({self.name!r}, {self.path}, {len(self.ran)} of {counted(len(self.artifacts), 'step')} ran)"
+        steps = wording.counted(len(self.artifacts), "step")
+        return f"RunFolder({self.name!r}, {self.path}, {len(self.ran)} of {steps} ran)"

@@ -1,25 +1,25 @@
 """What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.runs import read_run, stream_run
-from hardneg.functions.argument_values import file_path
-from hardneg.functions.content_store import keep_result
-from hardneg.functions.session import usual_store
-from hardneg.records import RUN, RankedList, counted
+from hardneg.functions import arguments, given, session
+from hardneg.records import errors, layout, types, wording
 from hardneg.store import Artifact, Outputs, Store, Target
 
 if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.negatives import NegativesFile
     from hardneg.formats.runs import Run
+    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
 
-
-ROWS_FILE = "rows.arrow"
+_ROWS = "rows.arrow"
+TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class StoredResult:
 class BuiltIndex(StoredResult):
     """An index: a folder that hardneg's searches open, and most of them Pyserini's searchers."""
 
+    @classmethod
+    def of(cls, name: str, artifact: Artifact) -> "BuiltIndex":
+        """The index that an artifact is."""
+        return cls(name, artifact.key, artifact.path, artifact.facts)
+
 
 @dataclass(frozen=True)
 class TrainedModel(StoredResult):
@@ -55,67 +60,13 @@ class WrittenQueries(StoredResult):
 
 
 @dataclass(frozen=True)
-class RankedRun(StoredResult):
-    """A run: a list of documents for each query of a split, best first. `path` is a TREC run, gzip.
-
-    Iterating streams pairs of a query id and its list; indexing by a query id reads the run into memory once.
-    """
-
-    store: Store = field(repr=False)
-    source: "TextSource | None" = field(repr=False)
-
-    def __iter__(self) -> Iterator[tuple[str, RankedList]]:
-        return stream_run(self.path)
-
-    def __getitem__(self, query_id: str) -> RankedList:
-        return self._lists[query_id]
-
-    def __len__(self) -> int:
-        return len(self._lists)
-
-    @cached_property
-    def _lists(self) -> "Run":
-        return read_run(self.path)
-
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """Scores by document id by query id, as mteb and ranx take them."""
-        return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
-
-    def to_dataset(self) -> Any:
-        """A `datasets.Dataset`, memory-mapped: a row a document, with `query_id`, `doc_id`, `rank`, `score`.
-
-        Raises:
-            MissingDependency: `datasets` is not installed.
-        """
-        from hardneg.functions.arrow_tables import dataset_of, write_lists
-
-        origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
-        artifact = keep_result(self.store, "rows", origin, lambda folder: write_lists(self._rows(), folder / ROWS_FILE))
-        return dataset_of(artifact.path / ROWS_FILE)
-
-    def to_pandas(self) -> Any:
-        """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
-        from hardneg.functions.arrow_tables import frame_of_lists
-
-        return frame_of_lists(self._rows())
-
-    def _rows(self) -> Iterator[tuple[str, Sequence[str], Any]]:
-        return ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
-
-    def __repr__(self) -> str:
-        queries = counted(int(self.facts.get("queries", 0)), "query")
-        split = f" of split {self.source.split}" if self.source else ""
-        return f"RankedRun({self.name!r}, {queries}{split}, {self.path})"
-
-
-@dataclass(frozen=True)
 class TextSource:
     """Where the texts behind ids are: the stored collection, the split of the queries, and the store.
 
     reads: the files and folders of the user that a result was made from.
     """
 
-    collection: StoredCollection
+    collection: "StoredCollection"
     split: str
     store: Store
     reads: Sequence[Path] = ()
@@ -123,7 +74,51 @@ class TextSource:
     @classmethod
     def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
         """Opens the artifact of a dataset."""
+        from hardneg.formats.collection import StoredCollection
+
         return cls(StoredCollection.open(dataset.path), split, store, reads)
+
+
+@dataclass(frozen=True)
+class RankedRun(StoredResult):
+    """A run: a list of documents for each query of a split, best first. `path` is a TREC run, gzip.
+
+    Iterating streams pairs of a query id and its list; indexing by a query id reads the run into memory once.
+    """
+
+    store: Store = field(repr=False)
+    source: TextSource | None = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, artifact: Artifact, source: TextSource) -> "RankedRun":
+        """The run in an artifact."""
+        return cls(name, artifact.key, artifact.path / layout.RUN, artifact.facts, source.store, source)
+
+    def __iter__(self) -> Iterator[tuple[str, types.RankedList]]:
+        from hardneg.formats.runs import stream_run
+
+        return stream_run(self.path)
+
+    def __getitem__(self, query_id: str) -> types.RankedList:
+        return self._lists[query_id]
+
+    def __len__(self) -> int:
+        return len(self._lists)
+
+    @cached_property
+    def _lists(self) -> "Run":
+        from hardneg.formats.runs import read_run
+
+        return read_run(self.path)
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Scores by document id by query id, as mteb and ranx take them."""
+        return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
+
+    def __repr__(self) -> str:
+        queries = wording.counted(int(self.facts.get("queries", 0)), "query")
+        split = f" of split {self.source.split}" if self.source else ""
+        return f"RankedRun({self.name!r}, {queries}{split}, {self.path})"
 
 
 def source_of_runs(value: Any) -> TextSource | None:
@@ -132,14 +127,133 @@ def source_of_runs(value: Any) -> TextSource | None:
     return next((each.source for each in runs if isinstance(each, RankedRun) and each.source), None)
 
 
-def built_index(name: str, artifact: Artifact) -> BuiltIndex:
-    """The index that an artifact is."""
-    return BuiltIndex(name, artifact.key, artifact.path, artifact.facts)
+@dataclass(frozen=True)
+class MinedNegatives(StoredResult):
+    """Negatives by query; `path` is the file of the form `hardneg`. Iterating streams them, in the split's order.
 
+    positive_scores: gives the scores of positives, float32 [positives] by query, nan where there is none.
+    """
 
-def run_of(name: str, artifact: Artifact, source: TextSource) -> RankedRun:
-    """The run in an artifact."""
-    return RankedRun(name, artifact.key, artifact.path / RUN, artifact.facts, source.store, source)
+    source: TextSource = field(repr=False)
+    positive_scores: "Callable[[MinedNegatives], PositiveScores] | None" = field(
+        default=None, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(cls, name: str, folder: Path, key: str, facts: Mapping[str, Any], *more: Any) -> "MinedNegatives":
+        """The negatives in an artifact's folder."""
+        return cls(name, key, folder / layout.NEGATIVES, facts, *more)
+
+    @property
+    def folder(self) -> Path:
+        """The artifact's folder, which may tell too what was dropped."""
+        return self.path.parent
+
+    @property
+    def rows(self) -> "NegativesFile":
+        """Negatives by row, memory-mapped."""
+        from hardneg.formats.negatives import read_negatives
+
+        return read_negatives(self.path)
+
+    def __iter__(self) -> Iterator[types.Negatives]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, query_id: str) -> types.Negatives:
+        return self.rows[self._rows_by_query[query_id]]
+
+    def __contains__(self, query_id: object) -> bool:
+        return isinstance(query_id, str) and query_id in self._rows_by_query
+
+    @cached_property
+    def _rows_by_query(self) -> dict[str, int]:
+        return {query_id: row for row, query_id in enumerate(self.rows.query_ids)}
+
+    def write(
+        self,
+        path: str | Path,
+        form: str = "n-tuple",
+        *,
+        negatives: int | None = 8,
+        scores: bool = False,
+        overwrite: bool = False,
+    ) -> Mapping[str, int]:
+        """Writes them in a form, whole or not at all; negatives: how many for each query, the first ones.
+
+        Returns `rows`, and what was left out, by reason. A file that it wrote before is replaced.
+
+        Raises:
+            UsageError: the form is unknown, the file's ending is not one of its own, something else stands there and
+                `overwrite` is not given, or they were mined from what stands there.
+            DataError: no query has so many negatives.
+        """
+        from hardneg.formats.form_names import check_form
+
+        check_form(form, arguments.file_path(path))
+        if negatives is not None:
+            arguments.whole_number("negatives", negatives, 1)
+        with writing("MinedNegatives.write", [path], overwrite, self.source) as (file,):
+            return self.write_form(file, form, negatives, scores)
+
+    def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
+        """The same into a file that is free to be written, as a command has checked."""
+        from hardneg.formats.forms import WriteOptions, write_form
+
+        known = self.positive_scores(self) if scores and self.positive_scores is not None else None
+        options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
+        collection = self.source.collection
+        return write_form(form, path, self, collection.queries(self.source.split), collection.corpus, options)
+
+    def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
+        """A `datasets.Dataset` of texts in a form of sentence-transformers, memory-mapped from the store.
+
+        Raises:
+            MissingDependency: `datasets` is not installed.
+            UsageError: `negatives` is no count.
+            DataError: no query has so many negatives.
+        """
+        arguments.whole_number("negatives", negatives, 1)
+        options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
+        origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
+
+        def write(folder: Path) -> Mapping[str, int]:
+            import pyarrow as pa
+            from pyarrow.parquet import ParquetFile
+
+            with TemporaryDirectory() as aside:
+                counts = self.write_form(written := Path(aside) / "rows.parquet", form, negatives, scores)
+                with (
+                    ParquetFile(written) as file,
+                    pa.OSFile(str(folder / _ROWS), "wb") as sink,
+                    pa.ipc.new_stream(sink, file.schema_arrow) as writer,
+                ):
+                    for batch in file.iter_batches(1000):
+                        writer.write_batch(batch)
+            return counts
+
+        try:
+            from datasets import Dataset
+        except ImportError as error:
+            raise errors.MissingDependency('to_dataset needs datasets: pip install "hardneg[hub]"') from error
+        artifact = given.keep_result(self.source.store, "rows", origin, write)
+        return Dataset.from_file(str(artifact.path / _ROWS))
+
+    def to_dict(self) -> dict[str, dict[str, list[Any]]]:
+        """`positives`, `negatives` and the negatives' `scores`, lists of equal order, by query id."""
+        rows = ((each.query_id, each.positives, each.negatives, each.scores.tolist()) for each in self)
+        return {
+            query_id: {"positives": list(positives), "negatives": list(negatives), "scores": scores}
+            for query_id, positives, negatives, scores in rows
+        }
+
+    def __repr__(self) -> str:
+        counts = {"query": "queries", "negative": "negatives"}
+        queries, mined = (wording.counted(int(self.facts.get(name, 0)), one) for one, name in counts.items())
+        size = f"{queries} of split {self.source.split}, {mined}"
+        return f"MinedNegatives({self.name!r}, {size}, {self.path})"
 
 
 @contextmanager
@@ -147,7 +261,7 @@ def writing(
     writer: str,
     paths: Sequence[Any],
     overwrite: bool = False,
-    source: "TextSource | None" = None,
+    source: TextSource | None = None,
     *,
     reads: Sequence[Path] = (),
 ) -> Iterator[list[Path]]:
@@ -160,8 +274,8 @@ def writing(
         UsageError: something is no path, is a folder, lies in the store, was read, or is there already.
         ArtifactError: a file cannot be written.
     """
-    files = [file_path(path) for path in paths]
-    store, known = (source.store, source.reads) if source else (usual_store(None), ())
+    files = [arguments.file_path(path) for path in paths]
+    store, known = (source.store, source.reads) if source else (session.usual_store(None), ())
     outputs = Outputs(writer, [Target(path) for path in files], [*known, *reads], store, overwrite)
     outputs.check()
     with outputs.laid_out():

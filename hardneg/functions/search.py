@@ -1,47 +1,47 @@
-"""`search`: a corpus searched for the queries of one split, or an index for vectors of queries."""
+"""`index`, `encode`, `search` and `rerank`: indexes over a corpus, and what is found in them for queries."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Unpack
 
-from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
-from hardneg.functions.arguments import (
-    Arg,
-    Dataset,
-    Model,
-    Setting,
-    Split,
-    VectorFile,
-    VectorIds,
-    VectorIndex,
-    Where,
-    spelled_out,
-)
-from hardneg.records import LIST_DEPTH, RUN, UsageError
+from hardneg.functions import arguments, given, results
+from hardneg.functions.session import ENCODED, SEARCHED, Session
+from hardneg.records import depths, errors, layout, named_plugins, types
+from hardneg.registry import configure, load_plugin, plugin_errors
+from hardneg.store import Artifact, Content, plugin_identity, tree_digest
 
-if TYPE_CHECKING:
-    from hardneg.functions.results import RankedRun
+_LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
+_AT_ONCE = 65_536
 
-_LISTED, _LISTED_RUN = "candidates-index", "candidates"
-
-Backend = Annotated[Setting | None, Arg("An index over texts instead of a model, such as bm25.", plugin="indexes")]
+Backend = Annotated[
+    arguments.Setting | None, arguments.Arg("An index over texts instead of a model, such as bm25.", plugin="indexes")
+]
 Candidates = Annotated[
-    Setting | None, Arg("An index over texts, such as bm25: rank only its best documents.", plugin="indexes")
+    arguments.Setting | None,
+    arguments.Arg("An index over texts, such as bm25: rank only its best documents.", plugin="indexes"),
+]
+Reranker = Annotated[
+    arguments.Setting,
+    arguments.Arg("A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID.", plugin="rerankers"),
 ]
 
 
-@spelled_out
+@arguments.spelled_out
 def search(
-    dataset: Dataset | None = None,
-    model: Model | None = None,
+    dataset: arguments.Dataset | None = None,
+    model: arguments.Model | None = None,
     *,
     backend: Backend = None,
-    index: VectorIndex | None = None,
-    query_vectors: VectorFile | None = None,
-    query_ids: VectorIds | None = None,
-    split: Split = None,
-    depth: Annotated[int, Arg("How many documents are ranked for each query.", least=1)] = LIST_DEPTH,
+    index: arguments.VectorIndex | None = None,
+    query_vectors: arguments.VectorFile | None = None,
+    query_ids: arguments.VectorIds | None = None,
+    split: arguments.Split = None,
+    depth: Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)] = depths.LIST_DEPTH,
     candidates: Candidates = None,
-    **where: Unpack[Where],
-) -> "RankedRun":
+    **where: Unpack[arguments.Where],
+) -> results.RankedRun:
     """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
 
     Raises:
@@ -51,41 +51,206 @@ def search(
 
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
-    from hardneg.functions.argument_values import stage
-    from hardneg.functions.dataset_argument import model_name, split_of
-    from hardneg.functions.results import RankedRun, TextSource, run_of
-    from hardneg.functions.run_argument import named_vectors
-    from hardneg.functions.session import Session
-
-    session, searched = Session.of(where, search), stage("search", {"depth": depth})
-    vectors = named_vectors("search", index, query_vectors, query_ids)
-    _check(vectors, dataset, model, backend, candidates)
-    if vectors:
+    session, searched = Session.of(where, search), arguments.stage("search", {"depth": depth})
+    if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
+        if any(each is not None for each in (dataset, model, backend, candidates)):
+            problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
+            raise errors.UsageError(problem, "index", "query_vectors")
         session.begin(None, vectors.reads)
         found, count = vectors.kept_run(session, depth)
-        return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, session.store, None)
-    searched["split"] = split = split_of(dataset, split, "test")
-    encoded: Any = {"stage": "encode"} if backend is None else stage("index", {"backend": backend})
-    name = model_name(model) if backend is None else encoded["backend"]["name"]
+        return results.RankedRun(
+            vectors.queries.stem, found.key, found.path / layout.RUN, {"queries": count}, session.store, None
+        )
+    if dataset is None or (model is None) == (backend is None):
+        problem = "search: give {dataset}, and {model} or {backend}, one of them"
+        raise errors.UsageError(problem, "dataset", "model", "backend")
+    if candidates is not None and model is None:
+        raise errors.UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
+    searched["split"] = split = given.split_of(dataset, split, "test")
+    encoded: Any = {"stage": "encode"} if backend is None else arguments.stage("index", {"backend": backend})
+    name = given.model_name(model) if backend is None else encoded["backend"]["name"]
     stages: dict[str, dict[str, Any]] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
     if candidates is not None:
-        stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
+        stages[_LISTED] = arguments.stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[SEARCHED]["candidates"] = _LISTED_RUN
     recipe = session.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
     artifacts = session.artifacts(session.begin(recipe))
-    return run_of(name, artifacts[SEARCHED], TextSource.of(artifacts["dataset"], split, session.store))
+    return results.RankedRun.of(
+        name, artifacts[SEARCHED], results.TextSource.of(artifacts[layout.DATASET], split, session.store)
+    )
 
 
-def _check(vectors: Any, dataset: Any, model: Any, backend: Any, candidates: Any) -> None:
-    """Refuse arguments that do not go together. Raises UsageError."""
-    if vectors:
-        if any(each is not None for each in (dataset, model, backend, candidates)):
-            problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
-            raise UsageError(problem, "index", "query_vectors")
-        return
-    if dataset is None or (model is None) == (backend is None):
-        problem = "search: give {dataset}, and {model} or {backend}, one of them"
-        raise UsageError(problem, "dataset", "model", "backend")
-    if candidates is not None and model is None:
-        raise UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
+@arguments.spelled_out
+def rerank(
+    dataset: arguments.Dataset,
+    run: Annotated[
+        arguments.AnyRun, arguments.Arg("The TREC run to take the documents from, plain or gzip.", cli=Path)
+    ],
+    reranker: Reranker,
+    *,
+    split: arguments.Split = None,
+    depth: Annotated[
+        int, arguments.Arg("How many documents of each query are scored, the best ones.", least=1)
+    ] = depths.LIST_DEPTH,
+    **where: Unpack[arguments.Where],
+) -> results.RankedRun:
+    """Score the best documents of a run anew, query and document together.
+
+    Raises:
+        RecipeError: there is no such reranker, or it has no such option.
+        DataError: the run has a mistake, or none of its queries is in the split.
+
+    Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
+    """
+    session, split = Session.of(where, rerank), given.split_of(dataset, split, "test")
+    reranked = arguments.stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
+    file, plugin = given.run_file(run, session.store), reranked["plugin"]
+    stages = {  # the search only stands for the run that is given
+        ENCODED: {"stage": "index", "backend": named_plugins.BM25},
+        SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
+        _RERANKED: {**reranked, "run": SEARCHED},
+    }
+    recipe = session.recipe(rerank, dataset, None, stages, {f"{_RERANKED}.plugin": "reranker"})
+    plan = session.begin(recipe, [file])
+    collection = session.make_dataset(plan)
+    artifact, facts = session.make_from(plan, _RERANKED, collection, {"run": file})
+    source = results.TextSource.of(collection, split, session.store)
+    return replace(results.RankedRun.of(str(plugin.get("source", plugin["name"])), artifact, source), facts=facts)
+
+
+@dataclass(frozen=True)
+class QueryVectors:
+    """An index folder, and the files of the queries' vectors and, if apart, of their ids."""
+
+    index: Path
+    queries: Path
+    ids: Path | None
+
+    @classmethod
+    def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
+        """What these arguments of a function say; None where none is given. Raises UsageError: one lacks another."""
+        named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
+        paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
+        if not paths:
+            return None
+        if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
+            problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking[0]}}} too"
+            raise errors.UsageError(problem, lacking[0])
+        return cls(paths["index"], paths["query_vectors"], paths.get("query_ids"))
+
+    @property
+    def reads(self) -> list[Path]:
+        """All that is read."""
+        return [path for path in (self.index, self.queries, self.ids) if path is not None]
+
+    def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
+        """The run for all queries in the file's order, in the store under its content; and how many there are.
+
+        Raises:
+            ArtifactError: the index is missing or damaged.
+            DataError: the vectors are, or an id is repeated.
+            UsageError: the vectors are of another dimension than the index.
+        """
+        from hardneg.formats.runs import write_run
+        from hardneg.formats.vectors import FlatVectors
+        from hardneg.formats.vectors_import import import_vectors, open_vectors
+        from hardneg.indexes.backends.flat import FlatSearcher
+        from hardneg.indexes.kernels.exact.exact import ExactOptions
+        from hardneg.indexes.open_store import DenseIndex
+
+        index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()
+        if file.dimension != index.dimension:
+            problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
+            raise errors.UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
+        searcher = index.searcher
+        if isinstance(searcher, FlatSearcher):
+            searcher = replace(searcher, options=ExactOptions(device=session.device), progress=session.progress)
+
+        def lists(queries: FlatVectors) -> Iterator[tuple[str, types.RankedList]]:
+            for start in range(0, len(queries), _AT_ONCE):
+                stop = min(start + _AT_ONCE, len(queries))
+                hits = searcher.search(queries.read(start, stop), min(depth, len(index.doc_ids)))
+                for query_id, rows, scores in zip(queries.doc_ids[start:stop], hits.rows, hits.scores, strict=True):
+                    there = rows >= 0
+                    yield query_id, types.RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
+
+        def write(folder: Path) -> None:
+            with TemporaryDirectory() as aside:
+                counts.append(import_vectors(file, Path(aside), session.progress))
+                write_run(folder / name, lists(FlatVectors.open(Path(aside))))
+
+        return given.keep_content(session.store, "given-run", write), counts[0]
+
+
+Vectors = Annotated[
+    str | Path | Any,
+    arguments.Arg("For an index over vectors or weights: the folder they are in.", "what `encode` returned", cli=Path),
+]
+_BACKEND = arguments.Arg("The kind of index; `hardneg plugins list indexes` shows them.", plugin="indexes")
+
+
+@arguments.spelled_out
+def encode(dataset: arguments.Dataset, model: arguments.Model, **where: Unpack[arguments.Where]) -> results.BuiltIndex:
+    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
+
+    Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
+    """
+    session = Session.of(where, encode)
+    plan = session.begin(session.recipe(encode, dataset, model, {ENCODED: arguments.stage("encode", {})}))
+    return results.BuiltIndex.of(given.model_name(model), session.artifacts(plan)[ENCODED])
+
+
+@arguments.spelled_out
+def index(
+    dataset: arguments.Dataset | None = None,
+    backend: Annotated[arguments.Setting, _BACKEND] = named_plugins.BM25,
+    *,
+    vectors: Vectors | None = None,
+    **where: Unpack[arguments.Where],
+) -> results.BuiltIndex:
+    """Index the texts of a corpus, or a model's vectors of them; Pyserini's searchers open most of these.
+
+    Raises:
+        UsageError: the backend is built from the other of the two, or from something else than the folder holds.
+
+    Example: hardneg index build --dataset beir:FOLDER --backend bm25 --output lucene
+
+    Example: hardneg index build --vectors index --backend opq-pq --option subvectors=48 --output small
+    """
+    session, built = Session.of(where, index), arguments.stage("index", {"backend": backend})
+    setting, folder = built["backend"], None if vectors is None else arguments.file_path(vectors, "vectors")
+    name, takes = setting["name"], load_plugin("indexes", setting["name"]).input
+    if (dataset is None) == (folder is None) or (takes == "texts") != (dataset is not None):
+        wanted = "{dataset}" if takes == "texts" else f"{{vectors}}, a folder of {takes}"
+        problem = f"index build: {name} is built from {takes}: give {wanted}, and that alone"
+        raise errors.UsageError(problem, "dataset", "vectors")
+    if folder is not None:
+        return _of_vectors(setting, folder, vectors.key if isinstance(vectors, results.BuiltIndex) else "", session)
+    plan = session.begin(session.recipe(index, dataset, None, {ENCODED: built}))
+    return results.BuiltIndex.of(name, session.artifacts(plan)[ENCODED])
+
+
+def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Session) -> results.BuiltIndex:
+    """An index over vectors, in the store under what it was made of; key: of an artifact that they are."""
+    from hardneg.formats.vectors import index_bytes
+    from hardneg.indexes.open_store import form_in
+
+    name, options = setting["name"], {key: value for key, value in setting.items() if key != "name"}
+    plugin: Any = configure("indexes", types.PluginSetting(name, options))
+    if (form := form_in(vectors)) != plugin.input:
+        problem = f"holds {form}" if form else "is no folder that `hardneg encode` or `hardneg index import` wrote"
+        wanted = f"and {name} is built from {plugin.input}: name a folder of {plugin.input}"
+        raise errors.UsageError(f"index build: {vectors} {problem}, {wanted}")
+    session.begin(None, [vectors])
+    content = Content.of(lambda: key or tree_digest(vectors))
+    identity = plugin_identity(name, plugin)
+    origin = {"stage": "compressed", "plugins": identity, "inputs": {"vectors": content.digest}, "name": "compressed"}
+
+    def make(folder: Path) -> dict[str, int]:
+        with plugin_errors([plugin]):
+            count = plugin.build(vectors, folder, session.progress)
+        content.check()
+        return {"passages": count, "bytes": index_bytes(folder)}
+
+    return results.BuiltIndex.of(name, given.keep_result(session.store, "index", origin, make))

@@ -1,32 +1,125 @@
-"""Where and how a function works: its store, device, seed and settings, and who sees progress."""
+"""Where and how a function works, and the recipe in memory that it runs there: with the keys of one in a file."""
 
 import inspect
 import json
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from hardneg.functions.adhoc_recipe import AdhocRecipe, warn
-from hardneg.functions.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
-from hardneg.functions.arguments import Settings, Where
-from hardneg.records import DATASET, LOCAL, ArtifactError, PluginSetting, UsageError, suggestion
-from hardneg.runtime import SEED, Progress, Silent, Task, check_device, world
-from hardneg.store import Artifact, Store, cache_folder
-from hardneg.store.gc_roots import begun
+from hardneg.functions import given
+from hardneg.functions.arguments import Settings, Where, file_path, name_of, names_of, plugin_setting, whole_number
+from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, named_plugins, types, wording
+from hardneg.registry import configure, plugin_errors
+from hardneg.runtime import SEED, Progress, Silent, check_device, world
+from hardneg.store import Artifact, Store, choices, file_digest, gc_roots
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
-    from hardneg.recipes import Options, Outcome, Plan, Step
+    from hardneg.recipes import Options, Outcome, Plan, Recipe, Step
     from hardneg.records import Encoded
     from hardneg.stages.base import Engine
 
+ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 _log = logging.getLogger("hardneg")
 _COMMANDS = {"index": "index build"}
+
+
+def warn(note: str) -> None:
+    """Warns of what a recipe has noted, where the call was written."""
+    warnings.warn(note, UserWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class AdhocRecipe:
+    """The recipe of a verb; without stages it reads the dataset, without a model its stages must not need one.
+
+    command: under whose name mistakes are told. settings: as `--set` of the command has them, laid over the recipe.
+    arguments: by their path in the recipe the arguments that stand there, as mistakes name them. top: what it has
+    beside, such as a title, seeds, or lengths of its model.
+    """
+
+    command: str
+    dataset: str
+    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": named_plugins.RANDOM}})
+    model: str | None = None
+    settings: Sequence[str] = ()
+    seed: int = SEED
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    top: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
+        """Checked but not planned: no data is read; `tell` gets its notes. Raises RecipeError: it has mistakes."""
+        model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
+        tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
+        try:
+            checked = checked_tree(tree, self.settings, f"hardneg {self.command}")
+        except RecipeError as error:
+            problems = list(dict.fromkeys(map(self._by_argument, error.problems)))
+            raise RecipeError(error.source, problems, ["settings", *self.arguments.values()]) from None
+        for note in checked.notes:
+            tell(note)
+        return checked
+
+    def plan(self, tell: Callable[[str], None] = warn) -> "Plan":
+        """Its steps. Raises as `check`, and where the dataset or the model is not there."""
+        from hardneg.recipes import make_plan
+
+        return make_plan(self.check(tell))
+
+    def _by_argument(self, problem: str) -> str:
+        """A mistake at the path of an argument, by its name; one of a setting stays as it was written."""
+        where, _, reason = problem.partition(": ")
+        for path, name in self.arguments.items():
+            written = any(setting.startswith(path) for setting in self.settings)
+            if not written and (where == path or where.startswith(f"{path}.")):
+                return f"{{{name}}}{where.removeprefix(path)}: {reason}"
+        return f"{{settings}} {problem.removeprefix('set ')}" if where.startswith("set ") else problem
+
+
+def checked_tree(
+    tree: Mapping[str, Any],
+    settings: Sequence[str],
+    title: str,
+    finish: Callable[[dict[str, Any]], dict[str, Any]] = lambda tree: tree,
+) -> "Recipe":
+    """The recipe of a tree under a title, with settings laid over it; `finish` changes what comes of these.
+
+    Raises:
+        RecipeError: it has mistakes.
+    """
+    from hardneg.recipes import language, load
+
+    changed, problems = language.apply_settings(tree, settings)
+    return load.check_recipe(finish(changed), Path(title), earlier=problems)
+
+
+def planned_recipe(
+    name: str,
+    preset: str | None,
+    settings: Sequence[str],
+    tell: Callable[[str], None] = warn,
+    problems: list[HardnegError] | None = None,
+) -> "Plan":
+    """The plan of a shipped recipe or of a file; `tell` gets its notes.
+
+    Raises:
+        RecipeError: it has mistakes.
+        HardnegError: the dataset or the model is not there, and `problems`, which would get that, is None.
+    """
+    from hardneg.recipes import find_recipe, load_recipe, make_plan
+
+    loaded = load_recipe(find_recipe(name), preset, settings)
+    for note in loaded.notes:
+        tell(note)
+    return make_plan(loaded, problems)
 
 
 class Logged(Silent):
@@ -37,27 +130,16 @@ class Logged(Silent):
         _log.warning(text)
 
 
-class _TqdmBar:
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-
-    def advance(self, count: int = 1) -> None:
-        self._bar.update(count)
-
-    def describe(self, text: str) -> None:
-        self._bar.set_postfix_str(text)
-
-
 class NotebookBars(Logged):
     """Bars of tqdm, in a terminal or in a notebook."""
 
     @contextmanager
-    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
         """A bar that disappears when its work is done."""
         from tqdm.auto import tqdm
 
         with tqdm(total=total, desc=title, unit=f" {unit}", initial=done, leave=False) as bar:
-            yield _TqdmBar(bar)
+            yield SimpleNamespace(advance=bar.update, describe=bar.set_postfix_str)
 
 
 class OtherProcess(UsageError):
@@ -86,20 +168,20 @@ class Session:
             return opened
         if unknown := [name for name in arguments if name not in Where.__annotations__]:
             known = [*(inspect.signature(function).parameters if function else ()), *Where.__annotations__]
-            raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], known)}")
+            raise UsageError(f"no argument {unknown[0]!r}{wording.suggestion(unknown[0], known)}")
         if (device := arguments.get("device")) is not None:
             check_device(name_of("device", device), "device")
         store, progress = arguments.get("store"), arguments.get("progress", False)
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
-        settings = setting_texts(arguments.get("settings", ()))
         engine = None
         if (setting := arguments.get("engine")) is not None:
-            from hardneg.registry import configure
-
-            options = plugin_setting("engine", {"name": LOCAL, **setting} if isinstance(setting, Mapping) else setting)
-            engine = configure("engines", PluginSetting(options.pop("name"), options))
+            options = plugin_setting(
+                "engine", {"name": named_plugins.LOCAL, **setting} if isinstance(setting, Mapping) else setting
+            )
+            engine = configure("engines", types.PluginSetting(options.pop("name"), options))
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
-        return cls(opened, device, whole_number("seed", arguments.get("seed", SEED)), settings, shown, engine)
+        seed, settings = whole_number("seed", arguments.get("seed", SEED)), setting_texts(arguments.get("settings", ()))
+        return cls(opened, device, seed, settings, shown, engine)
 
     def refuse_settings(self) -> None:
         """Raises UsageError where there are settings: for what makes no recipe, in which they would change nothing."""
@@ -109,50 +191,6 @@ class Session:
     def tell(self, note: str) -> None:
         """Warns of what a recipe has noted."""
         warn(note)
-
-    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
-        """How to run a plan here."""
-        from hardneg.recipes import Options
-        from hardneg.stages.base import Local
-
-        return Options(until, tuple(force), self.device, self.engine or Local())
-
-    def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
-        """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
-        with begun(self.store, "python", self.store.root, list(plan.keys.values())):
-            return self.execute(plan, until, force)
-
-    def make_later(self, command: str, plan: "Plan", until: str | None = None) -> "Outcome":
-        """As `make`, of a plan that follows from another's results, so that a command's record has not its steps."""
-        with begun(self.store, command, self.store.root, list(plan.keys.values())):
-            return self.make(plan, until)
-
-    def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
-        """The same; of what was made before a failure `gc` keeps nothing."""
-        from hardneg.recipes import Watcher, execute
-
-        def begins(step: "Step") -> None:
-            _log.info("%s: %s", step.name, step.verb)
-
-        return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
-
-    def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
-        """Open the index of a step that `make` has executed."""
-        from hardneg.formats.collection import StoredCollection
-        from hardneg.stages.base import ArtifactInput
-        from hardneg.stages.inputs import open_searcher
-
-        index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[DATASET].path)
-        source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)
-        return open_searcher(source, collection, self.device, self.progress)
-
-    def query_encoder(self, plan: "Plan") -> "Callable[[Sequence[str]], Encoded]":
-        """Load the model of a plan, and return what encodes queries with it, in float32."""
-        from hardneg.encoders.open.resolved import load_encoder
-        from hardneg.encoders.protocol import EncodeOptions
-
-        encoder, options = load_encoder(plan.recipe.model, self.device, "fp32"), EncodeOptions(precision="fp32")
-        return lambda texts: encoder.encode(texts, "query", options, self.progress)
 
     def recipe(
         self,
@@ -166,16 +204,14 @@ class Session:
 
         names: what the function calls fields, by STAGE.FIELD; others have the names of its arguments.
         """
-        from hardneg.functions.dataset_argument import named_dataset, named_model
-
         own, paths = inspect.signature(function).parameters, dict[str, str]()
         for at in (f"{stage}.{each}" for stage, fields in stages.items() for each in fields):
             if (name := names.get(at, at.partition(".")[2])) in own:
                 paths[f"stages.{at}"] = name
         command = _COMMANDS.get(function.__name__, function.__name__.replace("_", "-"))
-        named = None if model is None else named_model(model, self.store)
-        given = named_dataset(dataset, self.store)
-        return AdhocRecipe(command, given, stages, named, self.settings, self.seed, paths)
+        named = None if model is None else given.named_model(model, self.store)
+        data = given.named_dataset(dataset, self.store)
+        return AdhocRecipe(command, data, stages, named, self.settings, self.seed, paths)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
         """The plan of a recipe, or None of None, before anything is made; a command has its outputs checked by then.
@@ -184,6 +220,32 @@ class Session:
         planned later, if there is more than in this one.
         """
         return None if recipe is None else recipe.plan()
+
+    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
+        """How to run a plan here."""
+        from hardneg.recipes import Options
+        from hardneg.stages.base import Local
+
+        return Options(until, tuple(force), self.device, self.engine or Local())
+
+    def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
+        """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
+        with gc_roots.begun(self.store, "python", self.store.root, list(plan.keys.values())):
+            return self.execute(plan, until, force)
+
+    def make_later(self, command: str, plan: "Plan", until: str | None = None) -> "Outcome":
+        """As `make`, of a plan that follows from another's results, so that a command's record has not its steps."""
+        with gc_roots.begun(self.store, command, self.store.root, list(plan.keys.values())):
+            return self.make(plan, until)
+
+    def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
+        """The same; of what was made before a failure `gc` keeps nothing."""
+        from hardneg.recipes import Watcher, execute
+
+        def begins(step: "Step") -> None:
+            _log.info("%s: %s", step.name, step.verb)
+
+        return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
 
     def artifacts(self, plan: "Plan", until: str | None = None) -> Mapping[str, Artifact]:
         """The artifacts of all steps, or of those up to one, by name.
@@ -200,6 +262,65 @@ class Session:
         if not world().first:
             raise OtherProcess("of several processes the first one has the result; read it from the store")
 
+    def make_dataset(self, plan: "Plan") -> Artifact:
+        """The stored collection of a plan, read now unless the store has it."""
+        return self.make(plan, layout.DATASET).artifacts[layout.DATASET]
+
+    def make_from(
+        self, plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
+    ) -> tuple[Artifact, Mapping[str, Any]]:
+        """The artifact of a stage on given runs, and with its facts what of the runs is not in the collection.
+
+        Its key is the digest of what the stage's own would be, with the runs' content in place of their steps. `runs`
+        are files by the path of their input.
+
+        Raises:
+            DataError: a run has a mistake, or none of its queries is in the split.
+        """
+        from hardneg.formats.collection import StoredCollection
+        from hardneg.formats.runs import rewrite_run
+        from hardneg.stages.base import ArtifactInput, StageContext
+
+        step, collection, facts = plan.steps[stage], StoredCollection.open(dataset.path), dict[str, Any]()
+        inputs = {layout.DATASET: ArtifactInput(layout.DATASET, dataset.key, dataset.path)}
+
+        def make(folder: Path) -> Mapping[str, Any]:
+            context = StageContext(step.name, step.spec, folder, inputs, step.plugins, self.progress, self.device)
+            with plugin_errors(step.plugins.values()):
+                made = self.options().engine.make(context)
+            step.check_contents()
+            return made
+
+        with TemporaryDirectory() as aside:
+            for name, path in runs.items():
+                (folder := Path(aside) / name).mkdir()
+                left_out = rewrite_run(path, collection, vars(step.spec)["split"], folder / layout.RUN)
+                inputs[name] = ArtifactInput("run", file_digest(folder / layout.RUN), folder)
+                label = name.partition(".")[2]
+                prefix = f"{label}: " if label not in ("", "run") else ""
+                facts |= {f"{prefix}{key}": count for key, count in left_out.items()}
+            origin = {**step.origin, "inputs": {name: each.key for name, each in inputs.items()}, "name": step.name}
+            artifact = given.keep_result(self.store, step.spec.artifact_type, origin, make)
+        return artifact, {**artifact.facts, **facts}
+
+    def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
+        """Open the index of a step that `make` has executed."""
+        from hardneg.formats.collection import StoredCollection
+        from hardneg.stages.base import ArtifactInput
+        from hardneg.stages.inputs import open_searcher
+
+        index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[layout.DATASET].path)
+        source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)
+        return open_searcher(source, collection, self.device, self.progress)
+
+    def query_encoder(self, plan: "Plan") -> "Callable[[Sequence[str]], Encoded]":
+        """Load the model of a plan, and return what encodes queries with it, in float32."""
+        from hardneg.encoders.open.resolved import load_encoder
+        from hardneg.encoders.protocol import EncodeOptions
+
+        encoder, options = load_encoder(plan.recipe.model, self.device, "fp32"), EncodeOptions(precision="fp32")
+        return lambda texts: encoder.encode(texts, "query", options, self.progress)
+
 
 def usual_store(path: str | Path | None) -> Store:
     """The store at `path`, or at its usual place where that is none, or empty; it need not be there yet.
@@ -207,17 +328,15 @@ def usual_store(path: str | Path | None) -> Store:
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-    root = Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute()
+    root = Path(path or os.environ.get("HARDNEG_STORE") or choices.cache_folder() / "store").expanduser().absolute()
     try:
-        status = root.stat()
+        if not S_ISDIR(root.stat().st_mode):
+            raise ArtifactError(f"store {root}: is a file; name a folder with {{store}}", "store")
     except FileNotFoundError:
-        return Store(root)
+        pass
     except OSError as error:
-        raise ArtifactError(
-            f"store {root}: cannot be used ({error.strerror}); name another one with {{store}}", "store"
-        ) from None
-    if not S_ISDIR(status.st_mode):
-        raise ArtifactError(f"store {root}: is a file; name a folder with {{store}}", "store")
+        problem = f"cannot be used ({error.strerror}); name another one with {{store}}"
+        raise ArtifactError(f"store {root}: {problem}", "store") from None
     return Store(root)
 
 
@@ -225,26 +344,18 @@ def setting_texts(settings: Settings, named: Mapping[str, Any] | None = None) ->
     """The texts PATH=VALUE: of a mapping's pairs, and of names with `__` for each dot of a path.
 
     Raises:
-        UsageError: the settings are one text, or neither texts nor values by path.
+        UsageError: the settings are one text, or neither texts nor values by path; or a recipe cannot hold a value.
     """
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise UsageError(f"settings: give a list, [{settings!r}], or a dict of values by path")
-    pairs = (
-        [_pair(path, value) for path, value in settings.items()]
-        if isinstance(settings, Mapping)
-        else names_of("settings", settings)
-    )
-    return (*pairs, *(_pair(name.replace("__", "."), value) for name, value in (named or {}).items()))
-
-
-def _pair(path: str, value: Any) -> str:
-    """`path=value`, the value as YAML has it. Raises UsageError where a recipe cannot hold it."""
-    name_of("settings", path)
-    try:
-        return f"{path}={json.dumps(value, default=_plain, allow_nan=False)}"
-    except (TypeError, ValueError, RecursionError):
-        problem = "must be a finite number, a text, or a list or dict of them"
-        raise UsageError(f"settings: {path}: {problem}, not {value!r:.60}") from None
+    texts, pairs = ([], settings) if isinstance(settings, Mapping) else (names_of("settings", settings), {})
+    for path, value in {**pairs, **{name.replace("__", "."): value for name, value in (named or {}).items()}}.items():
+        try:
+            texts.append(f"{name_of('settings', path)}={json.dumps(value, default=_plain, allow_nan=False)}")
+        except (TypeError, ValueError, RecursionError):
+            problem = "must be a finite number, a text, or a list or dict of them"
+            raise UsageError(f"settings: {path}: {problem}, not {value!r:.60}") from None
+    return tuple(texts)
 
 
 def _plain(value: Any) -> Any:

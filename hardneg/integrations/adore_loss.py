@@ -13,14 +13,15 @@ from torch import Tensor, nn
 
 from hardneg.encoders.towers import list_products
 from hardneg.formats.collection import StoredCollection
-from hardneg.functions import argument_values, dataset_argument
+from hardneg.functions import given
+from hardneg.functions.arguments import whole_number
 from hardneg.functions.session import Session, usual_store
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.integrations.refresher import ENCODED, RefreshRecipe, saved
 from hardneg.integrations.rows import judged_queries
 from hardneg.protocols import DenseSearcher
-from hardneg.records import depths, errors, named_plugins, types
+from hardneg.records import errors, layout, types
 from hardneg.registry import configure, needs_of
 from hardneg.runtime import barrier
 from hardneg.training.examples import Examples, TrainingData
@@ -44,8 +45,8 @@ class AdoreLoss(nn.Module):
         dataset: Any,
         arguments: Any,
         *,
-        depth: int = depths.TOP_DEPTH,
-        loss: str | Mapping[str, Any] = named_plugins.LAMBDA,
+        depth: int = layout.TOP_DEPTH,
+        loss: str | Mapping[str, Any] = layout.LAMBDA,
         forced: Forced = FORCED,
         split: str = "train",
     ) -> None:
@@ -65,12 +66,12 @@ class AdoreLoss(nn.Module):
         super().__init__()
         if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
             raise errors.UsageError(f"AdoreLoss: model: must be a SentenceTransformer, not {model!r:.60}")
-        argument_values.at_least_one("depth", depth)
+        whole_number("depth", depth, 1)
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
         named = {"name": loss} if isinstance(loss, str) else dict(loss)
-        name = str(named.pop("name", named_plugins.LAMBDA))
-        chosen = {**({"cut": depth} if name == named_plugins.LAMBDA else {}), **named}
+        name = str(named.pop("name", layout.LAMBDA))
+        chosen = {**({"cut": depth} if name == layout.LAMBDA else {}), **named}
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
         self._loss = configure("losses", types.PluginSetting(name, chosen))
         if lacking := [part for part in needs_of(self._loss) if part != "ranks"]:
@@ -78,7 +79,7 @@ class AdoreLoss(nn.Module):
             raise errors.UsageError(f"AdoreLoss: loss {name} {needs}: take another loss")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         session = Session(usual_store(folder / "store"), device)
-        recipe = RefreshRecipe(dataset_argument.named_dataset(dataset, session.store), split=split)
+        recipe = RefreshRecipe(given.named_dataset(dataset, session.store), split=split)
         plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
         artifacts = session.execute(plan, ENCODED).artifacts
         barrier()  # one that finds all in the store may be done before another has read the model

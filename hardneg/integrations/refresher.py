@@ -18,11 +18,10 @@ from transformers import TrainerCallback
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
-from hardneg.functions import content_store, dataset_argument, run_argument
-from hardneg.functions.adhoc_recipe import AdhocRecipe, list_options, mining_stage
-from hardneg.functions.argument_values import at_least_one, plugin_setting, plugin_settings
-from hardneg.functions.arguments import Setting
-from hardneg.functions.session import Session, setting_texts, usual_store
+from hardneg.functions import given
+from hardneg.functions.arguments import Setting, plugin_setting, plugin_settings, whole_number
+from hardneg.functions.mine import list_options
+from hardneg.functions.session import AdhocRecipe, Session, setting_texts, usual_store
 from hardneg.integrations.rows import (
     ENDED,
     LISTS,
@@ -32,7 +31,7 @@ from hardneg.integrations.rows import (
     plan_rows,
     table_of,
 )
-from hardneg.records import depths, errors, layout, named_plugins
+from hardneg.records import errors, layout
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import Artifact, digest, file_digest, link_file, replace_text, replacing
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
@@ -57,9 +56,9 @@ class RefreshRecipe:
 
     dataset: str
     split: str = "train"
-    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": named_plugins.MINER})
+    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": layout.MINER})
     filters: Sequence[Mapping[str, Any]] = ()
-    depth: int = depths.MINED_DEPTH
+    depth: int = layout.MINED_DEPTH
     index: Mapping[str, Any] | None = None
     candidates: str | None = None
     run: Path | None = None
@@ -79,18 +78,24 @@ class RefreshRecipe:
         stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
         listed, index, named = SEARCHED, ENCODED, model
         if self.reranks:  # with a given run the index only stands for it
-            lexical = self.candidates in (None, named_plugins.BM25)
+            lexical = self.candidates in (None, layout.BM25)
             listed, index = RERANKED, INDEXED
             named = "" if lexical else str(self.candidates)
-            stages = {INDEXED: {"stage": "index", "backend": named_plugins.BM25} if lexical else {"stage": "encode"}}
+            stages = {INDEXED: {"stage": "index", "backend": layout.BM25} if lexical else {"stage": "encode"}}
         elif self.index is not None:
             index = INDEXED
             stages[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
         stages[SEARCHED] = {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
         if self.reranks:
-            scored = {"run": SEARCHED, "plugin": {"name": named_plugins.CROSS_ENCODER, "source": model}}
+            scored = {"run": SEARCHED, "plugin": {"name": layout.CROSS_ENCODER, "source": model}}
             stages[RERANKED] = {"stage": "rerank", **scored, "split": self.split, "depth": self.depth}
-        mining = {**mining_stage(self.miner, self.split), "seed": seed, "runs": {"dense": listed}}
+        mining = {
+            "stage": "mine",
+            "split": self.split,
+            "miner": dict(self.miner),
+            "seed": seed,
+            "runs": {"dense": listed},
+        }
         mining |= {"filters": [*self.filters]} if self.filters else {}
         mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
         stages[listed] |= list_options(mining)
@@ -98,8 +103,8 @@ class RefreshRecipe:
 
     def read(self, session: Session) -> "Artifact":
         """The stored collection, read now unless it is in the store; several processes each call this."""
-        stages = {MINED: mining_stage(named_plugins.RANDOM, self.split)}
-        return content_store.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan(), session)
+        stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": layout.RANDOM}}}
+        return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
 
 def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["Artifact", Sequence[str]] | None:
@@ -116,9 +121,9 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["A
     if world().first:
         os.environ.pop("RANK", None)
         try:
-            dataset = content_store.make_dataset(plan, session)
-            scored, _ = content_store.make_from(plan, RERANKED, dataset, {"run": recipe.run}, session)
-            mined, _ = content_store.make_from(plan, MINED, dataset, {"runs.dense": scored.path / layout.RUN}, session)
+            dataset = session.make_dataset(plan)
+            scored, _ = session.make_from(plan, RERANKED, dataset, {"run": recipe.run})
+            mined, _ = session.make_from(plan, MINED, dataset, {"runs.dense": scored.path / layout.RUN})
         finally:
             os.environ |= {} if rank is None else {"RANK": rank}
         refresh = mined, (scored.key, mined.key)
@@ -322,10 +327,10 @@ class RefreshedNegatives:
         every: int | None = None,
         negatives: int = 1,
         form: str = "n-tuple",
-        miner: Setting = named_plugins.MINER,
+        miner: Setting = layout.MINER,
         filters: Sequence[Setting] = (),
         split: str | None = None,
-        depth: int = depths.MINED_DEPTH,
+        depth: int = layout.MINED_DEPTH,
         index: Setting | None = None,
         candidates: str | None = None,
         run: Any = None,
@@ -354,7 +359,7 @@ class RefreshedNegatives:
             UsageError: an argument makes no sense.
         """
         for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
-            at_least_one(name, value)
+            whole_number(name, value, 1)
         if candidates is not None and run is not None:
             raise errors.UsageError("RefreshedNegatives: candidates: goes without run; leave one of them out")
         self._dataset, self._arguments, self._every = dataset, arguments, every
@@ -385,14 +390,14 @@ class RefreshedNegatives:
         """What each refresh runs."""
         store = self.session.store
         return RefreshRecipe(
-            dataset=dataset_argument.named_dataset(self._dataset, store),
-            split=dataset_argument.split_of(self._dataset, self._split, "train"),
+            dataset=given.named_dataset(self._dataset, store),
+            split=given.split_of(self._dataset, self._split, "train"),
             miner=self._miner,
             filters=self._filters,
             depth=self._depth,
             index=self._index,
             candidates=self._candidates,
-            run=None if self._run is None else run_argument.run_file(self._run, store),
+            run=None if self._run is None else given.run_file(self._run, store),
             fill_to=self._negatives,
             settings=setting_texts(self._settings),
         )

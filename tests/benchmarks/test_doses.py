@@ -38,13 +38,6 @@ def test_intervals_are_those_of_students_t(doses):
     assert doses.ends(TEST, 0.9) == pytest.approx((0.05 - 0.018595, 0.05 + 0.018595), abs=1e-5)  # 1.8595
 
 
-def test_a_pair_is_tested_once_and_read_from_either_side(doses, run):
-    content = doses.read(run)
-    assert doses.test_of(content, "random", "top 10", "mrr@10")["difference"] == -0.05
-    with pytest.raises(SystemExit, match="no test of random against bm25"):
-        doses.test_of(content, "random", "bm25", "mrr@10")
-
-
 @pytest.mark.parametrize("dose", ["siblings", "false-negatives", "metrics"])
 def test_tables_and_figure(doses, dose, run, monkeypatch, capsys):
     figure = run / "figure.svg"
@@ -84,9 +77,3 @@ def test_a_gap_over_queries_in_groups_has_the_draws_of_groups(doses):
     found = doses.gap_between(content(0.4), content(0.0), "random", "mrr@10")
     assert found.mean == pytest.approx(0.2)
     assert found.variance == pytest.approx(0.08 / 2)  # of .4 and 0: ((.2)² + (.2)²) / 1, divided by two groups
-
-
-def test_gaps_are_of_doses_that_have_the_arm_and_the_same_queries(doses, run, capsys):
-    content = doses.read(run)
-    doses.print_gaps({"0": content, "1": content}, "mrr@10")
-    assert capsys.readouterr().out.count("\n") == 3  # the head and an empty line: random has no seeds there

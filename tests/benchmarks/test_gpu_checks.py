@@ -92,35 +92,6 @@ def test_one_that_takes_too_long_or_dies_has_failed(run, monkeypatch, tmp_path):
     assert (tmp_path / "logs" / "prints.log").read_text() == "noise\n"
 
 
-def test_figures_of_a_piece_that_failed_are_kept(run, monkeypatch, tmp_path):
-    from gpu.setting import Failed, Setting
-
-    def slow(_: Setting) -> None:
-        raise Failed("auto is slower", {"texts/s": 5})
-
-    monkeypatch.setattr(run, "find", lambda name: slow)
-    found = run.work("slow", Setting("cpu", True, False, tmp_path))
-    assert (found["state"], found["why"], found["figures"]) == ("failed", "auto is slower", {"texts/s": 5})
-
-
-def test_no_piece_begins_without_time(run, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(run, "start", lambda *_: pytest.fail("started"))
-    (tmp_path / "logs").mkdir()
-    assert run.main(["--device", "cpu", "--small", "--out", str(tmp_path), "--until", "1", "encode"]) == 0
-    assert "encode: no time is left" in capsys.readouterr().out
-
-
-def test_an_unknown_piece_is_refused(run, tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run.main(["--device", "cpu", "--out", str(tmp_path), "encod"])
-    assert ended.value.code == 2 and "no piece is called encod; there are: ceilings, " in capsys.readouterr().err
-
-
-def test_every_piece_is_there(run):
-    found = {name: run.find(name) for name in run.names(small=True)}
-    assert len(found) == len(run.PLACES) + 2 and all(map(callable, found.values()))
-
-
 def test_encoding_searching_and_training_import_nothing_optional():
     program = """
 import sys
@@ -159,12 +130,3 @@ def test_all_that_a_gpu_is_asked_holds_on_a_cpu_in_small(run, tmp_path):
     assert again.returncode == 0 and f"{len(QUICK)} done, 0 skipped, 0 failed" in again.stdout
     with tarfile.open(tmp_path / "logs.tar.gz") as packed:
         assert "logs/encode.log" in packed.getnames()
-
-
-@pytest.mark.slow
-def test_peers_and_ceilings_are_measured_on_a_cpu_in_small(run, tmp_path):
-    done = checks(tmp_path, tmp_path / "site-packages", *sorted(PEERS))
-    assert done.returncode == 0 and f"{len(PEERS) - 1} done, 1 skipped, 0 failed" in done.stdout, done.stdout
-    found = {line["piece"]: line["figures"] for line in map(json.loads, (tmp_path / "results.jsonl").open())}
-    assert found["search-peers"]["float32, most that a list misses, float64"] < 1e-6
-    assert found["encode-peers"]["base, auto, least cosine"] > 0.995

@@ -51,8 +51,3 @@ def test_each_mutant_has_one_fault(program: Any, tmp_path: Path) -> None:
         exec(each.code, names)
         results.append(names["most"]([6, 9]))
     assert results == [12, -1, 12, 12, 18, 18, 12, 12, 9, 18]
-
-
-def test_every_part_has_sources_and_tests(program: Any) -> None:
-    for sources, tests in program.PARTS.values():
-        assert any(ROOT.glob(sources)) and all((ROOT / place).exists() for place in tests)

@@ -45,29 +45,6 @@ def test_equal_different_and_missing_ones_are_told_apart(program: Path, capsys: 
     assert "transformer_rep.py" in also
 
 
-def test_all_equal_is_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import parity
-
-    folder = tmp_path / "ancetele" / "losses"
-    folder.mkdir(parents=True)
-    (folder / "contrastive_loss.py").write_text(
-        "class SimpleContrastiveLoss:\n"
-        "    def __init__(self, width):\n        self.width = width\n"
-        "    def __call__(self, x, y):\n        scores = x @ y.T\n"
-        "        return (scores.logsumexp(1) - scores[:, :: self.width].diagonal()).mean()\n"
-    )
-    assert parity.main(["--ance-tele", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("| equal |") == 1
-
-
-def test_a_folder_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    import parity
-
-    with pytest.raises(SystemExit):
-        parity.main([])
-    assert "give the folder of one program at least" in capsys.readouterr().err
-
-
 def test_functions_methods_and_lines_are_taken_by_name(tmp_path: Path) -> None:
     from originals.source import NotFound, lines, take
 

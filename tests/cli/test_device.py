@@ -25,12 +25,8 @@ def gpus(monkeypatch):
     ("count", "device", "told"),
     [
         (0, "cuda", "finds no cuda device here; there is: cpu"),
-        (0, "cuda:0", "finds no cuda device here; there is: cpu"),
-        (0, "mps", "finds no mps device here"),
         (1, "cuda:7", "this machine has no cuda:7; there is: cpu, cuda, cuda:0"),
-        (1, "cuda:", "this machine has no cuda:"),
         (2, "cdua", "no such device; did you mean 'cuda'?; there is: cpu, cuda, cuda:0, cuda:1"),
-        (0, "cdua:1", "did you mean 'cuda'"),
         (0, "", "no such device"),
     ],
 )

@@ -7,8 +7,8 @@ from command_line import call, hardneg
 from recipes.questions import questions
 from recipes.recipes import small_collection
 
-from hardneg.functions.run_argument import run_labels
-from hardneg.records import HardnegError, UsageError
+from hardneg.functions.given import run_labels
+from hardneg.records import HardnegError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 FIRST = "q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 z 1 2.0 x\nq2 Q0 a 2 1.0 x\nq9 Q0 a 1 1.0 x\n"
@@ -46,21 +46,6 @@ def test_ways_to_give_several_metrics(files: Path, words: str) -> None:
     assert list(found["first.trec"]) == ["mrr@10", "map", "precision@1"]
 
 
-def test_default_metrics(files: Path) -> None:
-    assert list(json.loads(evaluate(files, "--json"))["first.trec"]) == ["ndcg@10", "mrr@10", "recall@100"]
-
-
-def test_relevance_level(files: Path) -> None:
-    found = json.loads(evaluate(files, "--metrics", "mrr", "--relevance-level", "2", "--json"))
-    assert found["first.trec"]["mrr"] == pytest.approx(0.5 / 3)
-
-
-def test_json_per_query(files: Path) -> None:
-    found = json.loads(evaluate(files, "--metrics", "mrr", "--per-query", "--json"))
-    assert found["metrics"] == {"first.trec": {"mrr": 0.5}}
-    assert found["per_query"] == {"first.trec": {"mrr": {"q1": 1.0, "q2": 0.5, "q3": 0.0}}}
-
-
 def test_json_with_a_baseline_has_the_tests(files: Path) -> None:
     runs = ("first.trec", "second.trec")
     found = json.loads(evaluate(files, "--metrics", "mrr", "--baseline", "first.trec", "--json", runs=runs))
@@ -76,27 +61,6 @@ def test_tables(files: Path) -> None:
     text = evaluate(files, "--metrics", "mrr", runs=("first.trec", "second.trec"))
     assert all(part in text for part in ("first.trec", "1.0000", "Means over 3 queries.", "+0.5000"))
     assert "Paired, two-sided" in text and "Paired" not in evaluate(files, "--metrics", "mrr")
-
-
-def test_baseline_by_name_or_path(files: Path) -> None:
-    runs = ("first.trec", "second.trec")
-    for name in ("second.trec", str(files / "second.trec")):
-        assert "−0.5000" in evaluate(files, "--metrics", "mrr", "--baseline", name, runs=runs)
-    with pytest.raises(UsageError, match=r"baseline third is not among the runs: first\.trec, second\.trec"):
-        evaluate(files, "--baseline", "third", "--json", runs=runs)
-
-
-def test_what_is_left_out_is_told_on_stderr(files: Path) -> None:
-    result = call("evaluate", "--qrels", files / "qrels.txt", "--run", files / "first.trec", "--json")
-    assert "first.trec: 1 judged query is not in the run and scores 0" in result.stderr
-    assert "first.trec: 1 query has no judgement and is left out" in result.stderr
-
-
-def test_mistakes(files: Path) -> None:
-    with pytest.raises(UsageError, match=r"did you mean ndcg@10\?"):
-        evaluate(files, "--metrics", "ngdc@10")
-    with pytest.raises(UsageError, match="given twice"):
-        evaluate(files, runs=("first.trec", "first.trec"))
 
 
 def test_answers_come_from_a_dataset(tmp_path: Path) -> None:

@@ -49,17 +49,6 @@ def test_a_terminal_without_the_characters(tmp_path: Path, encoding: str) -> Non
     assert code == 0 and "a-é" in str(json.loads(out)), err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["evaluate", "--help"], ["recipe", "list"]])
-def test_python_without_docstrings(tmp_path: Path, arguments: list[str]) -> None:
-    code, out, err = hardneg(tmp_path, *arguments, PYTHONOPTIMIZE="2", PYTHONDONTWRITEBYTECODE="1")
-    assert code == 0 and out, err
-
-
-@needs_full
-def test_a_full_disk_behind_stderr_keeps_the_exit_code(tmp_path: Path) -> None:
-    assert hardneg(tmp_path, "recipe", "run", "nothing", stderr=FULL)[0] == 2
-
-
 @pytest.mark.parametrize(
     ("store", "message"),
     [("file", "is a file; name a folder with --store"), ("x" * 300, "File name too long"), ("file/deep", "cannot be")],
@@ -128,12 +117,3 @@ def test_what_may_not_be_read_or_seen_is_told_so(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(os, "access", lambda path, mode, at=place, no=way: (Path(path), mode) != (at, no))
         told = as_hardneg_error(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "qrels")))
         assert isinstance(told, DataError) and str(told) == f"{tmp_path}/qrels: cannot be read (Permission denied)"
-
-
-def test_a_plugin_package_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    error = call("plugins", "new", "loss", "own", "--output", tmp_path / "file" / "own").exception
-    assert isinstance(error, ArtifactError) and "is a file, and no folder" in str(error)
-    monkeypatch.setattr(Path, "write_text", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
-    error = call("plugins", "new", "loss", "own", "--output", tmp_path / "own").exception
-    assert isinstance(error, ArtifactError) and "the disk is full" in str(error)

@@ -1,10 +1,7 @@
 import command_line
 import pytest
-import typer
 
-from hardneg.cli.main import app
 from hardneg.formats.runs import read_run, write_run
-from hardneg.stages.fuse import Fuse
 from tests.run_lists import doc_lists, falling
 
 
@@ -41,18 +38,6 @@ def test_runs_are_zipped_in_the_order_given(files):
     assert "2 queries, 7 documents" in result.stdout and "queries that bm25.trec lacks: 1" in result.stdout
 
 
-def test_the_defaults_are_those_of_the_stage():
-    command = typer.main.get_command(app).commands["fuse"]
-    asked = {option.name: option.default for option in command.params}
-    fields = {name: Fuse.model_fields[name].default for name in ("method", "depth", "constant", "missing_scores")}
-    assert {name: asked[name] for name in fields} == fields
-
-
-def test_sums_with_weights(files):
-    assert call(files, "--method", "weighted-sum", "--weight", "bm25.trec=3").exit_code == 0
-    assert lists(files)["q1"] == "ceafbd"
-
-
 def test_weights_are_tuned_on_other_queries(files):
     result = call(files, "--method", "weighted-sum", "--metric", "mrr@10", *tuning(files))
     assert result.exit_code == 0, (result.output, result.exception)
@@ -76,10 +61,3 @@ def test_weights_are_tuned_on_other_queries(files):
 )
 def test_mistakes_are_told(files, words, told):
     assert told in str(call(files, *words.split()).exception)
-
-
-def test_tuning_on_what_is_fused_is_refused(files):
-    told = call(files, "--method", "weighted-sum", *tuning(files, "same.txt")).exception
-    assert "1 query is among those that are fused, such as q1" in str(told)
-    assert "needs --qrels" in str(call(files, "--method", "wsum", *tuning(files)[:4]).exception)
-    assert "1 --tune-run for 2 --run" in str(call(files, "--method", "wsum", *tuning(files)[:2]).exception)

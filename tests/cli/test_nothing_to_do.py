@@ -10,7 +10,7 @@ from command_line import call, hardneg
 from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
-from hardneg.records import DataError, UsageError
+from hardneg.records import DataError
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -59,19 +59,6 @@ def test_evaluate_an_empty_run(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "hardneg", *words], text=True, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == f"hardneg: {tmp_path}/run: the run is empty\n"
-
-
-@pytest.mark.parametrize("command", [["mine", "--output", "n.jsonl"], ["encode", "--output", "out"]])
-def test_a_model_without_a_name(folder: Path, command: list[str]) -> None:
-    """An unset variable of a shell."""
-    result = call(*command, "--dataset", f"beir:{folder}", "--model", "")
-    assert isinstance(result.exception, UsageError) and "must be a name" in str(result.exception), result.output
-
-
-def test_mine_from_a_run_of_other_documents(folder: Path) -> None:
-    Path("run").write_text("q1 Q0 x1 1 2 x\nq2 Q0 x2 1 1 x\n")
-    words = ["--dataset", f"beir:{folder}", "--run", "run", "--form", "n-tuple", "--output", "n.jsonl"]
-    assert "run: none of its documents is in the corpus" in refused("mine", *words) and not Path("n.jsonl").exists()
 
 
 @pytest.mark.parametrize("depth", [10**12, 10**20])

@@ -74,11 +74,9 @@ def refused(place: Path, line: str, kind: type[HardnegError] = UsageError) -> st
     "line",
     [
         f"{MINE} data/corpus.jsonl",
-        f"{MINE} data/mined.jsonl",
         f"{MINE} x.jsonl --dropped data/qrels/test.tsv",
         "mine --dataset beir:data --run a.jsonl --form tevatron-v1 --output a.jsonl",
         f"{FUSE} b.trec.gz",
-        f"{FUSE} linked/b.trec.gz",
         f"{RERANK} b.trec.gz",
         f"{EXPORT} a.jsonl",
         f"{SEARCH} data/run.trec.gz",
@@ -113,9 +111,7 @@ def test_what_a_command_reads_is_never_replaced(place, line, more):
         (f"{MINE} thesis.jsonl", "thesis.jsonl"),
         (f"{MINE} x.jsonl --dropped thesis.arrow", "thesis.arrow"),
         (f"{FUSE} best.trec.gz", "best.trec.gz"),
-        (f"{SEARCH} best.trec.gz", "best.trec.gz"),
         (f"{ENCODE} trained", "trained/hardneg.json"),
-        (f"{ENCODE} lucene", "lucene/segments_1"),
         (f"{ENCODE} prebuilt", "prebuilt/docid"),
         (f"{TRAIN} trained", "trained/hardneg.json"),
         (f"{IMPORT} prebuilt", "prebuilt/docid"),
@@ -148,17 +144,6 @@ def test_a_run_folder_with_things_of_another_kind(place, make, output, told):
     assert told in refused(place, f"{RECIPE} {output} {OVER}")
 
 
-def test_one_file_is_not_two_outputs(place):
-    line = "mine --dataset beir:data --run a.run --form tevatron-v2 --output x.jsonl --corpus-output data/../x.jsonl"
-    assert "is used for two outputs" in refused(place, line)
-
-
-def test_no_way_leads_around_what_stood_there_before(place):
-    (place / "trained").mkdir()
-    (place / "trained" / "weights").write_text("of the user's")
-    assert "new does not exist" in refused(place, f"{ENCODE} new/../trained")
-
-
 def test_overwrite_replaces_it(place):
     (place / "best.trec.gz").write_text("of the user's")
     hardneg(FUSE, "best.trec.gz", OVER)
@@ -171,7 +156,6 @@ def test_overwrite_replaces_it(place):
         (f"{MINE} mined.jsonl", "mined.jsonl"),
         (f"{FUSE} best.trec.gz", "best.trec.gz"),
         (f"{ENCODE} index", "index/docid"),
-        (f"{IMPORT} imported", "imported/docid"),
         (f"{REPORT} report", "report/report.md"),
     ],
 )
@@ -234,7 +218,6 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "analyze scores --run a.run --plot closed/scores.png",
         f"{RECIPE} closed",
         f"{FUSE} {'x' * 300}.trec.gz",
-        f"{RECIPE} {'x' * 300}",
     ],
 )
 def test_a_place_that_cannot_be_written_is_told_before_any_work(place, closed, line):

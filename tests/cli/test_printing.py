@@ -59,8 +59,6 @@ def files(tmp_path):
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "what\x07 is"}) + "\n")
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n")
-    (tmp_path / "a.trec").write_text("q1 Q0 d2 1 2 a\nq1 Q0 d1 2 1 a\n")
-    (tmp_path / "b.trec").write_text("q1 Q0 d1 1 2 b\nq1 Q0 d2 2 1 b\n")
     return tmp_path
 
 
@@ -68,14 +66,6 @@ def test_a_dataset_is_shown_escaped(files):
     result = hardneg("data", "show", f"beir:{files}", "--store", files / "store")
     assert r"\x1b[31mred\x1b[0m and \u202eturned" in result.stdout and r"what\x07 is" in result.stdout
     assert "\x1b" not in result.output and "\u202e" not in result.output
-
-
-def test_wins_are_shown_escaped(files):
-    given = ["--qrels", files / "qrels/test.tsv", "--run", files / "a.trec", "--baseline", files / "b.trec"]
-    given += ["--corpus", files / "corpus.jsonl", "--queries", files / "queries.jsonl"]
-    result = CliRunner().invoke(app, ["analyze", "query-wins", *map(str, given)], env={"COLUMNS": None})
-    assert result.exit_code == 0, result.output
-    assert r"\x1b[31mred" in result.stdout and "\x1b" not in result.output
 
 
 RECIPE = "rocketqa-passage"
@@ -89,26 +79,7 @@ def plan(**env):
     return result.stdout.splitlines()
 
 
-def test_what_is_piped_is_one_whole_line_a_step():
-    lines = plan()
-    step = next(line for line in lines if line.startswith("cross-encoder-lists"))
-    assert "train-reranker" in step and "steps" in step and step.endswith("B")
-
-
 def test_a_narrow_terminal_gets_one_line_a_step():
     lines = plan(COLUMNS="70")
     assert len(lines) == len(plan()) and max(map(len, lines[1:-1])) <= 70
     assert any(line.startswith("cross-encoder-lists  trai…") for line in lines)
-
-
-@pytest.mark.parametrize(("columns", "width"), [(None, 1000), ("120", 120)])
-def test_columns_decide_where_they_are_given(monkeypatch, columns, width):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    if columns:
-        monkeypatch.setenv("COLUMNS", columns)
-    assert stdout_console().width == width
-
-
-def test_brackets_are_printed_as_they_stand(capsys):
-    print_table(stdout_console(), Table(["run", "[bold]"], [["[red]a", "[1]"]]))
-    assert capsys.readouterr().out.split() == ["run", "[bold]", "[red]a", "[1]"]

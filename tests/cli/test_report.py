@@ -36,14 +36,6 @@ def test_means_tests_and_what_was_left_out(report):
         assert f"first.trec: {note}" in markdown and note in html
 
 
-def test_the_baseline_may_be_named_and_the_level_raised(report):
-    markdown, *_ = report("--metrics", "mrr@10", "--baseline", "second.trec", "--relevance-level", "2")
-    assert "| mrr@10 | first.trec | second.trec | undecided | −0.1667 |" in markdown
-    assert "| relevant from grade | 2 |" in markdown
-    with pytest.raises(UsageError, match="baseline third is not among the runs"):
-        report("--baseline", "third")
-
-
 def test_each_query_has_its_difference_and_its_passages(report):
     _, html, table = report("--metrics", "mrr@10,recall@100")
     assert table.splitlines() == [

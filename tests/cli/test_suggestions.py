@@ -3,7 +3,6 @@
 import pytest
 from command_line import call, hardneg
 
-from hardneg.recipes import apply_settings
 from hardneg.records import RecipeError, UsageError, suggestion
 
 
@@ -19,20 +18,10 @@ def test_a_misspelt_recipe_gets_the_nearest():
     assert "did you mean 'star-passage'?; `hardneg recipe list` shows all; or give a path" in told
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_a_misspelt_stage_is_told_under_its_option(command):
-    told = refused(f"recipe {command} star-passage --until strr")
-    assert "--until strr: no step 'strr'; did you mean 'star'" in told
-
-
 def test_all_misspelt_stages_of_a_run_are_told_at_once():
     told = refused("recipe run star-passage --until star-tst --force bm52 --force star")
     assert "--until star-tst: no step 'star-tst'; did you mean 'star-test'" in told
     assert "--force bm52: no step 'bm52'; did you mean 'bm25'" in told and "--force star:" not in told
-
-
-def test_a_misspelt_preset_gets_the_nearest():
-    assert "no preset 'papr'; did you mean 'paper'" in refused("recipe plan star-passage --preset papr")
 
 
 def test_a_misspelt_stage_of_a_setting_gets_the_nearest():
@@ -40,29 +29,10 @@ def test_a_misspelt_stage_of_a_setting_gets_the_nearest():
     assert "stages.stra.stage: missing; did you mean 'star'" in told
 
 
-def test_a_stage_may_be_added_piece_by_piece():
-    tree = {"stages": {"star": {"stage": "train"}}}
-    settings = ["stages.more.miner=random", "stages.more.stage=mine", "stages.star.loss=nll"]
-    changed, problems = apply_settings(tree, settings)
-    assert not problems
-    assert changed["stages"]["more"] == {"miner": "random", "stage": "mine"}
-
-
 @pytest.mark.parametrize("kind", ["loss", "losses"])
 def test_a_kind_of_plugin_is_named_in_singular_or_plural(kind, tmp_path):
     for words in (f"list {kind}", f"show {kind} nll", f"new {kind} mine -o {tmp_path / kind}"):
         hardneg(f"plugins {words}")
-
-
-def test_a_misspelt_kind_gets_the_nearest():
-    for words in ("list los", "show los nll", "new los x"):
-        assert "did you mean 'loss'" in refused(f"plugins {words}")
-
-
-def test_a_word_of_python_is_refused_as_such():
-    told = refused("plugins new loss class")
-    assert "no word of Python's own" in told and "'my-loss'" in told
-    assert "lower-case letters" in refused("plugins new loss My_Loss")
 
 
 def test_a_name_that_another_package_has_is_refused(tmp_path):

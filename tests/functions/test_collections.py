@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hardneg.datasets.beir import Beir
-from hardneg.functions.dataset_argument import named_dataset, named_qrels, split_of, write_dataset
+from hardneg.functions.given import named_dataset, named_qrels, split_of, write_dataset
 from hardneg.records import DataError, UsageError
 from hardneg.store import Store
 
@@ -59,11 +59,6 @@ def test_splits_of_dicts(tmp_path):
     assert split_of({**given, "queries": QUERIES, "qrels": {"q1": ["d1"]}}, None, "test") == "train"
     assert split_of("beir:folder", None, "test") == "test"
     assert split_of(given, "dev", "test") == "dev"
-
-
-def test_documents_of_a_query_may_be_an_iterator(tmp_path):
-    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": (each for each in ["d2", "d1"])}}
-    assert written(given, tmp_path)["qrels/train.tsv"].splitlines()[1:] == ["q1\td2\t1", "q1\td1\t1"]
 
 
 @pytest.mark.parametrize(
@@ -127,12 +122,6 @@ def test_grades_may_be_whole_numbers_of_numpy(tmp_path):
     write_dataset(given, tmp_path)
     assert (tmp_path / "qrels" / "train.tsv").read_text().splitlines()[1:] == ["q1\td1\t2"]
     assert named_qrels(given["qrels"]) == {"q1": {"d1": 2}}
-
-
-def test_all_mistakes_of_a_part_are_told_at_once(tmp_path):
-    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d8"], "q2": ["d9"]}}
-    with pytest.raises(DataError, match=r"(?s)'d8'.*'d9'"):
-        write_dataset(given, tmp_path)
 
 
 def test_a_mistake_leaves_nothing_in_the_store(tmp_path):

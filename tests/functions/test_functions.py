@@ -1,7 +1,6 @@
 """A function's signature says each argument once: its command has the same, and the stages of recipes too."""
 
 import inspect
-import re
 from pathlib import Path
 from typing import get_origin
 
@@ -10,11 +9,9 @@ from cli.commands import every_command
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.cli.adaptor import parameter
+from hardneg.cli.adaptor import flag, parameter
 from hardneg.cli.main import app
-from hardneg.cli.options import flag
-from hardneg.functions.argument_values import verb_field
-from hardneg.functions.arguments import REQUIRED, Where, arguments_of
+from hardneg.functions.arguments import REQUIRED, Where, arguments_of, verb_field
 from hardneg.records import HardnegError, UsageError
 
 PACKAGE = Path(hn.__file__).parent
@@ -119,31 +116,6 @@ def test_an_error_calls_an_argument_as_its_caller_does(tmp_path):
     tuning = [f"--tune-run={tmp_path / name}" for name in runs]
     told = CliRunner().invoke(app, ["fuse", *given, *tuning, "--output", str(tmp_path / "x.trec.gz")])
     assert str(told.exception) == "fuse: --tune-run needs --qrels, the judgements of its queries"
-
-
-def test_a_default_stands_in_one_place():
-    """What several verbs, commands and functions share is said once; a recipe's demo may say otherwise."""
-    sources = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
-    said = {
-        "seed": r"\bseed\b.*\b42\b|\bSEED = ",
-        "the depth to mine from": r"\b210\b(?!\d|9)",
-        "constant": r"(?i:constant).*\b60\b",
-        "also_qrels": r"\balso_qrels: Annotated",
-    }
-    for what, form in said.items():
-        lines = [f"{path.name}: {line.strip()}" for path, text in sources.items() for line in text.splitlines()]
-        assert len([line for line in lines if re.search(form, line.partition(": ")[2])]) == 1, what
-
-
-def test_an_option_of_a_plugin_that_a_command_does_not_name_is_refused(tmp_path):
-    given = ["mine", "--dataset", "pydocs", "--model", "m", "--output", str(tmp_path / "x.parquet")]
-    told = CliRunner().invoke(app, [*given, "--option", "loss.depth=50"])
-    assert "names no plugin of this command; it has: miner" in str(told.exception)
-
-
-def test_options_of_a_plugin_that_is_not_named_are_refused():
-    told = CliRunner().invoke(app, ["search", "--dataset=pydocs", "--option=k1=1", "--output=x.trec.gz"])
-    assert str(told.exception) == "--option k1: is an option of --backend, which is missing"
 
 
 COLLECTION = {"corpus": {"d1": "a river", "d2": "a hill"}, "queries": {"q1": "river"}, "qrels": {"q1": {"d1": 1}}}

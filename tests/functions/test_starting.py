@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 import hardneg
 from hardneg.cli.main import app
-from hardneg.functions.folder_contents import FolderContents
-from hardneg.functions.starting import Beginning
+from hardneg.functions.starting import Beginning, FolderContents
 from hardneg.recipes import load_recipe
 from hardneg.records import DataError, HardnegError, UsageError
 
@@ -47,16 +46,6 @@ def qrels(*splits: str) -> dict[str, str]:
         (BEIR, "beir", {}, ("queries.jsonl", 2)),
         ({**BEIR, **qrels("train", "dev", "test")}, "beir", {"train": 1, "dev": 1, "test": 1}, None),
         pytest.param(TSV, "msmarco", {}, None, marks=NEEDS_DATASETS),
-        pytest.param(
-            {**TSV, "queries.own.tsv": "1\twhat\n"}, "msmarco", {}, ("queries.own.tsv", 1), marks=NEEDS_DATASETS
-        ),
-        pytest.param(
-            {**TSV, "queries.test.tsv": "1\twhat\n", "qrels.test.tsv": "1\t0\t1\t1\n"},
-            "msmarco",
-            {"test": 1},
-            None,
-            marks=NEEDS_DATASETS,
-        ),
         pytest.param(
             {
                 "corpus/a.jsonl": '{"id": "x", "contents": "y"}\n',
@@ -98,13 +87,7 @@ def test_queries_are_no_documents(tmp_path):
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
         ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: no query in it"),
         ({"a.md": "", "b.txt": " \n"}, "no text in 2 files; add documents"),
-        ({"a.csv": "text\n,\n"}, r"a\.csv:2: 2 fields"),
         ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, "test 0, .*1 query left out, whose"),
-        ({"a.md": "Words.", "queries.tsv": "1\twhat\n1\twho\n"}, r"queries\.tsv:2: query '1' stands in line 1"),
-        (
-            {**BEIR, "queries.jsonl": QUERIES * 2, **qrels("train", "test")},
-            r"queries\.jsonl:3: query id 'q1' stands there twice",
-        ),
         ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, "test 0, and none of"),
     ],
 )
@@ -119,11 +102,6 @@ def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
     seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
     assert dict(seen.judged) == {"train": 1, "test": 1}
     assert "test: judgements of 1 query left out, whose query or documents the folder lacks" in seen.left_out
-
-
-def test_queries_of_two_splits_are_told(tmp_path):
-    seen = FolderContents.of(written(tmp_path, {**BEIR, **qrels("train", "test")}))
-    assert "test: 1 query is in train too: that measures memory" in seen.left_out
 
 
 def test_judgements_and_other_tables_beside_files_are_not_documents(tmp_path):
@@ -142,34 +120,10 @@ def test_a_glob_says_which_documents_are_read(tmp_path):
         FolderContents.of(written(tmp_path / "judged", {**BEIR, **qrels("test")}), "*.md")
 
 
-def test_a_folder_may_have_the_name_of_its_form(tmp_path):
-    folder = written(tmp_path, {**BEIR, **qrels("test")})
-    assert FolderContents.of(Path(f"beir:{folder}")) == FolderContents.of(folder)
-
-
-def test_no_folder(tmp_path):
-    with pytest.raises(DataError, match="no such folder"):
-        Beginning.of(tmp_path / "none")
-
-
 def loaded(beginning: Beginning, path: Path):
     path.write_text(beginning.recipe(path))
     assert "# " + next(beginning.sentences())[:20] in path.read_text()
     return load_recipe(path, None, ())
-
-
-def test_documents_alone_get_written_queries(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "# A\n\nWords."}))
-    recipe = loaded(beginning, tmp_path / "x.yaml")
-    assert recipe.stages["written"].verb == "write-queries" and recipe.stages["scores"].dataset == "kept"
-    assert "no queries and no judgements" in next(beginning.sentences())
-
-
-def test_python_files_beside_pages_are_left_out(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "both", {"a.py": "x = 1\n", "README.md": "# A\n\nWords."}))
-    written_queries = beginning.tree["stages"]["written"]
-    assert "forms" not in beginning.contents.dataset
-    assert (written_queries["split_by"], "docstring" in written_queries["writers"]) == ("passage", False)
 
 
 def test_few_documents_are_split_by_passage(tmp_path):
@@ -186,30 +140,6 @@ def test_few_documents_are_split_by_passage(tmp_path):
     rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\nWords.\nMore.\n"}))
     assert rows.tree["stages"]["written"]["split_by"] == "passage"
     assert "of 2 passages a split may get no query, and the run then ends: add documents" in rows.sentences()
-
-
-def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("my docs", "two\nlines"):
-        folder = written(tmp_path / name, {"a.md": "# A\n\nWords."})
-        result = CliRunner().invoke(app, ["start", str(folder), "--store", str(tmp_path / "store")])
-        assert result.exit_code == 0, result.output
-        assert load_recipe(Path(f"{name}.yaml")).title == name
-    assert "#   hardneg recipe run 'my docs.yaml'\n" in Path("my docs.yaml").read_text()
-
-
-def test_own_queries_are_searched_and_nothing_else(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "pages", BEIR))
-    stages = loaded(beginning, tmp_path / "x.yaml").stages
-    assert stages["own-queries"].queries == str(tmp_path / "pages" / "queries.jsonl")
-    assert "own-queries" not in str(stages["scores"]) and stages["own-queries"].index == "documents-index"
-    assert any("train and measure nothing" in sentence for sentence in beginning.sentences())
-
-
-def test_judgements_of_test_alone_measure(tmp_path):
-    beginning = Beginning.of(written(tmp_path / "pages", {**BEIR, **qrels("test")}))
-    assert loaded(beginning, tmp_path / "x.yaml").stages["scores"].dataset == "dataset"
-    assert not beginning.measurable
 
 
 def test_judgements_of_train_are_trained_with(tmp_path):

@@ -74,8 +74,3 @@ def _judged(path: Path) -> dict[str, set[str]]:
         query_id, doc_id, _ = line.split("\t")
         judged.setdefault(query_id, set()).add(doc_id)
     return judged
-
-
-def test_a_reranker_needs_what_it_reranks(documents):
-    with pytest.raises(UsageError, match="reranker goes with round_trip"):
-        hn.write_queries(documents, **WRITING, reranker="cross-encoder:x")

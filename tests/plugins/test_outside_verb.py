@@ -57,7 +57,7 @@ def told(where: str, recipe: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_what_breaks_is_told_as_the_packages(example, monkeypatch):
     for where, name in (
         ("pool.getattr", "Pool"),  # in `problems`
-        ("pool.Row", "Pool"),  # in `estimate`
+        ("pool.len", "Pool"),  # in `estimate`
         ("pool.pool", "Pool"),  # in `make`
         ("lengths._mean", "Lengths"),  # in `measure`
     ):
@@ -86,7 +86,6 @@ def test_the_tab_key_knows_them(example):
     assert complete("hardneg analyze len") == ["lengths"]
     assert "--depth" in complete("hardneg analyze lengths --d")
     assert complete(f"hardneg recipe run {example} --until to") == ["to-judge"]
-    assert complete(f"hardneg recipe run {example} --set stages.to-judge.s") == ["stages.to-judge.stage="]
 
 
 def test_the_reference_has_them_and_says_whose_they_are(example):

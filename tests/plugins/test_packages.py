@@ -24,7 +24,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.to
 _PAPERS = (ROOT / "plugins" / "hardneg-papers" / "pyproject.toml").read_text(encoding="utf-8")
 ANALYSES = tomllib.loads(_PAPERS)["project"]["entry-points"]["hardneg.analyses"]
 SHOWN = {
-    "hardneg-advice": [("analysis", each, "hardneg-advice") for each in ("hardness", "miner-sweep", "positive-ranks")],
+    "hardneg-advice": [("analysis", each, "hardneg-advice") for each in ("hardness", "positive-ranks")],
     "hardneg-browse": [],
     "hardneg-cagra": [("index", "cagra", "intermediate: int = 128")],
     "hardneg-datasets": [

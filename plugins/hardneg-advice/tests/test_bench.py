@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.functions.adhoc_recipe import AdhocRecipe
+from hardneg.functions.session import AdhocRecipe
 from hardneg.recipes import load_recipe
 from hardneg.records import HardnegError
 

@@ -6,9 +6,8 @@ import pytest
 from command_line import call, hardneg
 from recipes.recipes import small_collection, small_tree, write_recipe
 
-import hardneg as hn
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
-from hardneg.records import DataError, UsageError
+from hardneg.records import DataError
 from hardneg.store import Store
 
 
@@ -37,14 +36,6 @@ def test_a_finished_run_is_diagnosed(finished):
     }
 
 
-def test_a_diagnosis_begins_with_what_is_suspect(finished):
-    folder, store = finished
-    summary, *lines = hardneg("diagnose", folder, "--store", store.root).stdout.splitlines()
-    states = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert states == ["unknown"] * 2 + ["fine"] * 4 and summary == "0 of 6 checks suspect, 2 unknown"
-    assert [line.split()[0] for line in lines if line.startswith(" ")] == ["->"] * 2
-
-
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):
     lines = hardneg("diagnose", finished[0], "--store", tmp_path).stdout.splitlines()
     lacking = [line for line in lines if f"the store {tmp_path} lacks what " in line]
@@ -54,9 +45,3 @@ def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):
 def test_a_folder_without_a_run_is_not_diagnosed(tmp_path):
     ended = call("diagnose", tmp_path)
     assert isinstance(ended.exception, DataError) and "give the folder of a finished recipe" in str(ended.exception)
-
-
-@pytest.mark.parametrize("bad", [None, 5, "", [], "x" * 5000, "a\0b"])
-def test_what_is_no_folder_is_refused(bad):
-    with pytest.raises(UsageError, match="folder: must be a path"):
-        hn.diagnose(bad)

@@ -83,11 +83,6 @@ def test_several_seeds_are_tested_over_seeds(seeded: HandmadeRun) -> None:
     assert result.state == "suspect"
 
 
-def test_rows_without_a_metric_in_common_are_not_compared(run: HandmadeRun) -> None:
-    write_metrics(run.folder / "metrics.json", Measured({"start": {"mrr@10": {"q": 1.0}}, "STAR": {"p@1": {"q": 1.0}}}))
-    assert outcome(run, "STAR").state == "unknown"
-
-
 def test_a_few_steps_tell_nothing_and_dev_at_the_end_alone_little(run: HandmadeRun) -> None:
     history(run, [1.0] * 19)
     assert learning_curve(run, "star").state == "unknown"
@@ -132,17 +127,3 @@ def test_the_verdict_is_that_of_the_metrics(
     result = outcome(run, "STAR")
     assert result.state == state and result.sentence.startswith(word)
     assert result.figures["difference"] == pytest.approx(difference) and result.figures["baseline"] == "start"
-
-
-def test_too_few_queries_are_undecided(run: HandmadeRun) -> None:
-    scores(run, [0.5, 0.5, 0.5], [0.6, 0.9, 0.2], True)
-    result = outcome(run, "STAR")
-    assert (result.state, result.figures["verdict"]) == ("unknown", "undecided")
-
-
-def test_without_a_row_of_the_start_model_there_is_nothing_to_compare(tmp_path: Path, tiny_model: Path) -> None:
-    alone = {"stage": "evaluate", "runs": {"STAR": "star-test"}, "metrics": ["mrr@10"]}
-    report = {"stage": "report", "evaluation": "scores"}
-    run = handmade(tmp_path, tiny_model, scores=alone, report=report)
-    scores(run, HALF, UP, False)
-    assert outcome(run, "STAR").state == "unknown"

@@ -46,17 +46,6 @@ def test_vectors_that_lie_closer_together_than_those_of_the_start_model_are_susp
     assert result.figures["dimensions"] == pytest.approx(effective_dimensions(trained))
 
 
-def test_few_dimensions_alone_are_suspect(tmp_path: Path, tiny_model: Path) -> None:
-    run = handmade(tmp_path, tiny_model)
-    wide = np.concatenate([np.eye(4), -np.eye(4)]).astype(np.float32)
-    narrow = np.concatenate([np.eye(4)[:1], -np.eye(4)[:1]] * 4).astype(np.float32)
-    write_encoded(made(run, "start-index"), wide)
-    write_encoded(made(run, "star-index"), narrow)
-    result = collapse(run, "star-index")
-    assert result.state == "suspect" and result.figures["dimensions"] == pytest.approx(1.0)
-    assert result.figures["cosine"] == pytest.approx((narrow.sum(0) ** 2).sum() / 56 - 8 / 56)
-
-
 def test_an_index_is_compared_with_the_start_models_of_the_same_collection(tmp_path: Path, tiny_model: Path) -> None:
     other = {"stage": "dataset", "loader": "hf:mteb/scifact"}
     stages = {name: {"stage": "encode", "model": model, "dataset": "other"} for name, model in OTHER.items()}

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hardneg_advice.hardness import Hardness, hardness
 
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
@@ -37,8 +36,3 @@ def test_nothing_to_compare_with(tmp_path: Path) -> None:
     assert found["above"] is None
     table = Hardness(negatives={"n": "x"}, run="r").table({"n": found})
     assert table.rows[0][:4] == ["n", "1", "1.0", "100.0%"] and "–" in table.rows[0]
-
-
-def test_a_file_is_needed() -> None:
-    with pytest.raises(ValueError, match="at least 1 item"):
-        Hardness(negatives={}, run="r")

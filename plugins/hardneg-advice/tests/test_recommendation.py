@@ -62,27 +62,6 @@ def test_the_model_as_shipped_may_be_the_answer():
     assert not answer_of(rows(0.4, 0.3, 0.4)).to_dict()["train"]  # nothing is gained
 
 
-def test_bm25_stands_beside_and_is_no_training():
-    answer = answer_of(rows(0.2, 0.3, 0.4, bm25=0.6))
-    assert "BM25, without any training, has 0.6000: more than all of these (p < 0.001)." in answer.reasons()
-    words = [row[4] for row in answer.section().tables[0].rows]
-    assert words == ["worse", "worse", "chosen", "no training"]
-    assert "BM25" not in " ".join(answer_of(rows(0.2, 0.3, 0.4, bm25=0.3)).reasons())
-
-
-def test_what_is_not_told_apart_will_do_and_doubts_are_named():
-    told = " ".join(answer_of(rows(0.2, 0.4, 0.4)).reasons())
-    assert "Not told apart from the highest (paired tests over the queries, level 0.01, Holm" in told
-    assert "in-batch negatives alone; topk, 10 a query. Any of these will do." in told
-    assert "topk, 10 a query: its rate, 0.03, is at the end of those tried; another may do better." in told
-    assert "One seed, the best of all trainings by the queries that chose it" in told and "Too few" not in told
-    few = answer_of(rows(0.2, 0.4, 0.4), queries=49)
-    assert few.reasons()[0] == "Too few queries to choose by: 49, less than 50."
-    apart = " ".join(answer_of(rows(0.2, 0.3, 0.4)).reasons())
-    assert "Better than all others (paired tests" in apart and "over all pairs): topk, 10 a query." in apart
-    assert "Without a training it would have said: topk, 10 a query." in apart
-
-
 def test_intervals_and_p_of_trainings():
     even = {"as shipped": [0.0] * 4, "in-batch at 0.1": [0.5, 0.6, 0.5, 0.6], "first at 0.1": [0.51, 0.59, 0.51, 0.59]}
     close = compare({name: dict(zip("abcd", values, strict=True)) for name, values in even.items()}, [0.1])
@@ -121,17 +100,6 @@ def test_the_rule_takes_the_first_documents_where_few_are_above_the_positive_and
 )
 def test_the_rule_at_its_bounds(changed, documents, arm):
     assert advice({**RANKS, **changed}, documents, 32)[0] == arm
-
-
-@pytest.mark.parametrize(("above", "known"), [(0.44, True), (0.45, False), (0.6, False), (0.61, True)])
-def test_the_rule_knows_where_it_does_not_know(above, known):
-    assert any(line.startswith("Not known which") for line in answer_of(above=above).reasons()) == (not known)
-
-
-def test_the_interval_of_a_median_rank():
-    # Of 9 ranks P(two or more below the lowest two) is 1 - 2 × 10 / 512: the second and the eighth; of five none.
-    assert "median rank 4 [2, 8]" in answer_of(ranks=[*range(1, 10)]).reasons()[0]
-    assert "median rank 4, " in answer_of(ranks=[1, 2, 4, 5, 6]).reasons()[0]
 
 
 def test_each_arm_is_trained_at_each_rate_beside_the_model_as_shipped():

@@ -141,19 +141,6 @@ def check_accessible(browser):
     assert [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in serious] == []
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_narrow_window_does_not_scroll_sideways(page, path):
-    browser = page(path)
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": False}
-    )
-    try:
-        width = browser.execute_script("return document.documentElement.scrollWidth")
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    assert width <= 360
-
-
 def test_the_exported_page_is_read_from_a_file(driver, browsed, sources, tmp_path):
     driver.get_log("browser")
     export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html")

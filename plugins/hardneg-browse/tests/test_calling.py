@@ -74,16 +74,6 @@ def test_what_cannot_be_looked_at_is_one_line(beir, tmp_path, words, told):
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_page_without_queries_of_a_split_names_it_as_an_argument_or_an_option(tmp_path, monkeypatch):
-    (tmp_path / LOCK).touch()
-    monkeypatch.setattr("hardneg_browse.sources.artifacts_of", lambda folder, store: {})
-    lacking = f"{tmp_path}: no step of it mined negatives or ranked queries of split dev; name "
-    with pytest.raises(UsageError) as told:
-        hn.browse(tmp_path, split="dev", store=tmp_path / "store")
-    words = ["browse", str(tmp_path), "--split", "dev", "--store", str(tmp_path / "store"), "--export", "page.html"]
-    assert (str(told.value), str(CliRunner().invoke(app, words).exception)) == (f"{lacking}split", f"{lacking}--split")
-
-
 def test_a_command_writes_the_page_and_does_not_replace_what_is_not_its_own(beir, tmp_path):
     words = ["browse", str(beir / "mined.arrow"), "--run", str(beir / "dense.trec"), "--export"]
     result = CliRunner().invoke(app, [*words, str(tmp_path / "page.html")])

@@ -5,10 +5,9 @@ from hardneg_browse.browsed import PAGE, QuerySearch, opened
 from hardneg_browse.query_page import query_page
 from hardneg_browse.sources import BrowseSources, of_files
 from hardneg_browse.survey import Survey
-from material import DOCUMENTS, MINED, QUERIES, RUNS, falling
+from material import MINED, QUERIES
 
-from hardneg.formats.runs import write_run
-from hardneg.records import DataError, UsageError
+from hardneg.records import UsageError
 from hardneg.runtime import Silent
 
 FIRST, SECOND = list(QUERIES)[:2]
@@ -61,11 +60,6 @@ def test_what_a_miner_left_out_is_told_with_its_reason(browsed):
     assert query_page(browsed, FIRST, "other").candidates is None
 
 
-def test_a_query_that_nothing_was_mined_for_has_its_positives(browsed):
-    page = query_page(browsed, "q5", "mined")
-    assert not page.mined and not page.negatives and [item.doc_id for item in page.positives] == ["p1"]
-
-
 def test_the_survey_goes_over_all_queries(browsed):
     survey = Survey(browsed).run()
     found = survey.lists["mined"]
@@ -74,15 +68,6 @@ def test_the_survey_goes_over_all_queries(browsed):
     # 9 of 13 word triples; the judge has it at 1 before 3: 2/3; dense at 1 before 2: 1/2; the mean of both
     assert (worst.query_id, worst.doc_id) == (FIRST, "copy")
     assert worst.score == pytest.approx(9 / 13 + (2 / 3 + 1 / 2) / 2)
-
-
-def test_without_negatives_the_top_of_a_run_is_looked_at(sources):
-    alone = BrowseSources("runs", sources.marks, runs=sources.runs, dataset=sources.dataset)
-    with opened(alone, Silent()) as found:
-        assert list(found.lists) == ["dense", "judge"]
-        assert list(found.lists["dense"].negatives(FIRST).negatives) == ["copy", "far"]
-        assert found.lists["dense"].negatives(FIRST).scores.tolist() == [10.0, 8.0]
-        assert found.lists["dense"].count(FIRST) == 2 and found.lists["dense"].negatives("q5") is None
 
 
 def test_without_a_dataset_ids_are_shown(sources):
@@ -100,33 +85,3 @@ def test_files_are_named_by_what_they_are_called(tmp_path):
     assert found.marks == tmp_path / "mined.marks.qrels"
     with pytest.raises(UsageError, match="bm25: two files of that name"):
         of_files([tmp_path / "bm25.trec", tmp_path / "bm25.trec.gz"], "train")
-
-
-def test_a_run_of_another_form_is_one_clear_line(sources, tmp_path):
-    (tmp_path / "bad.trec").write_text("q1 Q0 d1\n")
-    with pytest.raises(DataError, match=r"bad\.trec:1"), opened(of_files([tmp_path / "bad.trec"], "train"), Silent()):
-        pass
-
-
-def test_an_empty_run_is_refused(tmp_path):
-    (tmp_path / "none.trec").touch()
-    made = opened(of_files([tmp_path / "none.trec"], "train"), Silent())
-    with pytest.raises(DataError, match=r"none\.trec: the run is empty"), made:
-        pass
-
-
-@pytest.mark.slow
-def test_many_queries_are_searched_and_opened_without_reading_the_others(tmp_path):
-    """Of 100,000 queries one is read; what a page reads is counted, not timed."""
-    count = 100_000
-    lists = ((f"q{n}", falling([f"d{n}", f"d{n + 1}"])) for n in range(count))
-    write_run(tmp_path / "many.trec", lists)
-    with opened(of_files([tmp_path / "many.trec"], "train"), Silent()) as found:
-        assert found.search.page("q99999", 1).total == 1
-        assert found.search.page("", 4000).pages == 4000
-        assert len(found.search.page("q9", 3).positions) == PAGE
-        assert list(found.runs["many"].ranked("q77777").doc_ids) == ["d77777", "d77778"]
-
-
-def test_the_material_holds_what_the_tests_say():
-    assert len(DOCUMENTS["long"][1]) == 1 << 20 and set(RUNS["dense"]) < set(QUERIES)

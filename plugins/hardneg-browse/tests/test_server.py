@@ -14,7 +14,7 @@ from hardneg_browse.browsed import opened
 from hardneg_browse.guard import FORM_BYTES
 from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
-from material import DOCUMENTS, QUERIES, small_sources
+from material import QUERIES, small_sources
 
 from hardneg.records import UsageError
 from hardneg.runtime import Silent
@@ -72,8 +72,6 @@ def test_the_address_with_its_token_lets_a_reader_in_and_is_kept_in_a_cookie(ser
         ("/?token=wrong", {"cookie": False}),
         ("/query?q=1", {"cookie": False, "Cookie": "hardneg-1=x; ;;=;"}),
         ("/", {"Host": "evil.example"}),
-        ("/", {"Host": "evil.example:80"}),
-        ("/", {"Host": ""}),
         ("/", {"Host": "127.0.0.1"}),
         ("/", {"Host": "127.0.0.1.evil.example"}),
         ("/", {"method": "PUT"}),
@@ -83,10 +81,6 @@ def test_the_address_with_its_token_lets_a_reader_in_and_is_kept_in_a_cookie(ser
 def test_nobody_else_reads(server, path, headers):
     status, _, text = ask(server, path, **headers)
     assert status in (400, 403) and "kidneys" not in text
-
-
-def test_localhost_is_the_same_machine(server):
-    assert ask(server, "/", Host=f"localhost:{server.access.port}")[0] == 200
 
 
 def test_it_listens_on_this_machine_alone(server):
@@ -183,11 +177,6 @@ def check_harmless(text):
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
 
 
-def test_a_long_text_is_cut_and_its_length_told(server):
-    text = ask(server, f"/query?q={quote(SECOND, safe='')}")[2]
-    assert f"The first 20,000 of {len(DOCUMENTS['long'][1]):,} characters" in text
-
-
 def test_a_query_that_is_not_there_is_told(server):
     status, _, text = ask(server, "/query?q=%00%ff<script>")
     assert status == 404 and "there is no such query" in text
@@ -198,13 +187,8 @@ def test_an_odd_number_in_a_form_is_taken_for_the_first(server):
     for number in ("9" * 5000, "²", "-1"):
         asked = form(server, relevant="0", page=number)
         assert ask(server, "/mark", "POST", body=asked)[1]["location"].endswith("#negative-1")
+        assert ask(server, f"/?list=none&page={quote(number)}", Host=f"localhost:{server.access.port}")[0] == 200
     server.marks.unlink()
-
-
-def test_odd_parameters_are_taken_for_the_usual_ones(server):
-    odd = ("/?page=-1", "/?page=%C2%B2", "/?page=99999999999999999999", "/?list=none&page=x")
-    for path in odd:
-        assert ask(server, path)[0] == 200
 
 
 def test_what_is_exported_needs_no_server(browsed, sources, tmp_path):
@@ -214,14 +198,6 @@ def test_what_is_exported_needs_no_server(browsed, sources, tmp_path):
     assert "form" not in Seen(text).tags and "href" not in text and "http://" not in text
     assert text.count('<details class="query">') == 4 and "default-src 'none'; style-src 'sha256-" in unescape(text)
     assert "its score was too high" in text
-
-
-def test_what_is_exported_has_the_first_negatives(browsed, sources, tmp_path, monkeypatch):
-    monkeypatch.setattr("hardneg_browse.application.NEGATIVES", 1)
-    export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    most = max(browsed.lists["mined"].count(query_id) for query_id in browsed.search.query_ids)
-    assert most > 1 and f"The other {most - 1} are left out here." in text
 
 
 def test_a_port_that_is_taken_is_one_line(server, browsed, sources):

@@ -1,7 +1,7 @@
 """Nothing in a text steers the page."""
 
 import pytest
-from hardneg_browse.query_page import OPENED, SHOWN, beginning, clean, content_words, cut, marked
+from hardneg_browse.query_page import OPENED, SHOWN, clean, content_words, cut, marked
 
 
 @pytest.mark.parametrize(
@@ -28,26 +28,11 @@ def test_the_words_of_a_query_are_marked_whatever_their_case_and_all_else_is_esc
     )
 
 
-def test_a_short_text_is_shown_whole():
-    found = cut("one two", {"two"})
-    assert (found.start, found.rest, found.length, found.cut) == ("one <mark>two</mark>", "", 7, False)
-
-
 def test_a_long_text_is_cut_after_a_word_and_its_length_is_told():
     found = cut("word " * 200_000, frozenset())
     assert found.length == 1_000_000 and found.cut
     assert len(found.start) <= SHOWN and found.start.endswith("word ")
     assert len(found.start) + len(found.rest) == OPENED
-
-
-def test_a_word_without_an_end_is_cut_too():
-    found = cut("x" * 1_000_000, frozenset())
-    assert len(found.start) == SHOWN and len(found.rest) == OPENED - SHOWN
-
-
-def test_the_beginning_of_a_text_is_one_line():
-    assert beginning("one\n two\tthree") == "one two three"
-    assert beginning("one two three", 9) == "one two…"
 
 
 def test_terms_of_a_query_are_marked_without_blanks_too():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hardneg_datasets.topics import topics_part
 
-from hardneg.plugin import DataError, Query, source_files
+from hardneg.plugin import Query, errors, source_files
 
 TREC = """
 <top>
@@ -93,7 +93,9 @@ def test_elements_of_xml(tmp_path: Path) -> None:
 
 
 def test_a_file_of_other_elements_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"topics:1: no query in this file: `<top>` blocks and `<topic>` elements"):
+    with pytest.raises(
+        errors.DataError, match=r"topics:1: no query in this file: `<top>` blocks and `<topic>` elements"
+    ):
         read(tmp_path / "topics", "<DOC>\n<DOCNO>1</DOCNO>\nbridges\n</DOC>\n")
 
 
@@ -121,7 +123,7 @@ def test_tabs_and_json_lines(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(errors.DataError) as raised:
         read(tmp_path / "topics", text)
     assert message in str(raised.value)
 

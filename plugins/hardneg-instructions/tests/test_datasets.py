@@ -9,7 +9,7 @@ from hardneg_instructions.followir import FollowIR
 from hardneg_instructions.promptriever import Promptriever
 from published import bright, followir, followir_of_mteb, json_lines, parquet, promptriever_rows
 
-from hardneg.plugin import DataError, Document, Judgement, PluginError, Query, qrels_files
+from hardneg.plugin import Document, Judgement, Query, errors, qrels_files
 from hardneg.testing import DatasetTests
 
 INSTRUCTION = "A relevant document names Norway."
@@ -81,7 +81,9 @@ def test_a_template_leaves_instructions_out_and_says_so(tmp_path: Path) -> None:
     assert collection.notes()[1:] == ["20 instructions left out by the template '{query}'"]
     other = Promptriever(str(tmp_path), template="{instruction} | {query}").load()
     assert list(other.queries("train"))[1].text == f"{INSTRUCTION} | which river"
-    with pytest.raises(PluginError, match=r"template: it must have {query}, and may have {instruction}, not 'x{text}'"):
+    with pytest.raises(
+        errors.PluginError, match=r"template: it must have {query}, and may have {instruction}, not 'x{text}'"
+    ):
         Promptriever("", template="x{text}")
 
 
@@ -91,7 +93,7 @@ def test_a_query_is_in_one_split_with_and_without_its_instruction(tmp_path: Path
     splits = {split: {query.query_id for query in collection.queries(split)} for split in collection.splits()}
     assert [*splits] == ["train", "dev", "test"] and sum(map(len, splits.values())) == 40 and all(splits.values())
     assert all({f"{i}-instruct" for i in ids if "-" not in i} <= ids for ids in splits.values())
-    with pytest.raises(DataError, match="dev: a share is taken of split train, where there is no dev"):
+    with pytest.raises(errors.DataError, match="dev: a share is taken of split train, where there is no dev"):
         json_lines(tmp_path / "dev.jsonl", promptriever_rows())
         Promptriever(str(tmp_path), dev=0.3).load()
 
@@ -101,7 +103,7 @@ def test_one_id_of_two_passages_is_refused(tmp_path: Path) -> None:
     rows[3]["positive_passages"][0]["text"] = "another text"
     json_lines(tmp_path / "train.jsonl", rows)
     with pytest.raises(
-        DataError, match=r"train.jsonl:4: positive_passages: document '1N' stands there before, another"
+        errors.DataError, match=r"train.jsonl:4: positive_passages: document '1N' stands there before, another"
     ):
         list(Promptriever(str(tmp_path)).load().documents())
 
@@ -130,16 +132,16 @@ def _splits() -> list[str]:
 def test_mistakes_name_file_and_line(tmp_path: Path) -> None:
     followir(tmp_path)
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "310", "text": "which river"}) + "\n")
-    with pytest.raises(DataError, match=r"queries.jsonl:1: column 'instruction_og' must hold a text, not None"):
+    with pytest.raises(errors.DataError, match=r"queries.jsonl:1: column 'instruction_og' must hold a text, not None"):
         list(FollowIR(str(tmp_path)).load().queries("original"))
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "x"}\n{"_id"')
-    with pytest.raises(DataError, match=r"corpus.jsonl:2: cannot be read: "):
+    with pytest.raises(errors.DataError, match=r"corpus.jsonl:2: cannot be read: "):
         list(FollowIR(str(tmp_path)).load().documents())
     (tmp_path / "qrels_og" / "test.jsonl").write_text('{"query-id": "310", "corpus-id": "d1", "score": 0.5}\n')
-    with pytest.raises(DataError, match=r"test.jsonl:1: column 'score' must hold a whole number, not 0.5"):
+    with pytest.raises(errors.DataError, match=r"test.jsonl:1: column 'score' must hold a whole number, not 0.5"):
         list(FollowIR(str(tmp_path)).load().qrels("original"))
     (tmp_path / "corpus.jsonl").unlink()
-    with pytest.raises(DataError, match="no table corpus, as Parquet or JSON Lines"):
+    with pytest.raises(errors.DataError, match="no table corpus, as Parquet or JSON Lines"):
         FollowIR(str(tmp_path)).load()
 
 
@@ -152,5 +154,5 @@ def test_bright_excludes_documents_of_a_query(tmp_path: Path) -> None:
     ]
     assert [document.doc_id for document in collection.documents()] == ["moss.txt", "fern.txt", "old%20oak.txt"]
     assert list(collection.qrels("test")) == [Judgement("0", "moss.txt", 1), Judgement("1", "fern.txt", 1)]
-    with pytest.raises(DataError, match="no domain 'physics'; there are: biology, pony"):
+    with pytest.raises(errors.DataError, match="no domain 'physics'; there are: biology, pony"):
         Bright(str(tmp_path), "physics").load()

@@ -11,7 +11,7 @@ from hardneg_instructions.p_mrr import PMrr, rank_change
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.inputs import Files
 from hardneg.formats.runs import write_run
-from hardneg.plugin import DataError, RankedList
+from hardneg.plugin import RankedList, errors
 from hardneg.testing import AnalysisTests
 
 QRELS = {
@@ -74,7 +74,7 @@ def test_a_document_that_a_list_lacks_comes_after_its_last(tmp_path: Path) -> No
 
 def test_runs_without_both_instructions_are_refused(tmp_path: Path) -> None:
     analysis = PMrr(runs={"model": "both.trec"})
-    with pytest.raises(DataError, match=r"both.trec has no query under both instructions"):
+    with pytest.raises(errors.DataError, match=r"both.trec has no query under both instructions"):
         analysis.measure(files(analysis, tmp_path, {"1-og": "a b"}))
 
 

@@ -10,7 +10,7 @@ from published import bright, followir, json_lines, promptriever_rows
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
-from hardneg.plugin import DataError, Store
+from hardneg.plugin import errors, stores
 from hardneg.recipes import Options, Plan, Watcher, execute, load_recipe, make_plan, publish
 from hardneg.testing import StageTests
 
@@ -42,7 +42,7 @@ def small(model: Path, data: Path, rows: list[dict[str, Any]] | None = None) -> 
 
 @pytest.mark.slow
 def test_instruction_negatives_are_trained_on(tmp_path: Path, tiny_model: Path) -> None:
-    plan, store = small(tiny_model, tmp_path / "data"), Store(tmp_path / "store")
+    plan, store = small(tiny_model, tmp_path / "data"), stores.Store(tmp_path / "store")
     made = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
     ruled_out = read_run(made["ruled-out"].path / "run.trec.gz")
     assert ruled_out and all(query_id.endswith("-instruct") for query_id in ruled_out)
@@ -59,7 +59,10 @@ def test_instruction_negatives_are_trained_on(tmp_path: Path, tiny_model: Path) 
 
 @pytest.mark.slow
 def test_followir_is_measured(tmp_path: Path, tiny_model: Path) -> None:
-    plan, store = planned("followir.yaml", str(followir(tmp_path / "data")), tiny_model), Store(tmp_path / "store")
+    plan, store = (
+        planned("followir.yaml", str(followir(tmp_path / "data")), tiny_model),
+        stores.Store(tmp_path / "store"),
+    )
     made = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
     measured = json.loads((made["following"].path / "p-mrr.json").read_text())
     assert measured["queries"] == 2 and set(measured["runs"]["BM25"]["by_query"]) == {"310", "311"}
@@ -86,7 +89,7 @@ stages:
   run: {{stage: search, index: index, candidates: listed, depth: 5}}
 """
         (tmp_path / "listed.yaml").write_text(tree)
-        plan, store = make_plan(load_recipe(tmp_path / "listed.yaml")), Store(tmp_path / "store")
+        plan, store = make_plan(load_recipe(tmp_path / "listed.yaml")), stores.Store(tmp_path / "store")
         made = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
         listed, run = (read_run(made[name].path / "run.trec.gz") for name in ("listed", "run"))
         assert [[query, *each.doc_ids] for query, each in listed.items()] == [
@@ -100,7 +103,9 @@ stages:
     json_lines(folder / "lists.jsonl", [{**by_query[0], "query-id": "999"}])
     other = make_plan(load_recipe(tmp_path / "listed.yaml"))
     assert other.keys["listed"] != plan.keys["listed"] and other.keys["index"] == plan.keys["index"]
-    with pytest.raises(DataError, match=r"lists.jsonl: lists no document of the corpus for a query of split test"):
+    with pytest.raises(
+        errors.DataError, match=r"lists.jsonl: lists no document of the corpus for a query of split test"
+    ):
         execute(other, store, Options(device="cpu"), Watcher())
 
 
@@ -115,7 +120,7 @@ stages:
 """
     (tmp_path / "bright.yaml").write_text(tree)
     plan = make_plan(load_recipe(tmp_path / "bright.yaml"))
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    made = execute(plan, stores.Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     run = read_run(made["run"].path / "run.trec.gz")
     assert {query_id: {*each.doc_ids} for query_id, each in run.items()} == {
         "0": {"moss.txt", "fern.txt", "old%20oak.txt"},
@@ -139,7 +144,7 @@ stages:
   judged: {{stage: judged-negatives, split: test}}
 """)
     plan = make_plan(load_recipe(tmp_path / "r.yaml"))
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    made = execute(plan, stores.Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     runs = {name: read_run(made[name].path / "run.trec.gz")["q"].doc_ids for name in ("listed", "judged")}
     assert {name: [*doc_ids] for name, doc_ids in runs.items()} == {"listed": ["a", "d"], "judged": ["d"]}
     assert made["listed"].facts["documents excluded"] == 1 and made["judged"].facts["documents excluded"] == 1
@@ -148,6 +153,8 @@ stages:
 @pytest.mark.slow
 def test_a_dataset_without_such_judgements_is_refused(tmp_path: Path, tiny_model: Path) -> None:
     rows = [{**row, "new_negatives": []} for row in promptriever_rows()]
-    plan, store = small(tiny_model, tmp_path / "data", rows), Store(tmp_path / "store")
-    with pytest.raises(DataError, match="ruled-out: no query of split train has a document that is judged 0 or below"):
+    plan, store = small(tiny_model, tmp_path / "data", rows), stores.Store(tmp_path / "store")
+    with pytest.raises(
+        errors.DataError, match="ruled-out: no query of split train has a document that is judged 0 or below"
+    ):
         execute(plan, store, Options("ruled-out", device="cpu"), Watcher())

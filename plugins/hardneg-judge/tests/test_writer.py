@@ -9,7 +9,7 @@ from chat_server import Served, serving
 from hardneg_judge.server import KEPT, READ, REQUESTS, UNCOUNTED, UNREADABLE, WRITTEN
 from hardneg_judge.writer import MISSING, ChatWriter
 
-from hardneg.plugin import Document, PluginError, PluginSetting, configure
+from hardneg.plugin import Document, PluginSetting, configure, errors
 from hardneg.store import plugin_identity
 from hardneg.testing import WriterTests
 
@@ -121,7 +121,7 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
     ],
 )
 def test_mistakes_in_options(options: dict[str, Any], line: str) -> None:
-    with pytest.raises(PluginError, match=re.escape(line)):
+    with pytest.raises(errors.PluginError, match=re.escape(line)):
         configure("writers", PluginSetting("chat", {"model": "m", **options}))
 
 

@@ -13,7 +13,7 @@ import torch
 from hardneg_seq2seq.generation import Drawn
 from hardneg_seq2seq.writer import Seq2seq
 
-from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, configure
+from hardneg.plugin import Document, PluginSetting, configure, errors
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.store import Store
 from hardneg.testing import WriterTests
@@ -130,16 +130,16 @@ def test_a_recipe_with_it_is_planned_and_run(tiny: Path, tmp_path: Path) -> None
     [({"top_k": 0}, "top_k: 0 must be above 0"), ({"top_p": 2}, "top_p: 2 must be"), ({"length": -1}, "length: -1")],
 )
 def test_mistakes_in_options(options: dict[str, Any], line: str) -> None:
-    with pytest.raises(PluginError, match=re.escape(line)):
+    with pytest.raises(errors.PluginError, match=re.escape(line)):
         configure("writers", PluginSetting("seq2seq", {"source": "m", **options}))
 
 
 def test_what_is_no_such_network_is_told(tiny: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="nowhere"):
+    with pytest.raises(errors.ModelError, match="nowhere"):
         write(tmp_path / "nowhere")
     (broken := shutil.copytree(tiny, tmp_path / "broken") / "model.safetensors").write_bytes(b"no")
-    with pytest.raises(ModelError, match=r"cannot be opened|damaged|cut off"):
+    with pytest.raises(errors.ModelError, match=r"cannot be opened|damaged|cut off"):
         write(broken.parent)
     (config := shutil.copytree(tiny, tmp_path / "bert") / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ModelError, match="cannot be opened"):
+    with pytest.raises(errors.ModelError, match="cannot be opened"):
         write(config.parent)

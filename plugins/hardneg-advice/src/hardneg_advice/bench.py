@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from hardneg.plugin import (
-    Session,
     StoredCollection,
-    UsageError,
-    argument_values,
     arguments,
     atomic_write,
+    errors,
     forms,
-    keep_result,
-    means,
-    read_metrics,
-    recipe_text,
-    resolve_model,
+    given,
+    measuring,
+    metrics_files,
+    recipes,
+    resolving,
+    sessions,
     training_stage,
 )
 from hardneg_advice.bench_rows import BASELINES, IN_BATCH, METRIC, RANDOM, as_markdown, content_of, file_faults
@@ -90,16 +89,16 @@ def bench(
 
     Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
     """
-    session, files = Session.of(where, bench), _files(negatives)
-    given = argument_values.mapping_of("options", options)
+    session, files = sessions.Session.of(where, bench), _files(negatives)
+    chosen_options = arguments.mapping_of("options", options)
     tried = sorted({float(rate) for rate in ([rates] if isinstance(rates, int | float) else rates)})
     if not all(0 < rate < float("inf") for rate in tried):
-        raise UsageError(f"{{rates}}: learning rates are numbers above 0, not {_shown(tried)}", "rates")
-    if argument_values.whole_number("seeds", seeds) < 2:
-        raise UsageError("{seeds}: the tests need at least 2", "seeds")
-    if "learning_rate" in given:
-        raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
-    protocol = Protocol(files, form, given, int(seeds))
+        raise errors.UsageError(f"{{rates}}: learning rates are numbers above 0, not {_shown(tried)}", "rates")
+    if arguments.whole_number("seeds", seeds) < 2:
+        raise errors.UsageError("{seeds}: the tests need at least 2", "seeds")
+    if "learning_rate" in chosen_options:
+        raise errors.UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
+    protocol = Protocol(files, form, chosen_options, int(seeds))
     reading = {f"{protocol.negatives_of(label)}.file": "negatives" for label in files}
     recipe = session.recipe(bench, dataset, model, protocol.tree, reading)
     protocol = replace(protocol, recipe=recipe)
@@ -107,7 +106,7 @@ def bench(
     collection = StoredCollection.open(session.make(plan, "dataset").artifacts["dataset"].path)
     faults = {label: file_faults(path, form, collection) for label, path in files.items()}
     if not tried:
-        static = getattr(resolve_model(plan.recipe.model, fetch=True).family, "tables", False)
+        static = getattr(resolving.resolve(plan.recipe.model, fetch=True).family, "tables", False)
         tried = [*(STATIC_RATES if static else OTHER_RATES)]
     tuning, on_dev = _tuned(protocol, tried, session)
     final = replace(protocol, rates={label: max(means, key=means.__getitem__) for label, means in on_dev.items()})
@@ -123,7 +122,7 @@ def bench(
     }
     shared = {
         "student": recipe.model,
-        "options": {name: each for name, each in final.trained.items() if name in {*TRAINED, *given}},
+        "options": {name: each for name, each in final.trained.items() if name in {*TRAINED, *chosen_options}},
         "seeds": final.seeds,
         "learning_rates": tried,
         "chosen_by": f"{METRIC} on dev queries, seed 1",
@@ -133,17 +132,17 @@ def bench(
     mined = {label: artifacts[final.negatives_of(label)].facts for label in files}
     rows = {label: {"file": faults[label], "facts": mined[label]} for label in files}
     write = partial(_write, chosen.recipe.tree, artifacts, {"protocol": shared}, rows, on_dev)
-    artifact = keep_result(session.store, "bench", origin, write)
+    artifact = given.keep_result(session.store, "bench", origin, write)
     return BenchResult("bench", artifact.key, artifact.path, artifact.facts)
 
 
 def _files(value: Any) -> dict[str, Path]:
     """Files by the labels of their rows: of a dict its keys, else their names."""
     if isinstance(value, Mapping):
-        return {str(label): argument_values.file_path(each, "negatives") for label, each in value.items()}
-    paths = argument_values.files_of("negatives", value)
+        return {str(label): arguments.file_path(each, "negatives") for label, each in value.items()}
+    paths = arguments.files_of("negatives", value)
     if lost := [str(path) for path in paths if not path.is_file()]:
-        raise UsageError(f"{{negatives}}: no file {', '.join(lost)}", "negatives")
+        raise errors.UsageError(f"{{negatives}}: no file {', '.join(lost)}", "negatives")
     names = Counter(path.name for path in paths)
     return {path.name if names[path.name] == 1 else str(path): path for path in paths}
 
@@ -168,7 +167,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         if taken := {*BASELINES, SHIPPED} & {*self.files}:
-            raise UsageError(f"negatives: {taken.pop()!r} is a row of its own; name the file otherwise")
+            raise errors.UsageError(f"negatives: {taken.pop()!r} is a row of its own; name the file otherwise")
 
     @property
     def stages(self) -> dict[str, str]:
@@ -183,7 +182,7 @@ class Protocol:
     @property
     def trained(self) -> dict[str, Any]:
         """All options of a training but the rate that is chosen."""
-        replaced = {usual for given, usual in _INSTEAD.items() if given in self.options}
+        replaced = {usual for name, usual in _INSTEAD.items() if name in self.options}
         return {name: value for name, value in _OPTIONS.items() if name not in replaced} | {**self.options}
 
     @property
@@ -237,16 +236,16 @@ class Protocol:
 
 
 def _tuned(
-    protocol: Protocol, rates: Sequence[float], session: Session
+    protocol: Protocol, rates: Sequence[float], session: sessions.Session
 ) -> tuple[dict[str, str], dict[str, dict[float, float]]]:
     """The key of the scores of each rate on the dev queries, with one seed; the mean by arm and rate."""
     keys, on_dev = dict[str, str](), dict[str, dict[float, float]]()
     for rate in rates:
         tried = replace(protocol, rates=dict.fromkeys(protocol.stages, rate), tuning=True)
         scores = session.make_later("bench", tried.filled.plan(session.tell), SCORES).artifacts[SCORES]
-        keys[str(rate)], results = scores.key, read_metrics(scores.path / "metrics.json").results
+        keys[str(rate)], results = scores.key, metrics_files.read_metrics(scores.path / "metrics.json").results
         for label in protocol.stages:
-            on_dev.setdefault(label, {})[rate] = means(results[label])[METRIC]
+            on_dev.setdefault(label, {})[rate] = measuring.means(results[label])[METRIC]
     return keys, on_dev
 
 
@@ -267,7 +266,7 @@ def _write(
     content = {**head, **content_of(files, metrics, hardness, on_dev)}
     atomic_write.replace_text(folder / BENCH, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     atomic_write.replace_text(folder / TABLE, as_markdown(content))
-    atomic_write.replace_text(folder / "recipe.yaml", recipe_text(tree))
+    atomic_write.replace_text(folder / "recipe.yaml", recipes.as_yaml(tree))
     return {"rows": len(files)}
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from hardneg.plugin import DataError, ListsOfFile, StoredCollection, means, numbers, qrels_files
-from hardneg_advice.planted import percent
+from hardneg.plugin import ListsOfFile, StoredCollection, errors, measuring, numbers, qrels_files
+from hardneg_advice.positive_ranks import percent
 
 IN_BATCH, RANDOM = "in-batch", "random"
 BASELINES = (IN_BATCH, RANDOM)
@@ -49,7 +49,9 @@ def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str
         counts.update({f"of {split}": len(negatives & documents) for split, documents in others.items()})
         counts["seen"] += len(negatives & anywhere)
     if not counts["negatives"]:
-        raise DataError(f"{path}: has no negatives of queries of split {_TRAIN}: name its own collection and form")
+        raise errors.DataError(
+            f"{path}: has no negatives of queries of split {_TRAIN}: name its own collection and form"
+        )
     return {
         **{name: counts[name] for name in _COUNTS},
         "elsewhere": {split: counts[f"of {split}"] for split in others},
@@ -92,7 +94,7 @@ def content_of(
 def _trained(metrics: Mapping[str, Any], label: str, by_rate: Mapping[float, float]) -> dict[str, Any]:
     """The rate, whether it is the lowest or highest of several, and the metrics with their deviation over seeds."""
     rate = max(by_rate, key=by_rate.__getitem__)
-    seeds = [means(scores) for scores in metrics["per_seed"][label].values()]
+    seeds = [measuring.means(scores) for scores in metrics["per_seed"][label].values()]
     return {
         "learning_rate": rate,
         "at_the_end_of_the_grid": len(by_rate) > 1 and rate in (min(by_rate), max(by_rate)),

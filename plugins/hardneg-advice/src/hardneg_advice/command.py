@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from hardneg.plugin import Command, Target, UsageError, atomic_write, say
+from hardneg.plugin import Command, Target, atomic_write, errors, terminal
 from hardneg_advice import bench as _bench
 from hardneg_advice import diagnose as _diagnose
 from hardneg_advice import recommend as _recommend
@@ -33,7 +33,7 @@ class RecommendCommand(Command):
     def targets(self, args: Mapping[str, Any]) -> list[Target]:
         """The recipe."""
         if args["output"].suffix != ".yaml":
-            raise UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
+            raise errors.UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
         return [Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
@@ -42,10 +42,10 @@ class RecommendCommand(Command):
         with replace(session.outputs, keys=result.keys).laid_out():
             atomic_write.replace_text(output, result.recipe(output))
         if args["as_json"]:
-            return say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
-        say(result.answer())
+            return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
+        terminal.say(result.answer())
         self.show(result.section())
-        say(f"{output}: hardneg recipe run {output}")
+        terminal.say(f"{output}: hardneg recipe run {output}")
 
 
 class BenchCommand(Command):
@@ -53,7 +53,7 @@ class BenchCommand(Command):
 
     def tell(self, result: Any) -> None:
         """The table."""
-        say(result.text)
+        terminal.say(result.text)
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")
@@ -75,12 +75,12 @@ def diagnose(
     """
     diagnosis = _diagnose(folder, store)
     if as_json:
-        return say(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1))
+        return terminal.say(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1))
     unknown = sum(each.state == "unknown" for each in diagnosis.results)
-    say(f"{len(diagnosis.suspect)} of {len(diagnosis.results)} checks suspect, {unknown} unknown")
+    terminal.say(f"{len(diagnosis.suspect)} of {len(diagnosis.results)} checks suspect, {unknown} unknown")
     states = ("suspect", "unknown", "fine")
     for each in sorted(diagnosis.results, key=lambda each: states.index(each.state)):
         subject = f" ({each.subject})" if each.subject else ""
-        say(f"{each.state:<7}  {each.check}{subject}: {each.sentence}")
+        terminal.say(f"{each.state:<7}  {each.check}{subject}: {each.sentence}")
         if each.advice:
-            say(f"         -> {each.advice}")
+            terminal.say(f"         -> {each.advice}")

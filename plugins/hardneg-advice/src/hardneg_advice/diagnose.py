@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     Candidates,
-    HardnegError,
     PluginSetting,
     RankedList,
-    argument_values,
+    arguments,
     configure,
     index_files,
     layout,
-    measurements,
+    sessions,
     significance,
-    usual_store,
 )
+from hardneg.plugin import errors as faults
+from hardneg.plugin import figures as hardneg_figures
 from hardneg_advice.finished_run import START, FinishedRun, sample
-from hardneg_advice.planted import scores_of
+from hardneg_advice.positive_ranks import scores_of
 
 TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01
@@ -162,7 +162,7 @@ def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
     values: dict[str, dict[float, list[float]]] = {}
     for name in run.copies(stage):
         lines = (run.artifact(name).path / layout.HISTORY).read_text("utf-8").splitlines()
-        for measured, points in measurements([json.loads(line) for line in lines]).items():
+        for measured, points in hardneg_figures.measurements([json.loads(line) for line in lines]).items():
             for step, value in points:
                 values.setdefault(measured, {}).setdefault(step, []).append(value)
     return {name: [(step, fmean(steps[step])) for step in sorted(steps)] for name, steps in values.items()}
@@ -202,7 +202,7 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
         line += f" and {max(seeds)} seeds"
     if decided == "difference":
         advice = f"first {_LOWER}{_WATCH}; then {_ELSE}"
-        with suppress(HardnegError, OSError):
+        with suppress(faults.HardnegError, OSError):
             advice = _ELSE if _watched(_curves(run, encoders[label])) else advice
         return CheckResult.of(difference < 0, f"{'better' if difference > 0 else 'worse'}: {line}", figures, advice)
     if decided == "equivalent":
@@ -292,7 +292,7 @@ def _results(run: FinishedRun) -> Iterator[CheckResult]:
         for subject in found:
             try:
                 result = check(run, subject)
-            except (HardnegError, OSError) as error:
+            except (faults.HardnegError, OSError) as error:
                 result = CheckResult("unknown", f"could not be checked: {error}")
             yield replace(result, check=name, subject=subject)
 
@@ -324,5 +324,5 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
         DataError: it is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
-    run = FinishedRun.open(argument_values.file_path(folder, "folder"), usual_store(store))
+    run = FinishedRun.open(arguments.file_path(folder, "folder"), sessions.usual_store(store))
     return Diagnosis(tuple(_results(run)))

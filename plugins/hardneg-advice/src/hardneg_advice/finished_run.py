@@ -10,20 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.plugin import (
-    ArtifactError,
-    Measured,
     Negatives,
     RankedList,
-    Store,
     StoredCollection,
-    ValidationOptions,
-    check_recipe,
-    generator,
+    errors,
     layout,
+    metrics_files,
     negatives_files,
-    read_lock,
-    read_metrics,
+    recipes,
     run_files,
+    run_folders,
+    seeding,
+    stores,
+    train_config,
 )
 
 DATASET, START = "dataset", "start"
@@ -33,7 +32,7 @@ SAMPLED = 1_000
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
     """Numbers below `count` drawn at random, ascending: all of them, or `SAMPLED`."""
-    drawn = generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
+    drawn = seeding.generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
     return np.sort(drawn).astype(np.int64)
 
 
@@ -44,23 +43,25 @@ class FinishedRun:
     folder: Path
     recipe: Any
     keys: Mapping[str, str]
-    store: Store
+    store: stores.Store
 
     @classmethod
-    def open(cls, folder: Path, store: Store) -> "FinishedRun":
+    def open(cls, folder: Path, store: stores.Store) -> "FinishedRun":
         """The run of a folder.
 
         Raises:
             DataError: it is no run folder, or its lock file is damaged.
             RecipeError: the recipe is not one of this hardneg's.
         """
-        lock = read_lock(folder)
-        return cls(folder, check_recipe(lock["tree"], folder / "recipe.lock.yaml", lock["preset"]), lock["keys"], store)
+        lock = run_folders.read_lock(folder)
+        return cls(
+            folder, recipes.check_recipe(lock["tree"], folder / "recipe.lock.yaml", lock["preset"]), lock["keys"], store
+        )
 
     @cached_property
-    def measured(self) -> Measured:
+    def measured(self) -> metrics_files.Measured:
         """Its metrics. Raises ArtifactError where there are none, or they are damaged."""
-        return read_metrics(self.folder / "metrics.json")
+        return metrics_files.read_metrics(self.folder / "metrics.json")
 
     def stages(self, *verbs: str) -> list[str]:
         """The stages of these verbs; of those with several seeds the first copy."""
@@ -77,7 +78,9 @@ class FinishedRun:
         key = self.keys.get(stage, "")
         artifact = self.store.find(key) if key.isalnum() else None
         if artifact is None:
-            raise ArtifactError(f"the store {self.store.root} lacks what {stage} made; name the store of the run")
+            raise errors.ArtifactError(
+                f"the store {self.store.root} lacks what {stage} made; name the store of the run"
+            )
         return artifact
 
     def index(self, stage: str) -> Path:
@@ -97,7 +100,7 @@ class FinishedRun:
     def encoder_of(self, index: str) -> str:
         """`start`, the training or average whose model encodes the queries of an index, or nothing."""
         maker = self.recipe.view(index).query_model(index) if index in self.recipe.stages else None
-        trained = isinstance(self.recipe.stages.get(maker), ValidationOptions)
+        trained = isinstance(self.recipe.stages.get(maker), train_config.ValidationOptions)
         return maker if maker and (maker == START or trained) else ""
 
     def mined(self, stage: str) -> list[Negatives]:
@@ -113,7 +116,7 @@ class FinishedRun:
         """
         rows, runs = self.mined(stage), list(self.recipe.stages[stage].runs.values())
         if not runs:
-            raise ArtifactError(f"{stage} has no run that it mines from")
+            raise errors.ArtifactError(f"{stage} has no run that it mines from")
         lists = _lists(self.artifact(runs[0]).path / layout.RUN, {row.query_id for row in rows})
         return ((row, lists.get(row.query_id, _NOT_LISTED)) for row in rows)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, Name, RankedList, Reference, Table, negatives_files
+from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Table, fields, negatives_files
 
 LAST_RANKS = (10, 50, 200)
 """The last rank of each band; documents below the last, or not listed at all, are in a band of their own."""
@@ -31,10 +31,10 @@ class Hardness(Analysis):
     )
     drawn = slice(3, 7)
 
-    negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
+    negatives: Annotated[dict[fields.Name, fields.Name], fields.Reference(("negatives",))] = Field(
         min_length=1, description="A negatives.arrow."
     )
-    run: Annotated[Name, Reference(("run",))] = Field(description="A model's run of their queries.")
+    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="A model's run of their queries.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Counts and shares, by the label of the negatives."""

@@ -1,12 +1,13 @@
 """Where a run ranks the known positives: what mining has to go by."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, Name, Option, Reference, Table
-from hardneg_advice.planted import known_positives, percent, scores_of
+from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Table, errors, fields
 
 
 class PositiveRanks(Analysis):
@@ -25,9 +26,11 @@ class PositiveRanks(Analysis):
     asks = ("qrels",)
     drawn = slice(2, None)
 
-    run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run that negatives are to be taken from.")
+    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(
+        description="The TREC run that negatives are to be taken from."
+    )
     depth: int = Field(10, gt=0, description="How many documents of each list to compare with the positive.")
-    split: Annotated[Name, Option("-")] = "dev"
+    split: Annotated[fields.Name, fields.Option("-")] = "dev"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Ranks and shares as means over queries with a known positive; `ranks` has every rank, ascending.
@@ -46,7 +49,7 @@ class PositiveRanks(Analysis):
             shares += [min(above, first) / first] if first else []
             longest = max(longest, len(others))
         if not ranks:
-            raise DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
+            raise errors.DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
         within = {cut: float((np.array(listed) & (np.array(ranks) <= cut)).mean()) for cut in {1, self.depth, 100}}
         return {
             "split": self.split,
@@ -70,3 +73,23 @@ def rank_in_words(results: Any) -> str:
     """The median rank, which may be below the lists."""
     beyond = results["median_rank"] > results["listed"]
     return f"below {results['listed']:,}" if beyond else f"{results['median_rank']:g}"
+
+
+def percent(share: float | None) -> str:
+    """A share in percent; a dash where there is none."""
+    return "–" if share is None else f"{share:.1%}"
+
+
+def scores_of(doc_ids: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
+    """The documents' scores in a list: float32 [n], nan for those that it lacks."""
+    known = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
+    return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
+
+
+def known_positives(inputs: AnalysisInputs, split: str) -> dict[str, list[str]]:
+    """Those of each query of a split that are in the corpus, as far as that can be told."""
+    known = inputs.relevant()
+    query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
+    there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))
+    kept = {query_id: [doc_id for doc_id in known[query_id] if doc_id in there] for query_id in query_ids}
+    return {query_id: doc_ids for query_id, doc_ids in kept.items() if doc_ids}

@@ -10,20 +10,18 @@ from textwrap import wrap
 from typing import Annotated, Any, Unpack
 
 from hardneg.plugin import (
-    LearningOptions,
-    MissingDependency,
-    ModelSpec,
     Section,
-    Session,
-    UsageError,
-    argument_values,
     arguments,
     atomic_write,
+    errors,
+    metrics_files,
+    model_specs,
     numbers,
-    read_metrics,
-    recipe_text,
-    resolve_model,
+    recipes,
+    resolving,
+    sessions,
     start_java,
+    training_options,
     training_stage,
 )
 from hardneg_advice import rule
@@ -65,10 +63,10 @@ def recommend(
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
     """
-    session, options = Session.of(where, recommend), argument_values.mapping_of("train_options", train_options)
-    steps = argument_values.whole_number("train", train)
+    session, options = sessions.Session.of(where, recommend), arguments.mapping_of("train_options", train_options)
+    steps = arguments.whole_number("train", train)
     if split == "test":
-        raise UsageError("{split} test is what systems are measured on in the end; choose by another", "split")
+        raise errors.UsageError("{split} test is what systems are measured on in the end; choose by another", "split")
     trials = Trials(split, steps and options.get("max_steps", steps), options)
     recipe = session.recipe(recommend, dataset, model, trials.stages())
     trials = trials.fitted(recipe.check(lambda note: None).model)  # its plan tells the notes
@@ -77,7 +75,7 @@ def recommend(
     ranks = json.loads((artifacts["ranks"].path / "positive-ranks.json").read_text("utf-8"))
     rows = None
     if steps:
-        results = read_metrics(artifacts["trials"].path / "metrics.json").results
+        results = metrics_files.read_metrics(artifacts["trials"].path / "metrics.json").results
         rows = rule.compare({row: scores[METRIC] for row, scores in results.items()}, trials.rates)
     facts = artifacts["dataset"].facts
     return RecommendedNegatives(ranks, rows, facts, trials, plan.recipe.tree, [*plan.keys.values()])
@@ -102,17 +100,17 @@ class Trials:
     @property
     def batch(self) -> int:
         """The queries of a step."""
-        return int(self.options.get("batch_size", LearningOptions.batch_size))
+        return int(self.options.get("batch_size", training_options.LearningOptions.batch_size))
 
-    def fitted(self, model: ModelSpec) -> "Trials":
+    def fitted(self, model: model_specs.ModelSpec) -> "Trials":
         """With the temperature of recipes that train with cosines, 1 for other scores, and the rates of the model.
 
         BM25 stands beside where Pyserini is installed. A table of token vectors has no weight decay, as in recipe
         star-static.
         """
-        resolved = resolve_model(model, fetch=True)
+        resolved = resolving.resolve(model, fetch=True)
         static, bm25 = getattr(resolved.family, "tables", False), False
-        with suppress(MissingDependency):
+        with suppress(errors.MissingDependency):
             start_java()
             bm25 = True
         usual = STATIC_RATES if static else OTHER_RATES
@@ -254,7 +252,7 @@ class RecommendedNegatives:
         shared = {key: self.tree[key] for key in ("dataset", "model", "seed")}
         tree = {"title": "Recommended negatives", **shared, **trials.recipe(rates, self.arm, tested)}
         lines = [line for each in head for line in ([each] if each.startswith(" ") else wrap(each, _WIDTH))]
-        return "".join(f"# {line}".rstrip() + "\n" for line in lines) + recipe_text(tree)
+        return "".join(f"# {line}".rstrip() + "\n" for line in lines) + recipes.as_yaml(tree)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the recipe, with the evidence as comments.
@@ -262,9 +260,9 @@ class RecommendedNegatives:
         Raises:
             UsageError: a file is there, and `overwrite` is not given.
         """
-        file = argument_values.file_path(path)
+        file = arguments.file_path(path)
         if file.exists() and not overwrite:
-            raise UsageError(f"{file}: is there already; give another path, or overwrite=True")
+            raise errors.UsageError(f"{file}: is there already; give another path, or overwrite=True")
         atomic_write.replace_text(file, self.recipe(file))
 
     def section(self) -> Section:

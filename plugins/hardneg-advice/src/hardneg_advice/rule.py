@@ -5,8 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from hardneg.plugin import Table, intervals, numbers, significance
-from hardneg_advice.planted import percent
-from hardneg_advice.positive_ranks import rank_in_words
+from hardneg_advice.positive_ranks import percent, rank_in_words
 
 SHIPPED, LEXICAL = "as shipped", "BM25"
 ALONE, FIRST = "in-batch", "first"

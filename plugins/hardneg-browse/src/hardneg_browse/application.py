@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from hardneg.plugin import HardnegError, atomic_write
+from hardneg.plugin import atomic_write, errors
 from hardneg_browse.browsed import PAGE, Browsed
 from hardneg_browse.guard import FORM_BYTES, Access, Guard
 from hardneg_browse.marks import Marks
@@ -234,7 +234,7 @@ def _shows(make: Callable[[Request], str | None], site: Site) -> Callable[[Reque
     def answer(request: Request) -> Response:
         try:
             content = make(request)
-        except HardnegError as error:
+        except errors.HardnegError as error:
             return site.message("Not shown", str(error), 500)
         if content is None:
             return site.message("Not found", "there is no such query", 404)
@@ -251,7 +251,7 @@ def _marking(site: Site) -> Any:
             return site.message("Not written", "this form is not of this server; open the page again", 403)
         try:
             target = await run_in_threadpool(site.mark, form)
-        except (HardnegError, OSError) as error:
+        except (errors.HardnegError, OSError) as error:
             return site.message("Not written", str(error), 500)
         if target is None:
             return site.message("Not written", "there is no such query or document", 404)

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from hardneg.plugin import (
-    DataError,
     Document,
-    Drops,
     Negatives,
     Progress,
     RankedList,
     StoredCollection,
     Task,
+    errors,
     negatives_files,
     qrels_files,
+    records,
     run_files,
 )
 from hardneg_browse.sources import BrowseSources
@@ -108,10 +108,10 @@ class MinedFile:
         return RankedList(found.negatives, found.scores) if found else RankedList((), np.empty(0, np.float32))
 
 
-def _drops_at(batch: Any, row: int) -> Drops:
+def _drops_at(batch: Any, row: int) -> records.Drops:
     candidates, doc_ids, reasons = (batch.column(name)[row].as_py() for name in ("candidates", "doc_ids", "reasons"))
     ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
-    return Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
+    return records.Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
 
 
 def map_run(path: Path, target: Path, task: Task) -> MinedFile:
@@ -127,7 +127,7 @@ def map_run(path: Path, target: Path, task: Task) -> MinedFile:
             yield Negatives(query_id, (), ranked.doc_ids, ranked.scores)
 
     if not negatives_files.write_negatives(target, rows()):
-        raise DataError(f"{path}: the run is empty")
+        raise errors.DataError(f"{path}: the run is empty")
     return MinedFile(target)
 
 
@@ -216,7 +216,7 @@ def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
         collection = StoredCollection.open(sources.dataset) if sources.dataset else None
         if collection is not None and sources.split not in collection.splits:
             known = ", ".join(collection.splits) or "none"
-            raise DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
+            raise errors.DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
         known_positives = qrels_files.positives(collection.all_qrels()) if collection else {}
         runs = {}
         for number, (label, path) in enumerate(sources.runs.items()):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from hardneg.plugin import Session, Target, flags_named, progress_bars, say, store_outputs
+from hardneg.plugin import Target, adaptor, planned_work, sessions, terminal
 from hardneg_browse.application import export_page
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.marks import Marks
@@ -44,25 +44,25 @@ def browse(
 
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
     """
-    with flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
-        bars = progress_bars()
-        sources = path_sources(paths, dataset, split, Session.of({"store": store, "progress": bars}))
+    with adaptor.flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
+        bars = terminal.bars()
+        sources = path_sources(paths, dataset, split, sessions.Session.of({"store": store, "progress": bars}))
         sources = with_others(sources, run, dropped)
         written = Marks(marks or sources.marks)
         with opened(sources, bars) as browsed:
             if export is None:
                 return _serve(browsed, written, port)
-            outputs = store_outputs("browse", [Target(export)], sources.reads, overwrite)
+            outputs = planned_work.store_outputs("browse", [Target(export)], sources.reads, overwrite)
             with outputs.begun(), outputs.laid_out():
                 label = next(iter(browsed.lists))
                 count = export_page(browsed, label, written, export)
-                say(f"{export}: {count:,} {'query' if count == 1 else 'queries'} of {label}")
+                terminal.say(f"{export}: {count:,} {'query' if count == 1 else 'queries'} of {label}")
 
 
 def _serve(browsed: Browsed, marks: Marks, port: int) -> None:
     with listening(browsed, marks, port) as page:
-        say(page.address)
-        say(f"marks go to {marks.path}; Ctrl-C ends", err=True)
+        terminal.say(page.address)
+        terminal.say(f"marks go to {marks.path}; Ctrl-C ends", err=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)  # the server hears them itself, and ends in order
         page.serve()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hardneg.plugin import Judgement, UsageError, qrels_files
+from hardneg.plugin import Judgement, errors, qrels_files
 
 
 class Marks:
@@ -22,7 +22,7 @@ class Marks:
         self._alone = threading.Lock()
         self._known = _read(path)
         if self._known and _is_of_beir(path):
-            raise UsageError(
+            raise errors.UsageError(
                 f"{path}: judgements in BEIR's form, which marks would rewrite in TREC's: name another file"
             )
 

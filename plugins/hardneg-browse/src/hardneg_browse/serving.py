@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from hardneg.plugin import Progress, Session, UsageError, run_file
+from hardneg.plugin import Progress, errors, given, sessions
 from hardneg_browse.application import Site, application
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.guard import HOST, Access
@@ -83,7 +83,7 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseP
             bound.listen()
         except OSError as error:
             message = f"{{port}} {port}: cannot be listened at ({error.strerror}); give another, or none"
-            raise UsageError(message, "port") from None
+            raise errors.UsageError(message, "port") from None
         page = BrowsePage(browsed, marks, bound)
         page.survey.start()
         try:
@@ -121,13 +121,13 @@ def browse(
         UsageError: arguments do not go together, or the port is taken.
         DataError, ArtifactError: a file is missing or malformed.
     """
-    session = Session.of({"store": store, "progress": progress})
+    session = sessions.Session.of({"store": store, "progress": progress})
     if isinstance(what, str | Path | Sequence):
         paths = [what] if isinstance(what, str | Path) else what
         sources = path_sources([Path(path) for path in paths], dataset, split, session)
     else:
         sources = mined_sources(what)
-    listed = [run_file(each, session.store) for each in runs]
+    listed = [given.run_file(each, session.store) for each in runs]
     sources = with_others(sources, listed, Path(dropped) if dropped else None)
     with ExitStack() as stack:
         browsed = stack.enter_context(opened(sources, session.progress))

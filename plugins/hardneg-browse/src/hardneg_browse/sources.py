@@ -5,18 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hardneg.plugin import (
-    Session,
-    Store,
-    StoredCollection,
-    UsageError,
-    artifacts_of,
-    checked_tree,
-    layout,
-    make_plan,
-    named_dataset,
-    run_files,
-)
+from hardneg.plugin import StoredCollection, errors, given, layout, recipes, run_files, run_folders, sessions, stores
 
 MARKS = ".marks.qrels"
 _DATASET = "dataset"
@@ -46,7 +35,7 @@ class BrowseSources:
         return [*self.negatives.values(), *self.dropped.values(), *self.runs.values()]
 
 
-def of_run_folder(folder: Path, store: Store, split: str | None = None) -> BrowseSources:
+def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
     """The artifacts of a finished recipe in the store; `split`: by default that of its first negatives.
 
     Queries of a stage that writes some have ids and texts of their own: what is of another collection than the first
@@ -56,7 +45,7 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
         DataError: it is no run folder, or the store has none of its steps.
         UsageError: nothing of it can be looked at.
     """
-    artifacts, folder = artifacts_of(folder, store), folder.resolve()
+    artifacts, folder = run_folders.artifacts_of(folder, store), folder.resolve()
     negatives = {name: item for name, item in artifacts.items() if (item.path / layout.NEGATIVES).is_file()}
     wanted = split or next(filter(None, map(_split, negatives.values())), "train")
     negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}
@@ -73,7 +62,7 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
         runs = {name: path for name, path in runs.items() if first[name] in known}
     if not negatives and not runs:
         message = f"{folder}: no step of it mined negatives or ranked queries of split {wanted}; name {{split}}"
-        raise UsageError(message, "split")
+        raise errors.UsageError(message, "split")
     files = {name: item.path / layout.NEGATIVES for name, item in negatives.items()}
     drops = {name: item.path / layout.DROPPED for name, item in negatives.items()}
     dropped = {name: path for name, path in drops.items() if path.is_file()}
@@ -90,7 +79,7 @@ def of_files(paths: list[Path], split: str) -> BrowseSources:
     labels = [path.name.removesuffix(".gz").removesuffix(path.suffix) or path.name for path in paths]
     labels = [label.removesuffix(".trec") for label in labels]
     if twice := {label for label in labels if labels.count(label) > 1}:
-        raise UsageError(f"{', '.join(sorted(twice))}: two files of that name; give one of them another")
+        raise errors.UsageError(f"{', '.join(sorted(twice))}: two files of that name; give one of them another")
     named = dict(zip(labels, paths, strict=True))
     negatives = {label: path for label, path in named.items() if path.suffix == ".arrow"}
     runs = {label: path for label, path in named.items() if path.suffix != ".arrow"}
@@ -122,15 +111,15 @@ def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path
     """
     if dropped is not None:
         if not sources.negatives:
-            raise UsageError("{dropped}: goes with a file of negatives", "dropped")
+            raise errors.UsageError("{dropped}: goes with a file of negatives", "dropped")
         sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): dropped})
     more = of_files(list(runs), sources.split) if runs else sources
     if runs and (wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]):
-        raise UsageError(f"{{runs}} {wrong[0]}: is no run, or its name is that of another one", "runs")
+        raise errors.UsageError(f"{{runs}} {wrong[0]}: is no run, or its name is that of another one", "runs")
     return replace(sources, runs={**sources.runs, **more.runs})
 
 
-def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session: Session) -> BrowseSources:
+def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session: sessions.Session) -> BrowseSources:
     """The files of a finished recipe's folder, or these files.
 
     Raises:
@@ -139,20 +128,22 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session
     folders = [path for path in paths if path.is_dir()]
     if not folders:
         if missing := [path for path in paths if not path.is_file()]:
-            raise UsageError(f"{missing[0]}: no such file; give a finished recipe's folder, negatives or runs")
+            raise errors.UsageError(f"{missing[0]}: no such file; give a finished recipe's folder, negatives or runs")
         files = of_files(list(paths), split or "train")
         if dataset is None:
             return files
         stages = {"negatives": {"stage": "mine", "miner": "random"}}  # which is never made: a recipe has one at least
-        tree = {"dataset": named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
-        plan = make_plan(checked_tree(tree, (), "hardneg browse"))
+        tree = {"dataset": given.named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
+        plan = recipes.make_plan(sessions.checked_tree(tree, (), "hardneg browse"))
         return replace(files, dataset=session.make(plan, _DATASET).artifacts[_DATASET].path)
     if len(paths) > 1:
-        raise UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
+        raise errors.UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
     if dataset is not None:
-        raise UsageError("{dataset}: a finished recipe's folder knows its own; leave it out", "dataset")
+        raise errors.UsageError("{dataset}: a finished recipe's folder knows its own; leave it out", "dataset")
     if not (folders[0] / _LOCK).is_file():
-        raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
+        raise errors.UsageError(
+            f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files"
+        )
     return of_run_folder(folders[0], session.store, split)
 
 

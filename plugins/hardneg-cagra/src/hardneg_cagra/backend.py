@@ -5,16 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import (
-    SEED,
-    ArtifactError,
-    CompressedSearcher,
-    Progress,
-    RowLookup,
-    UsageError,
-    compression,
-    index_files,
-)
+from hardneg.plugin import Progress, compression, errors, index_files, protocols, seeding
 from hardneg_cagra.graph import GpuGraph, as_faiss, built_graph
 
 if TYPE_CHECKING:
@@ -42,7 +33,7 @@ class Cagra:
     intermediate: int = 128
     algorithm: Literal["ivf_pq", "nn_descent"] = "ivf_pq"
     width: int = 128
-    seed: int = SEED
+    seed: int = seeding.SEED
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "vectors"
@@ -50,9 +41,9 @@ class Cagra:
     def __post_init__(self) -> None:
         if self.degree < 8 or self.degree % 2 or self.intermediate < self.degree:
             problem = f"degree is {self.degree} and intermediate is {self.intermediate}"
-            raise UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
+            raise errors.UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
         if not 1 <= self.width <= 512:
-            raise UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
+            raise errors.UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """Vectors and links."""
@@ -69,17 +60,17 @@ class Cagra:
         compression.load_faiss()
         if len(vectors) <= self.intermediate:
             problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
-            raise UsageError(f"cagra: {problem}")
+            raise errors.UsageError(f"cagra: {problem}")
         graph = built_graph(vectors, self.degree, self.intermediate, self.algorithm)
         return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> "CagraSearcher":
+    def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "CagraSearcher":
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return CagraSearcher.open_folder(path, self.width)
 
 
 @dataclass(frozen=True)
-class CagraSearcher(CompressedSearcher):
+class CagraSearcher(compression.CompressedSearcher):
     """An opened index; on a CPU until `using` names a GPU. width: how many near vectors a search there holds."""
 
     width: int = Cagra.width
@@ -91,9 +82,9 @@ class CagraSearcher(CompressedSearcher):
         Raises:
             ArtifactError: a file is missing, damaged, or of another kind.
         """
-        opened = CompressedSearcher.open(path)
+        opened = compression.CompressedSearcher.open(path)
         if not isinstance(opened.index, compression.load_faiss().IndexHNSWFlat):
-            raise ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
+            raise errors.ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
         return cls(path, opened.index, width=width)
 
     def using(self, options: "ExactOptions", progress: Progress | None) -> "CagraSearcher":

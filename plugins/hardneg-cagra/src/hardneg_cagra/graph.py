@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import MissingDependency, Progress, UsageError, compression, generator, index_checks, index_files
+from hardneg.plugin import Progress, compression, errors, index_checks, index_files, seeding
 
 _MOST = 512  # hits of a search, and near vectors that it holds
 _QUERIES = 512  # at a time: the vectors of their hits are in memory
@@ -39,7 +39,7 @@ def as_faiss(
     index.ntotal, index.hnsw.efSearch = len(vectors), ef_search
     if len(vectors) == 0:
         return index
-    upper = np.sort(generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
+    upper = np.sort(seeding.generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
     small = _small(index, upper, links // 2)
     _link(index.hnsw, graph, upper, small)
     return index
@@ -107,12 +107,12 @@ def load_cagra() -> Any:
     import torch
 
     if not torch.cuda.is_available():
-        raise UsageError("cagra is built and searched on a GPU, and torch sees none here: take hnsw or ivf-flat")
+        raise errors.UsageError("cagra is built and searched on a GPU, and torch sees none here: take hnsw or ivf-flat")
     try:
         from cuvs.neighbors import cagra
     except ImportError as error:
         advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", as the GPU\'s driver has it'
-        raise MissingDependency(advice) from error
+        raise errors.MissingDependency(advice) from error
     return cagra
 
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hardneg.plugin import (
-    DataError,
     Document,
     Judgement,
     Progress,
     Query,
     Silent,
     Task,
+    errors,
     hash_index,
     source_files,
     text_lines,
@@ -112,7 +112,7 @@ class _Checker:
         self._contents.parts.append(part.name)
         records = _opened(part)
         while block := list(islice(records, _BLOCK)):
-            yield from (unreadable(item, part.name, line) for line, item in block if isinstance(item, DataError))
+            yield from (unreadable(item, part.name, line) for line, item in block if isinstance(item, errors.DataError))
             for kind, take in (
                 (Document, self._take_documents),
                 (Query, self._take_queries),
@@ -322,8 +322,8 @@ def _nothing_to_judge_by(part: source_files.Part, reason: str) -> Problem:
     return Problem("nothing to judge by", part.name, 0, f"split {part.split}: {reason}", warning=True)
 
 
-def _opened(part: source_files.Part) -> Iterator[tuple[int, source_files.Record | DataError]]:
+def _opened(part: source_files.Part) -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
     try:
         yield from part.read()
-    except DataError as error:
+    except errors.DataError as error:
         yield 0, error

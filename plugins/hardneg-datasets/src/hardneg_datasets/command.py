@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from hardneg.plugin import DataError, checked_tree, progress_bars, say, source_files, wording
+from hardneg.plugin import errors, sessions, source_files, terminal, wording
 from hardneg_datasets.check import check
 from hardneg_datasets.fetching import fetch, find_published
 from hardneg_datasets.problems import Contents, Problem
@@ -35,13 +35,13 @@ def check_dataset(
     """
     stages = {"negatives": {"stage": "mine", "miner": "random"}}
     tree = {"dataset": dataset, "model": {"name": "none"}, "stages": stages}
-    loader = checked_tree(tree, settings, "hardneg data check").plugins["dataset", "loader"]
+    loader = sessions.checked_tree(tree, settings, "hardneg data check").plugins["dataset", "loader"]
     folder, contents = Path(str(getattr(loader, "source", ""))).expanduser(), Contents()
-    found = _counted(check(source_files.parts_of(loader.load()), progress_bars(), contents), limit)
+    found = _counted(check(source_files.parts_of(loader.load()), terminal.bars(), contents), limit)
     found["read"] = _read(contents, folder if getattr(loader, "source", "") and folder.is_dir() else None)
-    say(json.dumps(found, indent=1) if as_json else "\n".join(_findings(found)))
+    terminal.say(json.dumps(found, indent=1) if as_json else "\n".join(_findings(found)))
     if found["errors"]:
-        raise typer.Exit(DataError.exit_code)
+        raise typer.Exit(errors.DataError.exit_code)
 
 
 def fetch_dataset(
@@ -58,13 +58,13 @@ def fetch_dataset(
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
         shortage = f"{wording.size(wanted)} are needed, {wording.size(free)} are free"
-        raise DataError(f"{folder}: {shortage}; choose another folder with --output")
-    told = progress_bars()
+        raise errors.DataError(f"{folder}: {shortage}; choose another folder with --output")
+    told = terminal.bars()
     told.note(f"into {folder}; the terms of use: {known.terms}")
     for file in known.files:
         new = fetch(file, folder, told)
         told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
-    say(f"--dataset {known.loader}:{folder}")
+    terminal.say(f"--dataset {known.loader}:{folder}")
 
 
 def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import Answers, DataError, Document, Judgement, Query, digest, source_files, text_lines, wording
+from hardneg.plugin import Document, Judgement, Query, errors, identity, records, source_files, text_lines, wording
 
 _FILES = (
     re.compile(r"(?:biencoder-)?(.+)-(train|dev|test)\.json"),
@@ -71,7 +71,7 @@ class Dpr:
         """A digest of the bytes of the files that are read, and of their splits."""
         collection, root = self.load(), Path(self.source).expanduser()
         names = {split: path.relative_to(root).as_posix() for split, path in collection.questions.items()}
-        return digest(["dpr", self.version, names, collection.digest(root)])
+        return identity.digest(["dpr", self.version, names, collection.digest(root)])
 
     def size_hint(self) -> int:
         """About how many passages there are, from the first lines and the size of the file."""
@@ -83,7 +83,7 @@ class Dpr:
         sets = sorted({match[1] for match in matches})
         if self.questions not in sets and (self.questions or len(sets) != 1):
             there = ", ".join(sets) or "none, such as biencoder-nq-train.json"
-            raise DataError(f"{folder}: choose with `questions`; there are: {there}")
+            raise errors.DataError(f"{folder}: choose with `questions`; there are: {there}")
         files: dict[str, Path] = {}
         unread: list[tuple[str, Path]] = []
         for match in matches:
@@ -121,12 +121,12 @@ class DprCollection(source_files.PartedCollection):
             counts=counts,
         )
 
-    def answers(self, split: str) -> Iterator[Answers]:
+    def answers(self, split: str) -> Iterator[records.Answers]:
         """The answers to the questions of one split."""
         for number, (_, question) in enumerate(read_questions(self.questions[split])):
-            if isinstance(question, DataError):
+            if isinstance(question, errors.DataError):
                 raise question
-            yield Answers(f"{split}-{number}", question.answers)
+            yield records.Answers(f"{split}-{number}", question.answers)
 
     def notes(self) -> Sequence[str]:
         """Files that are not read, and how many passages the questions have that are not."""
@@ -134,18 +134,18 @@ class DprCollection(source_files.PartedCollection):
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
 
-def _queries(counts: object, split: str, path: Path) -> Iterator[tuple[int, source_files.Record | DataError]]:
+def _queries(counts: object, split: str, path: Path) -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
     for number, (line, question) in enumerate(read_questions(path)):
-        yield line, question if isinstance(question, DataError) else Query(f"{split}-{number}", question.text)
+        yield line, question if isinstance(question, errors.DataError) else Query(f"{split}-{number}", question.text)
 
 
 def _judgements(
     counts: dict[str, Counter[str]], split: str, path: Path
-) -> Iterator[tuple[int, source_files.Record | DataError]]:
+) -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
     """Relevance 1 for each positive passage that has an id; what is left out is counted."""
     counts[split] = Counter()
     for number, (line, question) in enumerate(read_questions(path)):
-        if not isinstance(question, DataError):  # the queries tell it
+        if not isinstance(question, errors.DataError):  # the queries tell it
             counts[split].update(question.left_out)
             yield from ((line, Judgement(f"{split}-{number}", each, 1)) for each in dict.fromkeys(question.positives))
 
@@ -153,7 +153,7 @@ def _judgements(
 def _file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise DataError(f"{folder}: neither {name} nor {name}.gz; `hardneg data fetch nq` brings those of NQ")
+        raise errors.DataError(f"{folder}: neither {name} nor {name}.gz; `hardneg data fetch nq` brings those of NQ")
     return path
 
 
@@ -163,13 +163,13 @@ def passage(path: Path, number: int, line: str) -> Document | None:
     if number == 1 and cells == _HEADER:
         return None
     if len(cells) != 3:
-        raise DataError.at(
+        raise errors.DataError.at(
             path, number, f"{wording.counted(len(cells), 'column')}; an id, a text and a title are expected"
         )
     return Document(text_lines.checked_id(path, number, cells[0]), *cells[1:])
 
 
-def read_questions(path: Path) -> Iterator[tuple[int, Question | DataError]]:
+def read_questions(path: Path) -> Iterator[tuple[int, Question | errors.DataError]]:
     """Lines and questions of a JSON array, of JSON Lines, or of lines of a question, a tab and a list of answers.
 
     An error is given in the place of what cannot be read; one in a JSON array is the last that is given.
@@ -178,13 +178,13 @@ def read_questions(path: Path) -> Iterator[tuple[int, Question | DataError]]:
         try:
             for number, row in text_lines.read_array(path):
                 yield number, _judged_question(path, number, row)
-        except DataError as error:
+        except errors.DataError as error:
             yield 0, error
         return
     for number, line in text_lines.lines_or_errors(path):
         try:
-            yield number, line if isinstance(line, DataError) else _answered_question(path, number, line)
-        except DataError as error:
+            yield number, line if isinstance(line, errors.DataError) else _answered_question(path, number, line)
+        except errors.DataError as error:
             yield number, error
 
 
@@ -207,7 +207,7 @@ def _judged_question(path: Path, number: int, row: dict[str, Any]) -> Question:
 def _passages(path: Path, number: int, row: dict[str, Any], key: str) -> list[dict[str, Any]]:
     entries = row.get(key) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise DataError.at(path, number, f"{key!r} must be a list of JSON objects")
+        raise errors.DataError.at(path, number, f"{key!r} must be a list of JSON objects")
     return entries
 
 
@@ -218,7 +218,7 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
         return Question(text_lines.text_field(path, number, row, "question"), answers)
     cells = _cells(path, number, line)
     if len(cells) != 2:
-        raise DataError.at(
+        raise errors.DataError.at(
             path,
             number,
             f"{wording.counted(len(cells), 'column')}; a question, a tab and a list of answers are expected",
@@ -235,7 +235,7 @@ def _listed(path: Path, number: int, cell: str) -> tuple[str, ...]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         values = None
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DataError.at(path, number, f"answers must be a list of texts such as ['1901'], not {cell[:40]!r}")
+        raise errors.DataError.at(path, number, f"answers must be a list of texts such as ['1901'], not {cell[:40]!r}")
     return tuple(values)
 
 
@@ -243,4 +243,4 @@ def _cells(path: Path, number: int, line: str) -> list[str]:
     try:
         return next(csv.reader([line], delimiter="\t"))
     except csv.Error as error:
-        raise DataError.at(path, number, f"not tab-separated values: {error}") from error
+        raise errors.DataError.at(path, number, f"not tab-separated values: {error}") from error

@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from pydantic import TypeAdapter
 
-from hardneg.plugin import DataError, Progress, Task, UsageError, wording
+from hardneg.plugin import Progress, Task, errors, wording
 
 _BLOCK = 1 << 16
 _SECONDS = 60.0
@@ -65,7 +65,7 @@ def find_published(name: str) -> Published:
     known = published()
     if name not in known:
         choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
-        raise UsageError(f"no dataset {name!r} can be fetched{wording.suggestion(name, known)}; {choices}")
+        raise errors.UsageError(f"no dataset {name!r} can be fetched{wording.suggestion(name, known)}; {choices}")
     return known[name]
 
 
@@ -97,13 +97,15 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
     try:
         path = files.fetch(download.name, note, bring)
     except (OSError, ValueError) as error:
-        raise DataError(f"{download.url}: {wording.first_line(error)}; the same command tries again") from error
+        raise errors.DataError(f"{download.url}: {wording.first_line(error)}; the same command tries again") from error
     new = _unpack(download, Path(path)) if download.members else False
     with Path(path).open("rb") as file:
         count = sum(bool(line.strip()) for line in file) if download.lines else 0
     if count != download.lines:
         Path(path).unlink()
-        raise DataError(f"{download.url}: has {count:,} lines, not the published {download.lines:,}: it is not taken")
+        raise errors.DataError(
+            f"{download.url}: has {count:,} lines, not the published {download.lines:,}: it is not taken"
+        )
     return new or actions != ["fetch"]
 
 
@@ -140,7 +142,7 @@ def _unpack(download: Download, archive: Path) -> bool:
         with tarfile.open(archive) as tar:
             members = {Path(member.name).name: member for member in tar if member.isfile()}
             if lacking := [name for name in download.members if name not in members]:
-                raise DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
+                raise errors.DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
             for name in download.members:
                 path, partial = archive.with_name(name), archive.with_name(f"{name}.partial")
                 if path.is_file() and path.stat().st_size == members[name].size:
@@ -150,5 +152,5 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive}: cannot be unpacked: {wording.first_line(error)}") from error
+        raise errors.DataError(f"{archive}: cannot be unpacked: {wording.first_line(error)}") from error
     return new

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import DataError, Document, Judgement, Query, digest, file_digest, hub_tables, source_files
+from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, identity, source_files
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 
@@ -59,7 +59,7 @@ class IrDatasets:
             for part in ("queries", "qrels")
         ]
         names = [self.source, *sorted((split, name) for split, (name, _) in judged.items())]
-        return digest(["ir-datasets", self.version, names, list(judged), content])
+        return identity.digest(["ir-datasets", self.version, names, list(judged), content])
 
     def size_hint(self) -> int:
         """The number of documents by the catalogue, 0 where that does not say."""
@@ -71,19 +71,19 @@ class IrDatasets:
         """The documents, opened; and for each split the id of its queries and qrels, and that opened."""
         corpus, named = _open(self.source), dict(self.splits)
         if not corpus.has_docs():
-            raise DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
+            raise errors.DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
         if not named and _judged(corpus):
             named = {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
         elif not named:
             for word, split in _SPLITS.items():
-                with suppress(DataError):
+                with suppress(errors.DataError):
                     if _judged(_open(f"{self.source}/{word}")):
                         named.setdefault(split, f"{self.source}/{word}")
         judged = {split: (named[split], _open(named[split])) for split in source_files.order_splits(named)}
         poor = [split for split, (_, each) in judged.items() if not _judged(each)]
         if poor or not judged:
             lack = f"{', '.join(poor)} without queries or qrels" if poor else "no subset with queries and qrels"
-            raise DataError(f"ir-datasets:{self.source}: {lack}; name ids that have both in `splits`")
+            raise errors.DataError(f"ir-datasets:{self.source}: {lack}; name ids that have both in `splits`")
         return corpus, judged
 
 
@@ -97,9 +97,11 @@ def _open(name: str) -> Any:
     try:
         return ir_datasets.load(name)
     except KeyError as error:
-        raise DataError(f"ir-datasets:{name}: the installed ir_datasets has no such id; `ir_datasets list`") from error
+        raise errors.DataError(
+            f"ir-datasets:{name}: the installed ir_datasets has no such id; `ir_datasets list`"
+        ) from error
     except Exception as error:
-        raise DataError(f"ir-datasets:{name} cannot be opened: {str(error).splitlines()[0:1]}") from error
+        raise errors.DataError(f"ir-datasets:{name} cannot be opened: {str(error).splitlines()[0:1]}") from error
 
 
 def _document(where: str, number: int, item: Any) -> Iterator[Document]:
@@ -128,14 +130,14 @@ def _catalogued(name: str) -> str:
     if not (folder / "docs" / f"{top}.yaml").is_file():
         return ""
     files = json.loads((folder / "etc" / "downloads.json").read_text(encoding="utf-8")).get(top)
-    return digest([name, files])
+    return identity.digest([name, files])
 
 
 def _content(opened: Any, part: str) -> str:
     with suppress(Exception):
         path = Path(getattr(opened, f"{part}_path")())
         if path.is_file():
-            return file_digest(path)
+            return identity.file_digest(path)
     state = hashlib.blake2b(digest_size=16)
     for _, item in hub_tables.numbered_rows(f"ir-datasets:{part}", getattr(opened, f"{part}_iter")()):
         state.update(repr(tuple(item)).encode(errors="surrogatepass"))

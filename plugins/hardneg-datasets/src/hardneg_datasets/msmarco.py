@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import DataError, Document, digest, queries, source_files, text_lines, wording
+from hardneg.plugin import Document, errors, identity, queries, source_files, text_lines, wording
 from hardneg_datasets.topics import paired
 
 _SMALL = ".small"
@@ -39,7 +39,7 @@ class MsMarcoPassage:
         folder = Path(self.source).expanduser()
         corpus = text_lines.find_file(folder, "collection.tsv")
         if corpus is None:
-            raise DataError(
+            raise errors.DataError(
                 f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`"
             )
         if not self.judged:
@@ -54,7 +54,7 @@ class MsMarcoPassage:
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read."""
-        return digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
+        return identity.digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
 
     def size_hint(self) -> int:
         """About how many passages there are, from the first lines and the size of the collection file."""
@@ -95,7 +95,9 @@ class MsMarcoDocument:
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, of their splits, and of `url`."""
         collection, root = self.load(), self._corpus().parent
-        return digest(["msmarco-doc", self.version, self.url, list(collection.splits()), collection.digest(root)])
+        return identity.digest(
+            ["msmarco-doc", self.version, self.url, list(collection.splits()), collection.digest(root)]
+        )
 
     def size_hint(self) -> int:
         """About how many documents there are, from the first lines and the size of the corpus file."""
@@ -105,14 +107,16 @@ class MsMarcoDocument:
         folder = Path(self.source).expanduser()
         corpus = text_lines.find_file(folder, _CORPUS)
         if corpus is None:
-            raise DataError(f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz; `hardneg data fetch msmarco-document`")
+            raise errors.DataError(
+                f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz; `hardneg data fetch msmarco-document`"
+            )
         return corpus
 
 
 def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
-        raise DataError.at(
+        raise errors.DataError.at(
             path, number, f"{wording.counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
         )
     doc_id, url, title, body = cells

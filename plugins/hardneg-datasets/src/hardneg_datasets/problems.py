@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from hardneg.plugin import DataError
+from hardneg.plugin import errors
 
 _CATEGORIES = (
     ("not UTF-8", "bytes that are not UTF-8"),
@@ -38,7 +38,7 @@ class Problem:
         return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
 
 
-def unreadable(error: DataError, file: str, line: int) -> Problem:
+def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
     """A reader's error as a problem; the line is the one that the error names, else `line`."""
     match = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
     reason = str(error)[match.end() :] if match else str(error)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import DataError, Document, digest, source_files, text_lines
+from hardneg.plugin import Document, errors, identity, source_files, text_lines
 from hardneg_datasets.topics import paired
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
@@ -49,7 +49,7 @@ class Pyserini:
         """A digest of the bytes of the files that are read, of their splits, and of the options."""
         collection, options = self.load(), [self.title_line, self.topic_field]
         content = collection.digest(Path(self.source).expanduser())
-        return digest(["pyserini", self.version, options, list(collection.splits()), content])
+        return identity.digest(["pyserini", self.version, options, list(collection.splits()), content])
 
     def size_hint(self) -> int:
         """About how many documents there are: the lines of the first file, and the sizes of all."""
@@ -62,7 +62,7 @@ class Pyserini:
         paths = [root] if root.is_file() else sorted(root.rglob("*"))
         files = [path for path in paths if path.is_file() and path.name.endswith(_ENDINGS)]
         if not files:
-            raise DataError(f"{root}: no file that ends in {', '.join(_ENDINGS)}; name the corpus in `corpus`")
+            raise errors.DataError(f"{root}: no file that ends in {', '.join(_ENDINGS)}; name the corpus in `corpus`")
         return files
 
 
@@ -74,14 +74,14 @@ def _documents_part(path: Path, title_line: bool) -> source_files.Part:
     )
 
 
-def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, source_files.Record | DataError]]:
+def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
     try:
         for number, row in text_lines.read_array(path):
             try:
                 yield number, _document(title_line, path, number, row)
-            except DataError as error:
+            except errors.DataError as error:
                 yield number, error
-    except DataError as error:
+    except errors.DataError as error:
         yield 0, error
 
 

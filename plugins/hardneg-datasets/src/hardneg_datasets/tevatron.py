@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from hardneg.plugin import Answers, DataError, Document, Judgement, Query, digest, hub_tables, source_files
+from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, identity, records, source_files
 
 _CORPUS = hub_tables.HubTable()
 
@@ -45,7 +45,7 @@ class Tevatron(hub_tables.TableLoader):
         """A digest of the local files, or of the hub's commits, and of the tables' names."""
         tables = self.tables()
         layout = [[table.config, table.split] for table in tables]
-        return digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
+        return identity.digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
 
     def tables(self) -> tuple[hub_tables.HubTable, hub_tables.HubTable]:
         """Corpus and rows."""
@@ -77,14 +77,14 @@ class TevatronCollection(source_files.PartedCollection):
         }
         return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
-    def answers(self, split: str) -> Iterator[Answers]:
+    def answers(self, split: str) -> Iterator[records.Answers]:
         """The answers to the queries of one split, where the rows have them."""
         where = self.queries_in[split].name
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()
             if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
-                raise DataError.at(where, number, "column 'answers' must hold lists of texts")
-            yield Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
+                raise errors.DataError.at(where, number, "column 'answers' must hold lists of texts")
+            yield records.Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
         """How many negatives the rows hold."""
@@ -112,5 +112,5 @@ def _judgements(
     negatives[split] = before + len(row.get("negative_passages") or ())
     query_id, passages = hub_tables.id_cell(where, number, row, "query_id"), row.get("positive_passages")
     if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
+        raise errors.DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
     yield from (Judgement(query_id, hub_tables.id_cell(where, number, passage, "docid"), 1) for passage in passages)

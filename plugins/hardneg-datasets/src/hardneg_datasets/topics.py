@@ -6,7 +6,7 @@ from html import unescape
 from itertools import chain
 from pathlib import Path
 
-from hardneg.plugin import DataError, Query, queries, source_files, text_lines
+from hardneg.plugin import Query, errors, queries, source_files, text_lines
 
 _FIELDS = {"num": ("num", "number"), "title": ("title", "query"), "desc": ("desc", "description")}
 _FIELDS["narr"] = ("narr", "narrative")
@@ -29,7 +29,7 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> s
         field: which part of a block is the text: title, or else query; desc, narr, or any other tag.
     """
 
-    def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
+    def read() -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
         lines = (line for _, line in text_lines.lines_or_errors(path) if isinstance(line, str))
         begins = next(lines, "").lstrip()[:1]
         return _blocks(path, field) if begins == "<" else queries.queries_part(path, split).read()
@@ -37,10 +37,10 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> s
     return source_files.Part(str(path), read, split)
 
 
-def _blocks(path: Path, field: str) -> Iterator[tuple[int, source_files.Record | DataError]]:
+def _blocks(path: Path, field: str) -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
     texts, last = dict[int, str](), 0
     for last, line in text_lines.lines_or_errors(path):
-        if isinstance(line, DataError):
+        if isinstance(line, errors.DataError):
             yield last, line
         else:
             texts[last] = line
@@ -49,12 +49,12 @@ def _blocks(path: Path, field: str) -> Iterator[tuple[int, source_files.Record |
         number = text.count("\n", 0, block.start()) + 1
         try:
             if not block[1]:
-                raise DataError.at(path, number, "this <top> has no </top>")
+                raise errors.DataError.at(path, number, "this <top> has no </top>")
             yield number, _block_query(path, number, block[0], field)
-        except DataError as error:
+        except errors.DataError as error:
             yield number, error
     if not _BLOCK.search(text):
-        yield 1, DataError.at(path, 1, "no query in this file: `<top>` blocks and `<topic>` elements are read")
+        yield 1, errors.DataError.at(path, 1, "no query in this file: `<top>` blocks and `<topic>` elements are read")
 
 
 def _block_query(path: Path, number: int, block: str, field: str) -> Query:
@@ -72,7 +72,7 @@ def _block_query(path: Path, number: int, block: str, field: str) -> Query:
     )
     missing = [f"<{name}>" for name, value in (("num", query_id), (field, text)) if not value]
     if missing:
-        raise DataError.at(path, number, f"this <{tags[0][2]}> has no {' and no '.join(missing)}")
+        raise errors.DataError.at(path, number, f"this <{tags[0][2]}> has no {' and no '.join(missing)}")
     return Query(text_lines.checked_id(path, number, query_id), text)
 
 
@@ -108,7 +108,7 @@ def paired(
     both = list(named) or source_files.order_splits(topics.keys() & qrels.keys())
     if not both:
         reason = "no split has both topics and qrels, such as queries.test.tsv and qrels.test.tsv"
-        raise DataError(f"{folder}: {reason}; give files these names")
+        raise errors.DataError(f"{folder}: {reason}; give files these names")
     alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
     return source_files.PartedCollection(
         documents,
@@ -121,7 +121,7 @@ def paired(
 def _named_file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
+        raise errors.DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
     return path
 
 
@@ -133,6 +133,8 @@ def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> 
         if split is None or (path := text_lines.find_file(folder, name)) is None:
             continue
         if split in files:
-            raise DataError(f"{folder}: {files[split].name} and {name} are both of split {split}; name one in `splits`")
+            raise errors.DataError(
+                f"{folder}: {files[split].name} and {name} are both of split {split}; name one in `splits`"
+            )
         files[split] = path
     return files

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import ModelError, PluginError, model_files
+from hardneg.plugin import errors, model_files
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -40,7 +40,7 @@ class Electra:
 
     def __post_init__(self) -> None:
         if self.length < _SHORTEST:
-            raise PluginError(f"electra: length is {self.length}: at least {_SHORTEST} tokens are needed")
+            raise errors.PluginError(f"electra: length is {self.length}: at least {_SHORTEST} tokens are needed")
 
     def fingerprint(self) -> str:
         """A name for the source's content: a hub id's commit, or a digest of a folder's files.
@@ -71,15 +71,15 @@ class Electra:
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """The score of each document, in the order given."""
-        from hardneg.plugin import PairScorer
+        from hardneg.plugin import pair_scoring
 
-        yield from PairScorer.opened(self, None).rerank(requests)
+        yield from pair_scoring.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
         """Refuses a source on this machine that has no linear layer yet. Raises ModelError."""
         folder = model_files.locate(self.source, self.revision).folder
         if folder is not None and not (folder / "modules.json").exists():
-            raise ModelError(
+            raise errors.ModelError(
                 f"electra: {self.source} is a discriminator, whose linear layer nobody has trained: "
                 "train it with stage train-reranker, or name one that was"
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.plugin import ModelError, generator, opening_model
+from hardneg.plugin import errors, resolving, seeding
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -30,12 +30,12 @@ def open_network(folder: Path, length: int, seed: int) -> "CrossEncoder":
     Raises:
         ModelError: the folder holds no ELECTRA discriminator that can be opened so.
     """
-    with opening_model("electra:", folder):
+    with resolving.opening("electra:", folder):
         network = _saved(folder) if (folder / "modules.json").exists() else _fresh(folder, seed)
     _check_segments(network[0], folder)
     most = network[0].model.config.max_position_embeddings
     if most < length:
-        raise ModelError(f"electra: {folder} reads at most {most} tokens: length is {length}, lower it")
+        raise errors.ModelError(f"electra: {folder} reads at most {most} tokens: length is {length}, lower it")
     network.max_seq_length = length
     return network.eval()
 
@@ -49,7 +49,7 @@ def _fresh(folder: Path, seed: int) -> "CrossEncoder":
     architectures = set(config.get("architectures") or ["ElectraModel"])
     if config.get("model_type") != "electra" or not architectures <= _DISCRIMINATORS:
         names = ", ".join(sorted(architectures))
-        raise ModelError(
+        raise errors.ModelError(
             f"electra: {folder} is no ELECTRA discriminator but {names}: take reranker cross-encoder for it"
         )
     transformer = Transformer(
@@ -65,7 +65,7 @@ def _layer(transformer: "Transformer", seed: int) -> "Dense":
 
     width, spread = transformer.get_embedding_dimension(), transformer.model.config.initializer_range
     layer = Dense(width, 1, activation_function=nn.Identity(), module_output_name="scores")
-    drawn = generator(seed, "electra", "linear layer").normal(0.0, spread, (1, width))
+    drawn = seeding.generator(seed, "electra", "linear layer").normal(0.0, spread, (1, width))
     with torch.no_grad():
         layer.linear.weight.copy_(torch.from_numpy(drawn))
         layer.linear.bias.zero_()
@@ -79,7 +79,9 @@ def _saved(folder: Path) -> "CrossEncoder":
     classes = [str(module["type"]) for module in named]
     library = [name.rpartition(".")[2] for name in classes if name.startswith("sentence_transformers.")]
     if library != _MODULES or len(classes) != len(library):  # no code of the folder's
-        raise ModelError(f"electra: {folder} has modules {', '.join(classes)}: it was not saved by this reranker")
+        raise errors.ModelError(
+            f"electra: {folder} has modules {', '.join(classes)}: it was not saved by this reranker"
+        )
     options: dict[str, Any] = {"model_kwargs": {"dtype": torch.float32}, "activation_fn": nn.Sigmoid()}
     return CrossEncoder(str(folder), device="cpu", **_LOCAL, **options)
 
@@ -88,4 +90,6 @@ def _check_segments(transformer: "Transformer", folder: Path) -> None:
     """The passage's tokens must be of another type than the query's."""
     types = transformer.tokenizer("a", "a").get("token_type_ids", [])
     if 1 not in types or transformer.model.config.type_vocab_size < 2:
-        raise ModelError(f"electra: {folder} does not tell the segments of a pair apart: take ELECTRA's own tokenizer")
+        raise errors.ModelError(
+            f"electra: {folder} does not tell the segments of a pair apart: take ELECTRA's own tokenizer"
+        )

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, Runs, Table
+from hardneg.plugin import Analysis, AnalysisInputs, Runs, Table, errors
 
 _RELEVANT = "(relevant)"
 """A row that no run is called as."""
@@ -37,7 +37,9 @@ class Lengths(Analysis):
         relevant = [doc_id for doc_ids in inputs.positives().values() for doc_id in doc_ids]
         texts = inputs.texts(list(dict.fromkeys([*relevant, *(each for ids in doc_ids_of.values() for each in ids)])))
         if not texts:
-            raise DataError("analysis lengths: the corpus has none of the documents: take the one that was searched")
+            raise errors.DataError(
+                "analysis lengths: the corpus has none of the documents: take the one that was searched"
+            )
         words = {doc_id: len(text.split()) for doc_id, text in texts.items()}
         measured = {label: _mean(doc_ids, words) for label, doc_ids in doc_ids_of.items()}
         return {"depth": self.depth, "runs": measured, "relevant": _mean(relevant, words) if relevant else None}

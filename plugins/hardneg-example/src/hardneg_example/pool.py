@@ -5,37 +5,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.plugin import (
-    ArtifactInput,
-    Facts,
-    Name,
-    Query,
-    RankedList,
-    RecipeView,
-    Reference,
-    Row,
-    Section,
-    Sizes,
-    StageContext,
-    StageSpec,
-    StoredCollection,
-    Table,
-    Trait,
-    layout,
-    run_files,
-)
+from hardneg.plugin import Query, RankedList, Section, StoredCollection, Table, fields, layout, run_files, stages
 
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
 _COUNTED = ("queries", "to judge", "judged before")
 _EXPLAINED = "What runs rank highest, a document once for each query; the run folder has what is to judge in pools."
-_SEARCHED = Reference(
+_SEARCHED = fields.Reference(
     ("run",),
-    {Trait.ADDED_POSITIVES: "name one without `positives`", Trait.OWN_QUERIES: "name one that searched a split"},
+    {
+        fields.Trait.ADDED_POSITIVES: "name one without `positives`",
+        fields.Trait.OWN_QUERIES: "name one that searched a split",
+    },
 )
 
 
-class Pool(StageSpec):
+class Pool(stages.StageSpec):
     """Gathers the documents that runs rank highest and that have no judgement, for people to judge.
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
@@ -48,33 +33,33 @@ class Pool(StageSpec):
     purpose = "gather what is ranked high and was not judged, for people to judge"
     needs_dataset = True
     stage: Literal["pool"]
-    runs: Annotated[dict[str, Name], _SEARCHED] = Field(min_length=1)
-    split: Name = "test"
+    runs: Annotated[dict[str, fields.Name], _SEARCHED] = Field(min_length=1)
+    split: fields.Name = "test"
     depth: int = Field(default=10, gt=0)
 
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
+    def problems(self, recipe: stages.RecipeView) -> Iterator[str]:
         """Runs of another split, whose queries have other judgements."""
         for label, name in self.runs.items():
             other = getattr(recipe.stages.get(name), "split", self.split)
             if other != self.split:
                 yield f"runs.{label}: {name!r} is of split {other}, not {self.split}; name a run of the same split"
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: stages.Sizes) -> stages.Row:
         """By the query; half of what the runs list is taken for the same, and a document for 400 bytes."""
         count = sizes.queries(self.split)
         lines = count * self.depth * (len(self.runs) + 1) // 2
-        return Row(count, "queries", disk=lines * 400)
+        return stages.Row(count, "queries", disk=lines * 400)
 
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: stages.RecipeView) -> Mapping[str, str]:
         """The table, under the stage's name."""
         return {f"pools/{recipe.name}.tsv": POOL}
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
+    def sections(self, sources: Mapping[str, stages.ArtifactInput]) -> list[Section]:
         """How much there is to judge, a row for each pool."""
         rows = [[label, *(f"{source.facts[name]:,}" for name in _COUNTED)] for label, source in sources.items()]
         return [Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
 
-    def make(self, context: "StageContext[Pool]") -> Facts:
+    def make(self, context: "stages.StageContext[Pool]") -> stages.Facts:
         """Writes a line for each query and document, by their ids so that no line tells how high a run ranks it."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         paths = {label: source.folder / layout.RUN for label, source in context.inputs_of("runs").items()}

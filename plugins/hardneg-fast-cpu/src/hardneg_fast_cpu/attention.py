@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hardneg.plugin import ModelError
+from hardneg.plugin import errors
 
 UNPADDED = "hardneg_unpadded"
 """The name in transformers of attention over texts in one row, without padding: each attends to itself alone."""
@@ -57,7 +57,9 @@ def _unpadded(
     SDPA computes padded texts, which have a mask.
     """
     if strange := [name for name in _UNKNOWN if rest.get(name) is not None]:
-        raise ModelError(f"a {type(module).__name__} has a {strange[0]}, which unpadded attention has not: set sdpa")
+        raise errors.ModelError(
+            f"a {type(module).__name__} has a {strange[0]}, which unpadded attention has not: set sdpa"
+        )
     if attention_mask is not None:
         return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
     is_causal, window = rest.get("is_causal"), rest.get("sliding_window")

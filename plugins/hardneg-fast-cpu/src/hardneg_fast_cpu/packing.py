@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.plugin import Tokens, towers
+from hardneg.plugin import token_files, towers
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """The features of transformers and sentence-transformers that mark where texts begin."""
@@ -33,7 +33,7 @@ class Packing:
         skipped = next((token for table in tables if (token := getattr(table, "padding_idx", None)) is not None), None)
         return cls() if skipped is None else cls(skipped + 1, skipped)
 
-    def features(self, tokens: Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
+    def features(self, tokens: token_files.Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
         """The texts `rows`: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
@@ -55,7 +55,7 @@ class Packing:
         return batch
 
     @staticmethod
-    def takes(tokens: Tokens) -> bool:
+    def takes(tokens: token_files.Tokens) -> bool:
         """Whether every token is attended to, so that no mask is needed."""
         mask = tokens.columns.get("attention_mask")
         return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
@@ -85,7 +85,11 @@ def taken_packed(parts: Sequence[Any]) -> bool:
 
 
 def keeps_apart(
-    run: Callable[[dict[str, Any]], Tensor], tokens: Tokens, packing: Packing, device: torch.device, dtype: torch.dtype
+    run: Callable[[dict[str, Any]], Tensor],
+    tokens: token_files.Tokens,
+    packing: Packing,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> bool:
     """Whether texts in one row have the vectors that they have apart; hybrid networks go on from one to the next.
 

@@ -12,26 +12,23 @@ import torch
 
 from hardneg.plugin import (
     Corpus,
-    EncodeOptions,
-    FullSpec,
-    ModelError,
     Progress,
-    Representation,
     Segments,
-    Side,
     Silent,
-    StoredRows,
-    StoreWriter,
-    World,
-    cache_folder,
-    digest,
+    distributed,
+    encoders,
+    encoding,
+    errors,
+    identity,
+    model_specs,
+    stored_choices,
 )
 from hardneg_http.client import EmbeddingClient, Vector, VectorCache, text_key
 
 if TYPE_CHECKING:
     from hardneg_http.family import Http
 
-_DEFAULTS = EncodeOptions()
+_DEFAULTS = encoding.EncodeOptions()
 _SILENT = Silent()
 _PROBE = "The quick brown fox jumps over the lazy dog."
 _SAME = 0.99  # cosine: what one model's answers to one text stay above, whatever it computes in
@@ -43,20 +40,22 @@ class HttpEncoder:
     An empty text is sent as a space, for servers refuse empty ones.
     """
 
-    files = Representation.files
-    block = Representation.block
+    files = encoders.Representation.files
+    block = encoders.Representation.block
     device = torch.device("cpu")
 
-    def __init__(self, family: "Http", spec: FullSpec, client: EmbeddingClient, kept: VectorCache | None) -> None:
+    def __init__(
+        self, family: "Http", spec: model_specs.FullSpec, client: EmbeddingClient, kept: VectorCache | None
+    ) -> None:
         self.spec = spec
         self._family, self._client, self._kept = family, client, kept
         self._dimension = self._probed()
 
     @classmethod
-    def opened(cls, family: "Http", spec: FullSpec) -> "HttpEncoder":
+    def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
         """The model that a spec describes. Raises ModelError as `Http.load`."""
         client = family.client(spec)
-        path = cache_folder() / "vectors" / f"{digest(family.content(spec))}.sqlite"
+        path = stored_choices.cache_folder() / "vectors" / f"{identity.digest(family.content(spec))}.sqlite"
         kept = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
         return cls(family, spec, client, kept)
 
@@ -66,7 +65,11 @@ class HttpEncoder:
         return min(self._dimension, self.spec.truncate_dim or self._dimension)
 
     def encode(
-        self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
+        self,
+        texts: Sequence[str],
+        side: model_specs.Side,
+        options: encoding.EncodeOptions = _DEFAULTS,
+        progress: Progress = _SILENT,
     ) -> Vector:
         """float32 [n, dimension]. Raises ModelError where the server gives none."""
         starts = range(0, len(texts), options.window)
@@ -80,8 +83,8 @@ class HttpEncoder:
     def encode_windows(
         self,
         windows: Iterable[tuple[int, Sequence[str]]],
-        side: Side,
-        options: EncodeOptions,
+        side: model_specs.Side,
+        options: encoding.EncodeOptions,
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
@@ -93,15 +96,17 @@ class HttpEncoder:
             none = np.empty((0, self.dimension), np.float32)
             yield start, self._finished(np.stack([vectors[text] for text in sent])) if sent else none
 
-    def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> StoredRows:
+    def rows(
+        self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: distributed.World
+    ) -> encoding.StoredRows:
         """The documents. Raises ModelError for segments: only the server knows its tokens."""
         if cut is not None:
-            raise ModelError(f"model {self.spec.name!r}: a server's documents cannot be cut: leave segments out")
+            raise errors.ModelError(f"model {self.spec.name!r}: a server's documents cannot be cut: leave segments out")
         return corpus
 
-    def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
+    def writer(self, folder: Path, rows: encoding.StoredRows) -> encoding.StoreWriter:
         """A writer of a flat index."""
-        return Representation().writer(folder, rows, self.dimension)
+        return encoders.Representation().writer(folder, rows, self.dimension)
 
     def _finished(self, vectors: Vector) -> Vector:
         """What the model's vectors are for a search: cut, and for cosines of length one."""
@@ -144,8 +149,8 @@ class HttpEncoder:
             raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; look at the server")
         return vectors_of
 
-    def _error(self, problem: str) -> ModelError:
-        return ModelError(f"model {self.spec.name!r} at {self._family.url}: {problem}")
+    def _error(self, problem: str) -> errors.ModelError:
+        return errors.ModelError(f"model {self.spec.name!r} at {self._family.url}: {problem}")
 
     def _embedded(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
         """Batches of texts with their vectors, as they come; so many requests are under way at a time."""

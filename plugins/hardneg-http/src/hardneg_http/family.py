@@ -3,17 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import (
-    Form,
-    FullSpec,
-    Lookup,
-    ModelError,
-    ModelSpec,
-    ResolvedModel,
-    digest,
-    model_server,
-    whole_prompts,
-)
+from hardneg.plugin import encoding, errors, identity, model_server, model_specs, records, resolving
 
 if TYPE_CHECKING:
     from hardneg_http.client import EmbeddingClient
@@ -43,7 +33,7 @@ class Http:
     """
 
     version: ClassVar[int] = 1
-    form: ClassVar[Form] = "vectors"
+    form: ClassVar[encoding.Form] = "vectors"
     trainable: ClassVar[bool] = False
 
     url: str
@@ -65,22 +55,24 @@ class Http:
         if self.cache < 0:
             raise ValueError(f"cache: {self.cache} must not be below 0")
 
-    def full(self, model: ResolvedModel) -> FullSpec:
+    def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The spec, with no prompts, and cosines, where it does not say otherwise.
 
         Raises ModelError where it says what only the server can.
         """
         spec = model.spec
-        plain = ModelSpec(spec.name)
+        plain = model_specs.ModelSpec(spec.name)
         if said := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
-            raise ModelError(f"model {spec.name!r}: {', '.join(said)}: a server decides on that; leave it out")
-        own = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
+            raise errors.ModelError(f"model {spec.name!r}: {', '.join(said)}: a server decides on that; leave it out")
+        own = {field.name: getattr(spec, field.name) for field in fields(model_specs.ModelSpec)}
         own_prompts = {f"{side}_prompt": getattr(spec, f"{side}_prompt") or "" for side in ("query", "document")}
-        lengths = {name: getattr(FullSpec, name) for name in ("query_length", "document_length")}
-        prompts = whole_prompts(spec.name, own_prompts, spec.task, {})
-        return FullSpec(**{**own, **lengths, **prompts, "task": None, "similarity": spec.similarity or "cosine"})
+        lengths = {name: getattr(model_specs.FullSpec, name) for name in ("query_length", "document_length")}
+        prompts = model_specs.whole_prompts(spec.name, own_prompts, spec.task, {})
+        return model_specs.FullSpec(
+            **{**own, **lengths, **prompts, "task": None, "similarity": spec.similarity or "cosine"}
+        )
 
-    def digest(self, model: ResolvedModel) -> str:
+    def digest(self, model: resolving.ResolvedModel) -> str:
         """That of the model's name and revision, and of what changes vectors on their way; the server is not asked.
 
         A vector's last digits differ from answer to answer of one server, so vectors cannot name a model. Whoever
@@ -88,22 +80,22 @@ class Http:
         """
         full = model.full
         said = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
-        return digest(["http", self.version, *self.content(full), *said])
+        return identity.digest(["http", self.version, *self.content(full), *said])
 
-    def content(self, spec: ModelSpec) -> list[object]:
+    def content(self, spec: model_specs.ModelSpec) -> list[object]:
         """What a text's vector from the server depends on, besides the text."""
         return [spec.name, spec.revision, self.dimensions, self.characters]
 
-    def look_up(self, model: ResolvedModel) -> Lookup:
+    def look_up(self, model: resolving.ResolvedModel) -> records.Lookup:
         """That the server answers. Raises ModelError where it does not, or the variable of the key is empty."""
         client = self.client(model.full)
         try:
             client.reach()
         finally:
             client.close()
-        return Lookup(note=f"served at {self.url}")
+        return records.Lookup(note=f"served at {self.url}")
 
-    def client(self, spec: ModelSpec) -> "EmbeddingClient":
+    def client(self, spec: model_specs.ModelSpec) -> "EmbeddingClient":
         """Who asks the server. Raises ModelError where the variable holds no key."""
         from hardneg_http.client import EmbeddingClient
 
@@ -113,7 +105,9 @@ class Http:
         key, url = model_server.key_of(spec.name, self.key), self.url.rstrip("/")
         return EmbeddingClient(url, key, said, self.timeout, self.deadline, self.in_flight)
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: str | None = None) -> "HttpEncoder":
+    def load(
+        self, model: resolving.ResolvedModel, device: str | None = None, precision: str | None = None
+    ) -> "HttpEncoder":
         """The model, asked for one vector; device and precision are the server's own.
 
         Raises:

@@ -12,21 +12,7 @@ from typing import Any
 
 import yaml
 
-from hardneg.plugin import (
-    DataError,
-    Evaluation,
-    HardnegError,
-    Measured,
-    QuerySide,
-    Scores,
-    Store,
-    check_recipe,
-    layout,
-    opening,
-    openings,
-    read_lock,
-    read_metrics,
-)
+from hardneg.plugin import Evaluation, errors, layout, measuring, metrics_files, pyserini_lines, recipes, stores
 from hardneg_hub.private_paths import dataset_name, without_paths
 
 DATASET = "dataset"
@@ -38,16 +24,16 @@ class RecordedRun:
     """A run folder and its lock file; recipe: None where a plugin that it needs is not installed any more."""
 
     folder: Path
-    store: Store
+    store: stores.Store
     lock: Mapping[str, Any]
     recipe: Any
 
     @classmethod
-    def open(cls, folder: Path, store: Store) -> "RecordedRun":
+    def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
         """Reads the lock file. Raises DataError where it is not one."""
-        lock, recipe = read_lock(folder), None
-        with suppress(HardnegError):
-            recipe = check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
+        lock, recipe = recipes.read_lock(folder), None
+        with suppress(errors.HardnegError):
+            recipe = recipes.check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
         return cls(folder, store, lock, recipe)
 
     @property
@@ -101,10 +87,10 @@ class RecordedRun:
         return self.recipe.view(index).query_model(index) if self.recipe else None
 
     @cached_property
-    def measured(self) -> Measured | None:
+    def measured(self) -> metrics_files.Measured | None:
         """The published metrics."""
         path = self.folder / layout.METRICS
-        return read_metrics(path) if path.is_file() else None
+        return metrics_files.read_metrics(path) if path.is_file() else None
 
     @cached_property
     def evaluation(self) -> Any:
@@ -128,14 +114,14 @@ class RecordedRun:
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
             return [], {}
-        shown: dict[str, Scores] = {}
+        shown: dict[str, measuring.Scores] = {}
         for system, run in spec.runs.items():
             for seed, name in ({None: run} if isinstance(run, str) else run).items():
                 if self._searched_with(name) == model:
                     shown[system] = content.results[system] if seed is None else content.by_seed[system][seed]
         own = list(shown)
         shown |= {name: content.results[name] for name in spec.baselines or spec.runs if name not in own}
-        return own, Evaluation(Measured(shown)).to_dict()
+        return own, Evaluation(metrics_files.Measured(shown)).to_dict()
 
     def _searched_with(self, run: str) -> str | None:
         spec: Any = self.stages.get(run)
@@ -173,7 +159,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
         card = ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).partition("\n")[0]
-        raise DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
+        raise errors.DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
     card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         own, content = run.scores(model)
@@ -300,10 +286,12 @@ def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) 
     """
     fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
     card = f"the card of {encoder}" if encoder else "its model's card"
-    text = opening(folder, {}, QuerySide(reason=f"{card} describes how its queries are encoded"))
+    text = pyserini_lines.opening(
+        folder, {}, pyserini_lines.QuerySide(reason=f"{card} describes how its queries are encoded")
+    )
     if run is not None:
-        with suppress(HardnegError):  # the model is not here
-            _, lines = next(openings(run.folder / folder.name, run.store))
+        with suppress(errors.HardnegError):  # the model is not here
+            _, lines = next(pyserini_lines.openings(run.folder / folder.name, run.store))
             text = text if f'"{run.folder}/model/' in lines else lines  # a part of a model has no name on the hub
     if "searcher = " not in text:
         return _BY_HARDNEG.format(fetched=fetched)

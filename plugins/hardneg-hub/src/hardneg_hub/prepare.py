@@ -9,17 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.plugin import (
-    MANIFEST,
-    ArtifactError,
-    DataError,
-    ModelError,
-    Store,
-    UsageError,
-    layout,
-    model_files,
-    wording,
-)
+from hardneg.plugin import errors, layout, model_files, stores, wording
 from hardneg_hub.cards import (
     DATASET,
     LOCK,
@@ -65,7 +55,7 @@ def check_name(name: str, argument: str = "repo") -> None:
     """Raise UsageError for an invalid name of a repository, which this argument gives."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
-        raise UsageError(f"{{{argument}}} {name!r}: no repository may be called that: give {rule}", argument)
+        raise errors.UsageError(f"{{{argument}}} {name!r}: no repository may be called that: give {rule}", argument)
 
 
 @dataclass(frozen=True)
@@ -92,7 +82,9 @@ class PushedFolder:
         return origin_section(self.run, self.stage, self.artifact)
 
 
-def prepare(folder: Path, repo: str, store: Store, scratch: Path, what: str | None = None, encoder: str = "") -> Upload:
+def prepare(
+    folder: Path, repo: str, store: stores.Store, scratch: Path, what: str | None = None, encoder: str = ""
+) -> Upload:
     """Prepare an upload without asking the hub. Tables are written into the folder `scratch`.
 
     what: one of `UPLOADS`, None for the usual. encoder: of an index, its model's repository.
@@ -109,7 +101,7 @@ def prepare(folder: Path, repo: str, store: Store, scratch: Path, what: str | No
     if encoder:
         check_name(encoder, "encoder")
     if what not in (None, *UPLOADS):
-        raise UsageError(f"{{wanted}} {what!r}: is one of {', '.join(UPLOADS)}", "wanted")
+        raise errors.UsageError(f"{{wanted}} {what!r}: is one of {', '.join(UPLOADS)}", "wanted")
     folder = folder.expanduser().absolute()
     kind, pushed = _of_run(folder, what, store) or _alone(folder, what)
     notes: list[str] = []
@@ -124,27 +116,27 @@ def prepare(folder: Path, repo: str, store: Store, scratch: Path, what: str | No
     return upload
 
 
-def _of_run(folder: Path, what: str | None, store: Store) -> tuple[str, PushedFolder] | None:
+def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, PushedFolder] | None:
     """What is pushed of the run folder that a folder is, or whose model or index it is."""
     inner = {name: kind for kind, name in _FOLDERS.items()}.get(folder.name)
     if (folder / LOCK).is_file():
         run, what = RecordedRun.open(folder, store), what or "model"
     elif inner and what in (None, inner) and (folder.parent / LOCK).is_file():
         run, what = RecordedRun.open(folder.parent, store), inner
-    elif not (folder / MANIFEST).is_file() and any((folder / name).is_dir() for name in _FOLDERS.values()):
+    elif not (folder / stores.MANIFEST).is_file() and any((folder / name).is_dir() for name in _FOLDERS.values()):
         message = f"{folder}: no finished run: {LOCK} is missing; run the recipe again, or push its model or index"
-        raise DataError(message)
+        raise errors.DataError(message)
     else:
         return None
     others = ", ".join(each for each in UPLOADS if each != what)
-    lacking = UsageError(f"{run.folder}: no {what} there: give {{wanted}} as one of {others}", "wanted")
+    lacking = errors.UsageError(f"{run.folder}: no {what} there: give {{wanted}} as one of {others}", "wanted")
     if what == "negatives":
         mined = [name for name, spec in run.stages.items() if spec.artifact_type == what]
         if not (stages := run.negatives_of(run.output("model")) or mined[-1:]):
             raise lacking
         if (artifact := run.artifact(stages[0])) is None:
             message = f"the store {store.root} has no negatives of {stages[0]!r}: name the right one in {{store}}"
-            raise ArtifactError(message, "store")
+            raise errors.ArtifactError(message, "store")
         return what, PushedFolder(artifact.path, artifact, run=run, stage=stages[0])
     if not (run.folder / _FOLDERS[what]).is_dir():
         raise lacking
@@ -157,13 +149,13 @@ def _of_run(folder: Path, what: str | None, store: Store) -> tuple[str, PushedFo
 def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
     """An artifact of a store, its model or index, its file; or a folder or a file of no store."""
     if not path.exists():
-        raise UsageError(f"{path}: is not there; give the folder of a finished recipe")
+        raise errors.UsageError(f"{path}: is not there; give the folder of a finished recipe")
     pushed = PushedFolder(path)
     for made in (path, path.parent):
-        if (made / MANIFEST).is_file():
+        if (made / stores.MANIFEST).is_file():
             parts = [name for name in _FOLDERS.values() if (path / name).is_dir()] if made == path else []
             part = parts[0] if parts else path.name if made != path and path.is_dir() else "."
-            pushed = PushedFolder(path.joinpath(*parts[:1]), Store(made.parent).find(made.name), part)
+            pushed = PushedFolder(path.joinpath(*parts[:1]), stores.Store(made.parent).find(made.name), part)
             break
     kind, folder = None, pushed.folder
     if folder.is_file():
@@ -176,7 +168,7 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
         kind = "negatives"
     if kind is None or what not in (None, kind):
         lacking = what or "run folder, and no model, index or negatives"
-        raise UsageError(
+        raise errors.UsageError(
             f"{path}: no {lacking} there: give the folder of a finished recipe, or that of the pushed itself"
         )
     return kind, pushed
@@ -187,12 +179,14 @@ def _model(pushed: PushedFolder, repo: str, notes: list[str]) -> dict[str, Path 
     modules, known = {folder, *model_files.module_folders(folder)}, matching(*_MODEL_FILES)
     for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
         if not any(path.parent.glob("*.safetensors")):
-            raise ModelError(f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it")
+            raise errors.ModelError(
+                f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it"
+            )
     files = pushed.files(
         lambda name: (folder / name).parent in modules and known(Path(name).name), notes, changed=[CARD]
     )
     if not any(name.endswith(".safetensors") for name in files):
-        raise ModelError(f"{folder}: no weights in safetensors there: give the folder of a model")
+        raise errors.ModelError(f"{folder}: no weights in safetensors there: give the folder of a model")
     text = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else f"# {repo}\n"
     card = pushed_model_card(text, repo, pushed.run if pushed.stage else None, pushed.stage or "", pushed.origin)
     if not any(line.startswith("license:") for line in card.split("---")[1].splitlines()):
@@ -256,7 +250,9 @@ def _sources(path: Path) -> dict[str, Path]:
         return {"train": path}
     files = {source.stem: source for source in sorted(path.glob("*.parquet"))}
     if wrong := [name for name in files if not re.fullmatch(r"\w+(\.\w+)*", name)]:  # as `datasets` has it
-        raise UsageError(f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name")
+        raise errors.UsageError(
+            f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name"
+        )
     return files or {"train": path / layout.NEGATIVES}
 
 
@@ -268,11 +264,11 @@ def _copy(source: Path, target: Path) -> None:
         else:
             table = parquet.read_table(source, partitioning=None)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{source}: cannot be read ({wording.first_line(error)}): mine again") from None
+        raise errors.DataError(f"{source}: cannot be read ({wording.first_line(error)}): mine again") from None
     if arrow and table.column_names != _COLUMNS:
-        raise ArtifactError(f"{source}: has columns {table.column_names} instead of {_COLUMNS}: mine again")
+        raise errors.ArtifactError(f"{source}: has columns {table.column_names} instead of {_COLUMNS}: mine again")
     if not table.num_rows:
-        raise DataError(f"{source}: no negatives there: mine some, then push them")
+        raise errors.DataError(f"{source}: no negatives there: mine some, then push them")
     parquet.write_table(table.replace_schema_metadata(None), target)
 
 

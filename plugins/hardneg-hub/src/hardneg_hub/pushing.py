@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hardneg.plugin import HubError, UsageError, usual_store
+from hardneg.plugin import errors, sessions
 from hardneg_hub.prepare import prepare
 from hardneg_hub.upload import TOKEN, Upload
 
@@ -48,10 +48,10 @@ def push(
         HubError: nobody is logged in, or the hub refuses.
     """
     with TemporaryDirectory() as scratch:
-        upload = prepare(Path(what), repo, usual_store(store), Path(scratch), wanted)
+        upload = prepare(Path(what), repo, sessions.usual_store(store), Path(scratch), wanted)
         ready = Push.planned(upload, repo, public, message)
         if ready.opens and not public:
-            raise UsageError(f"{ready.name} is public: everybody reads what is pushed; set public=True")
+            raise errors.UsageError(f"{ready.name} is public: everybody reads what is pushed; set public=True")
         return ready.send()
 
 
@@ -134,9 +134,9 @@ def _client() -> Any:
     from huggingface_hub import HfApi, constants, get_token
 
     if constants.HF_HUB_OFFLINE:
-        raise HubError("HF_HUB_OFFLINE is set: take it out of the environment to push")
+        raise errors.HubError("HF_HUB_OFFLINE is set: take it out of the environment to push")
     if not get_token():
-        raise HubError("nobody is logged in to the hub: `hf auth login`, or set HF_TOKEN")
+        raise errors.HubError("nobody is logged in to the hub: `hf auth login`, or set HF_TOKEN")
     return HfApi(library_name="hardneg")
 
 
@@ -154,12 +154,12 @@ def _explained(name: str) -> Iterator[None]:
     except HfHubHTTPError as error:
         status, said = error.response.status_code, _without_token(error.server_message or "")
         advice = _ADVICE.get(status, "cannot do it now: try again later" if status >= 500 else "refuses")
-        raise HubError(f"{name}: the hub {advice} ({status}{f': {said}' if said else ''})", "repo") from None
+        raise errors.HubError(f"{name}: the hub {advice} ({status}{f': {said}' if said else ''})", "repo") from None
     except Exception as error:  # the hub's client lets errors of several libraries through
         told = f"{type(error).__name__}: {_without_token(str(error))}"
         if isinstance(error, OSError) or "connect" in told.lower():
             told = f"{constants.ENDPOINT} cannot be reached: go online ({told})"
-        raise HubError(f"{name}: {told}: push again; what was sent is not lost", "repo") from None
+        raise errors.HubError(f"{name}: {told}: push again; what was sent is not lost", "repo") from None
 
 
 def _without_token(text: str) -> str:

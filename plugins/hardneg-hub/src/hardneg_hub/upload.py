@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from hardneg.plugin import MANIFEST, ArtifactError, DataError, file_digest
+from hardneg.plugin import errors, identity, stores
 from hardneg_hub.cards import LOCK
 
 DOC_IDS, TERMS = "docid", "terms.txt"
@@ -67,7 +67,9 @@ class Upload:
                         text = "what looks like a token" if TOKEN.fullmatch(match[0]) else match[0].decode()
                         problems.append(f"{path}: holds {text}, which is private to this machine")
         if problems:
-            raise DataError("\n".join([*problems, "nothing was pushed: take it out of these files, then push again"]))
+            raise errors.DataError(
+                "\n".join([*problems, "nothing was pushed: take it out of these files, then push again"])
+            )
 
 
 def listed_files(
@@ -85,7 +87,7 @@ def listed_files(
     own = {name.removeprefix(prefix): noted for name, noted in artifact.files.items() if name.startswith(prefix)}
     check_unchanged(folder, {name: "" if name in changed else noted for name, noted in own.items()})
     if pickles := [name for name in own if name.endswith(PICKLES)]:
-        raise DataError(f"{folder / pickles[0]}: is a pickle, which may hold code: it is not pushed")
+        raise errors.DataError(f"{folder / pickles[0]}: is a pickle, which may hold code: it is not pushed")
     return files_where(folder, own.__contains__, notes)
 
 
@@ -93,9 +95,9 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
     """Compare files with their digests in a manifest. Raises ArtifactError where one is missing or has changed."""
     for name, known in noted.items():
         if not (folder / name).is_file():
-            raise ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
-        if known and file_digest(folder / name) != known:
-            raise ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
+            raise errors.ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
+        if known and identity.file_digest(folder / name) != known:
+            raise errors.ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
@@ -106,14 +108,16 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
     files, stray = {}, []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if not (path.is_file() or path.is_symlink()) or name in (MANIFEST, LOCK, CARD):
+        if not (path.is_file() or path.is_symlink()) or name in (stores.MANIFEST, LOCK, CARD):
             continue
         if name.endswith(PICKLES) or not taken(name):
             stray.append(name)
             continue
         files[name] = path.resolve()
         if not files[name].is_file() or not files[name].is_relative_to(folder.resolve()):
-            raise DataError(f"{path}: a link that leads out of {folder}: put the file itself there, then push again")
+            raise errors.DataError(
+                f"{path}: a link that leads out of {folder}: put the file itself there, then push again"
+            )
     if stray:
         more = f" and {len(stray) - 5} more" if len(stray) > 5 else ""
         notes.append(f"stays here, no part of it: {', '.join(stray[:5])}{more}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import DataError, Document, Judgement, Query, qrels_files
+from hardneg.plugin import Document, Judgement, Query, errors, qrels_files
 from hardneg_instructions.tables import TableRow, count_rows, files_in, folder_of, read_tables, tables_digest
 
 _NONE = "N/A"
@@ -54,7 +54,7 @@ class Bright:
         files = {path: path.name.partition(".")[0].partition("-")[0] for path in files_in(folder)}
         if self.domain not in files.values():
             domains = ", ".join(sorted({*files.values()})) or "none"
-            raise DataError(f"{folder}: no domain {self.domain!r}; there are: {domains}")
+            raise errors.DataError(f"{folder}: no domain {self.domain!r}; there are: {domains}")
         return [path for path, domain in files.items() if domain == self.domain]
 
 

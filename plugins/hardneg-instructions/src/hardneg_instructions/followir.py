@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import DataError, Document, Judgement, Query
+from hardneg.plugin import Document, Judgement, Query, errors
 from hardneg_instructions.tables import (
     TEMPLATE,
     TableRow,
@@ -58,7 +58,7 @@ class FollowIR:
             tables |= {"original": ("qrels_og/test", "qrels_og"), "changed": ("qrels_changed/test", "qrels_changed")}
         files = {name: table_files(folder, *names) for name, names in tables.items()}
         if missing := [tables[name][0] for name, paths in files.items() if not paths]:
-            raise DataError(f"{folder}: no table {' and no '.join(missing)}, as Parquet or JSON Lines")
+            raise errors.DataError(f"{folder}: no table {' and no '.join(missing)}, as Parquet or JSON Lines")
         return FollowIRCollection({**files, "instruction": instructions}, self.template)
 
     def fingerprint(self) -> str:

@@ -7,23 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from hardneg.plugin import (
-    FREE,
-    DataError,
-    Facts,
-    InputFile,
-    Name,
-    RankedList,
-    Row,
-    RunSpec,
-    Sizes,
-    StageContext,
-    StoredCollection,
-    layout,
-    open_collection,
-    open_queries,
-    run_files,
-)
+from hardneg.plugin import RankedList, StoredCollection, errors, fields, layout, run_files, stage_inputs, stages
 from hardneg_instructions.followir import CHANGED, ORIGINAL
 from hardneg_instructions.tables import read_tables
 
@@ -31,7 +15,7 @@ _LISTED, _JUDGED = 1000, 3
 """How many documents FollowIR lists for a query, and Promptriever judges, for estimates."""
 
 
-class CandidateLists(RunSpec):
+class CandidateLists(stages.RunSpec):
     """Lists the documents that a table has for each query of a split, in its order: FollowIR's `top_ranked`.
 
     A row is a query and a document, `qid` and `pid`, or a query and all its documents, `query-id` and `corpus-ids`. A
@@ -45,17 +29,19 @@ class CandidateLists(RunSpec):
     version = 1
     purpose = "list the documents that the collection brings for each query"
     stage: Literal["candidate-lists"]
-    file: Annotated[Name, InputFile("lists of documents, Parquet or JSON Lines")] = Field(json_schema_extra=FREE)
-    split: Name = "test"
+    file: Annotated[fields.Name, fields.InputFile("lists of documents, Parquet or JSON Lines")] = Field(
+        json_schema_extra=fields.FREE
+    )
+    split: fields.Name = "test"
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: stages.Sizes) -> stages.Row:
         """By the query."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", disk=count * _LISTED * 20)
+        return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
-    def make(self, context: "StageContext[CandidateLists]") -> Facts:
+    def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
         """Writes the run; a document's score is minus its rank. Raises DataError where no query has a list."""
-        collection = open_collection(context.inputs["dataset"])
+        collection = stage_inputs.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that the corpus lacks"
         counts = {"queries without a list": 0, missing: 0}
 
@@ -66,7 +52,7 @@ class CandidateLists(RunSpec):
             return [doc_id for doc_id, row in zip(names, rows, strict=True) if row >= 0]
 
         if not _write(context, collection, self.split, listed, counts):
-            raise DataError(f"{self.file}: lists no document of the corpus for a query of split {self.split}")
+            raise errors.DataError(f"{self.file}: lists no document of the corpus for a query of split {self.split}")
         return counts
 
 
@@ -80,7 +66,7 @@ def read_lists(path: Path) -> dict[str, dict[str, None]]:
     return lists
 
 
-class JudgedNegatives(RunSpec):
+class JudgedNegatives(stages.RunSpec):
     """Lists the documents that are judged not relevant to the queries of a split, in the order of the judgements.
 
     Of Promptriever's data these answer the query and not the instruction. `mine` takes negatives from this run, alone
@@ -94,17 +80,17 @@ class JudgedNegatives(RunSpec):
     version = 1
     purpose = "list the passages that are judged not relevant: negatives that people or a language model have chosen"
     stage: Literal["judged-negatives"]
-    split: Name = "train"
+    split: fields.Name = "train"
     highest: int = Field(default=0, le=0)
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: stages.Sizes) -> stages.Row:
         """By the query."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", disk=count * _JUDGED * 20)
+        return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
-    def make(self, context: "StageContext[JudgedNegatives]") -> Facts:
+    def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
         """Writes the run; a document's score is minus its rank. Raises DataError: no query has such a document."""
-        collection = open_collection(context.inputs["dataset"])
+        collection = stage_inputs.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 
         def listed(query_id: str) -> list[str]:
@@ -114,12 +100,12 @@ class JudgedNegatives(RunSpec):
         counts["documents"] = _write(context, collection, self.split, listed, counts)
         if not counts["documents"]:
             reason = f"no query of split {self.split} has a document that is judged {self.highest} or below"
-            raise DataError(f"{context.name}: {reason}: take another dataset, or leave the stage out")
+            raise errors.DataError(f"{context.name}: {reason}: take another dataset, or leave the stage out")
         return counts
 
 
 def _write(
-    context: StageContext[Any],
+    context: stages.StageContext[Any],
     collection: StoredCollection,
     split: str,
     listed: Callable[[str], Sequence[str]],
@@ -129,7 +115,7 @@ def _write(
 
     counts: gets the queries, those without documents under the key that says so, and the documents excluded.
     """
-    queries, excluded, total = open_queries(context, collection, split), collection.excluded(), 0
+    queries, excluded, total = stage_inputs.open_queries(context, collection, split), collection.excluded(), 0
     without = next(name for name in counts if name.startswith("queries without"))
     counts["queries"] = len(queries)
 

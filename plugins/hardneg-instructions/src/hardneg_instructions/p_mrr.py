@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, RankedList, Runs, Table
+from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Runs, Table, errors
 from hardneg_instructions.followir import CHANGED, ORIGINAL
 
 
@@ -31,14 +31,16 @@ class PMrr(Analysis):
         less, more = _judged(inputs.qrels())
         if not less:
             ends = f"{ORIGINAL} and {CHANGED}"
-            raise DataError(f"p-mrr: the qrels have no document that is less relevant to a query in {ends} form")
+            raise errors.DataError(f"p-mrr: the qrels have no document that is less relevant to a query in {ends} form")
         measured = {}
         for label in self.runs:
             run = dict(inputs.run(f"runs.{label}"))
             both = [query for query in less if {query + ORIGINAL, query + CHANGED} <= run.keys()]
             values = {query: _p_mrr(run, query, less[query]) for query in both}
             if not values:
-                raise DataError(f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions")
+                raise errors.DataError(
+                    f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions"
+                )
             measured[label] = {
                 "p-MRR": sum(values.values()) / len(values),
                 "documents": sum(len(less[query]) for query in values),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import DataError, Document, Judgement, PluginError, Query, digest
+from hardneg.plugin import Document, Judgement, Query, errors, identity
 from hardneg_instructions.tables import (
     TEMPLATE,
     TableRow,
@@ -53,12 +53,14 @@ class Promptriever:
     def __post_init__(self) -> None:
         check_template(self.template)
         if not (self.dev >= 0 and self.test >= 0 and self.dev + self.test < 1):
-            raise PluginError(f"dev, test: shares must be 0 or above, together below 1, not {self.dev} and {self.test}")
+            raise errors.PluginError(
+                f"dev, test: shares must be 0 or above, together below 1, not {self.dev} and {self.test}"
+            )
 
     def load(self) -> "PromptrieverRows":
         """The rows, opened for streaming. Raises DataError where there is no file that can be read."""
         if not self.source:
-            raise DataError("promptriever needs a file or a folder: promptriever:FOLDER")
+            raise errors.DataError("promptriever needs a file or a folder: promptriever:FOLDER")
         path = Path(self.source).expanduser()
         files = [path] if path.is_file() else files_in(path) or files_in(path / "data")
         by_split: dict[str, list[Path]] = {}
@@ -66,10 +68,10 @@ class Promptriever:
             if match := _SPLIT.fullmatch(each.name):
                 by_split.setdefault(match[1], []).append(each)
         if not by_split:
-            raise DataError(f"{path}: no file of rows, such as train.jsonl or train-00000-of-00052.parquet")
+            raise errors.DataError(f"{path}: no file of rows, such as train.jsonl or train-00000-of-00052.parquet")
         for split, share in (("dev", self.dev), ("test", self.test)):
             if share and (split in by_split or "train" not in by_split):
-                raise DataError(f"{path}: {split}: a share is taken of split train, where there is no {split}")
+                raise errors.DataError(f"{path}: {split}: a share is taken of split train, where there is no {split}")
         return PromptrieverRows(by_split, self)
 
     def fingerprint(self) -> str:
@@ -145,7 +147,7 @@ class PromptrieverRows:
 
     def _share(self, row: TableRow) -> str:
         """The split of a row of `train`: that of its query, whatever the instruction."""
-        drawn = int(digest(["split", row.text("only_query")])[:8], 16) / 16**8
+        drawn = int(identity.digest(["split", row.text("only_query")])[:8], 16) / 16**8
         return "test" if drawn < self.loader.test else "dev" if drawn < self.loader.test + self.loader.dev else "train"
 
 
@@ -156,4 +158,4 @@ def _instruction(row: TableRow) -> str:
 def _doc_id(passage: TableRow) -> str:
     doc_id = passage.id("docid")
     written = passage.cells.get("explanation") is not None
-    return f"{doc_id}.{digest([passage.optional('title'), passage.text('text')])[:8]}" if written else doc_id
+    return f"{doc_id}.{identity.digest([passage.optional('title'), passage.text('text')])[:8]}" if written else doc_id

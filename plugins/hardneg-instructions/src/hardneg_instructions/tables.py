@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hardneg.plugin import DataError, PluginError, digest, file_digest
+from hardneg.plugin import errors, identity
 
 _ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _ROWS = 1024
@@ -51,9 +51,9 @@ class TableRow(NamedTuple):
             raise self.error(f"column {column!r} must hold a list of records")
         return [TableRow(self.path, self.number, value) for value in values]
 
-    def error(self, reason: str) -> DataError:
+    def error(self, reason: str) -> errors.DataError:
         """The error for this row."""
-        return DataError.at(self.path, self.number, reason)
+        return errors.DataError.at(self.path, self.number, reason)
 
     def _list(self, column: str) -> Sequence[Any]:
         value = self.cells.get(column)
@@ -69,7 +69,7 @@ def check_template(template: str) -> None:
     except (KeyError, IndexError, ValueError):
         written = ""
     if "\0" not in written:
-        raise PluginError(f"template: it must have {{query}}, and may have {{instruction}}, not {template!r}")
+        raise errors.PluginError(f"template: it must have {{query}}, and may have {{instruction}}, not {template!r}")
 
 
 def instructed(template: str, query: str, instruction: str) -> str:
@@ -103,7 +103,7 @@ def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
 
 def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any) -> str:
     """A digest of the bytes of these files, in their order, and of the options of a loader."""
-    return digest([name, version, *([path.name, file_digest(path)] for path in files), *options])
+    return identity.digest([name, version, *([path.name, identity.file_digest(path)] for path in files), *options])
 
 
 def count_rows(files: Sequence[Path]) -> int:
@@ -116,10 +116,10 @@ def count_rows(files: Sequence[Path]) -> int:
 def folder_of(source: str, form: str) -> Path:
     """The folder of a loader. Raises DataError where there is none."""
     if not source:
-        raise DataError(f"{form} needs a folder: {form}:FOLDER")
+        raise errors.DataError(f"{form} needs a folder: {form}:FOLDER")
     folder = Path(source).expanduser()
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder")
+        raise errors.DataError(f"{folder}: no such folder")
     return folder
 
 
@@ -135,7 +135,7 @@ def _parquet(path: Path) -> Iterator[TableRow]:
                     number += 1
                     yield TableRow(path, number, cells)
     except (OSError, pa.ArrowException) as error:
-        raise DataError.at(path, number + 1, f"cannot be read: {str(error).splitlines()[0]}") from error
+        raise errors.DataError.at(path, number + 1, f"cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _json_lines(path: Path) -> Iterator[TableRow]:
@@ -146,7 +146,7 @@ def _json_lines(path: Path) -> Iterator[TableRow]:
                 if line.strip():
                     cells = json.loads(line)
                     if not isinstance(cells, dict):
-                        raise DataError.at(path, number, "a line must be a JSON object")
+                        raise errors.DataError.at(path, number, "a line must be a JSON object")
                     yield TableRow(path, number, cells)
     except (OSError, EOFError, ValueError) as error:
-        raise DataError.at(path, max(number, 1), f"cannot be read: {error}") from error
+        raise errors.DataError.at(path, max(number, 1), f"cannot be read: {error}") from error

@@ -7,7 +7,7 @@ from itertools import islice
 from math import inf, nan
 from typing import ClassVar, Literal
 
-from hardneg.plugin import Candidates, FilterTexts
+from hardneg.plugin import Candidates, protocols
 from hardneg_judge.prompts import BEST, IN_ORDER, Scale, built_in, filled, permutation, template, verdicts
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
@@ -131,7 +131,7 @@ class ChatFilter(Chat):
         if self.depth < 1:
             raise ValueError(f"depth: {self.depth} must be above 0")
 
-    def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
+    def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
         """`relevant`, `unreadable` where no answer says that it is not, or `unjudged`; positives are not judged.
 
         Raises:

@@ -29,8 +29,8 @@ class Level(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reranker: Annotated[hp.Name | None, hp.Reference(("reranker",))] = None
-    plugin: hp.Setting | None = None
+    reranker: Annotated[hp.fields.Name | None, hp.fields.Reference(("reranker",))] = None
+    plugin: hp.fields.Setting | None = None
     relevant_from: float = Field(default=0.5, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -48,13 +48,19 @@ class Opened:
     """
 
     def __init__(
-        self, name: str, level: Level, plugin: hp.Reranker, folder: Path | None, device: str | None, stack: ExitStack
+        self,
+        name: str,
+        level: Level,
+        plugin: hp.protocols.Reranker,
+        folder: Path | None,
+        device: str | None,
+        stack: ExitStack,
     ) -> None:
         """A reranker of a stage (`folder`: its network's), or a plugin as it is; the stack closes it."""
         self.name, self.relevant_from = name, level.relevant_from
         scorer: Any = plugin
-        if isinstance(plugin, hp.TrainableReranker):
-            scorer = hp.PairScorer.opened(plugin, folder, device)
+        if isinstance(plugin, hp.protocols.TrainableReranker):
+            scorer = hp.pair_scoring.PairScorer.opened(plugin, folder, device)
         elif isinstance(plugin, Chat):
             scorer = stack.enter_context(plugin.asking(judging=True))
         self.rerank = scorer.rerank
@@ -86,7 +92,9 @@ class Judged:
         positives = [*item.positives, *relevant] if outcome == "positive" else item.positives
         reasons = [RELEVANT if self.relevant[i] else UNREADABLE for i in out]
         decisive = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
-        drops = hp.Drops(len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1)
+        drops = hp.records.Drops(
+            len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1
+        )
         scores = np.asarray(item.scores, np.float32)[stay]
         kept = [item.negatives[i] for i in stay.tolist()]
         return hp.Negatives(item.query_id, positives, kept, scores, dict(Counter(reasons)), drops)
@@ -125,7 +133,9 @@ def _scores(
         scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
         if len(said) != wanted.sum():
             counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
-            raise hp.PluginError(f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order")
+            raise hp.errors.PluginError(
+                f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order"
+            )
         scores[wanted] = said
         scored.append(scores)
     return scored
@@ -141,7 +151,7 @@ _EXPLAINED = (
 )
 
 
-class Judge(hp.StageSpec):
+class Judge(hp.stages.StageSpec):
     """Has mined negatives judged, and takes those away that are relevant: they are false negatives.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
@@ -160,9 +170,10 @@ class Judge(hp.StageSpec):
     every_process = True
     stage: Literal["judge"]
     negatives: Annotated[
-        hp.Name, hp.Reference(("negatives",), passes=(hp.Trait.PSEUDO_POSITIVES, hp.Trait.OWN_QUERIES))
+        hp.fields.Name,
+        hp.fields.Reference(("negatives",), passes=(hp.fields.Trait.PSEUDO_POSITIVES, hp.fields.Trait.OWN_QUERIES)),
     ]
-    split: hp.Name = "train"
+    split: hp.fields.Name = "train"
     depth: int = Field(default=ChatFilter.depth, gt=0)
     flag: Level | None = None
     decide: Level
@@ -174,11 +185,11 @@ class Judge(hp.StageSpec):
         both = {"flag": self.flag, "decide": self.decide}
         return {name: level for name, level in both.items() if level is not None}
 
-    def references(self) -> Iterator[tuple[str, str, hp.Reference]]:
+    def references(self) -> Iterator[tuple[str, str, hp.fields.Reference]]:
         """The negatives, and the rerankers of both judges."""
         yield from super().references()
         for name, level in self.levels.items():
-            yield from ((f"{name}.{path}", target, need) for path, target, need in hp.marked_references(level))
+            yield from ((f"{name}.{path}", target, need) for path, target, need in hp.fields.marked_references(level))
 
     def plugins(self) -> Iterator[tuple[str, str, hp.PluginSetting]]:
         """Those of both judges."""
@@ -191,7 +202,7 @@ class Judge(hp.StageSpec):
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
-    def problems(self, recipe: hp.RecipeView) -> Iterator[str]:
+    def problems(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
         """Negatives of another split; scores that no passage can have, or that every one has."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
@@ -199,29 +210,29 @@ class Judge(hp.StageSpec):
                 message = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
                 yield f"{name}.relevant_from: {message}; name a score that tells passages apart"
         mined = getattr(recipe.stages.get(self.negatives), "split", self.split)
-        if mined != self.split and hp.Trait.OWN_QUERIES not in recipe.traits(self.negatives):
+        if mined != self.split and hp.fields.Trait.OWN_QUERIES not in recipe.traits(self.negatives):
             yield f"split: {self.negatives!r} is of split {mined}, not {self.split}; say split: {mined}"
 
-    def traits(self, recipe: hp.RecipeView) -> Mapping[str, str]:
+    def traits(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
         """Also positives that no person judged, where that is what becomes of relevant negatives."""
-        own: dict[str, str] = {hp.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
+        own: dict[str, str] = {hp.fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
-    def network(self, recipe: hp.RecipeView) -> hp.ModelSpec | None:
+    def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec | None:
         """That of the first judge that is a plugin with one."""
-        sources = (hp.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
+        sources = (hp.stages.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
         return next(filter(None, sources), None)
 
-    def estimate(self, sizes: hp.Sizes) -> hp.Row:
+    def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
         """All pairs for the first judge."""
         pairs = sizes.queries(self.split) * self.depth
-        return hp.Row(int(pairs), "pairs", int(pairs) * 60)
+        return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 
-    def publishes(self, recipe: hp.RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
         """What was said of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
-    def sections(self, sources: Mapping[str, hp.ArtifactInput]) -> "list[hp.Section]":
+    def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.Section]":
         """What the judges found, a row an artifact."""
         facts = {label: source.facts for label, source in sources.items()}
         names = [*_SHOWN, *(_HIDDEN if any(_HIDDEN[0] in each for each in facts.values()) else ())]
@@ -230,8 +241,8 @@ class Judge(hp.StageSpec):
 
     def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
         """Blocks of queries."""
-        collection, source = hp.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
-        queries = hp.own_queries(source) or hp.open_queries(context, collection, self.split)
+        collection, source = hp.stage_inputs.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
+        queries = hp.stage_inputs.own_queries(source) or hp.stage_inputs.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
         mined, step = (
             hp.negatives_files.read_negatives(source.folder / hp.layout.NEGATIVES),
@@ -239,14 +250,14 @@ class Judge(hp.StageSpec):
         )
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             message = f"query {strange!r} of {source.name} is not in split {self.split}"
-            raise hp.DataError(f"{context.name}: {message}: name the split that was mined")
+            raise hp.errors.DataError(f"{context.name}: {message}: name the split that was mined")
         sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
         opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
         return JudgedBlocks(context, sizes, "judging", **opened, hidden=hp.qrels_files.positives(collection.withheld()))
 
 
 @dataclass(frozen=True)
-class JudgedBlocks(hp.StageBlocks):
+class JudgedBlocks(hp.stage_blocks.StageBlocks):
     """A judging at work: what it reads; step: queries of a block."""
 
     collection: hp.StoredCollection = field(kw_only=True)
@@ -255,7 +266,7 @@ class JudgedBlocks(hp.StageBlocks):
     hidden: Mapping[str, Sequence[str]] = field(kw_only=True)
     step: int = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.BlockResult]]:
+    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
         """What is left of each block, what was dropped, what was said of each pair, and what servers were asked."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
@@ -268,15 +279,18 @@ class JudgedBlocks(hp.StageBlocks):
                 parts = {each.name: each.read_bytes() for each in (path, dropped) if each.exists()}
                 dropped.unlink(missing_ok=True)
                 asked = {name: count - before.get(name, 0) for name, count in _counts(levels).items()}
-                yield number, hp.BlockResult({**parts, JUDGEMENTS: "".join(lines).encode()}, {**facts, **asked})
+                yield (
+                    number,
+                    hp.block_store.BlockResult({**parts, JUDGEMENTS: "".join(lines).encode()}, {**facts, **asked}),
+                )
 
-    def finish(self) -> hp.Facts:
+    def finish(self) -> hp.stages.Facts:
         """Writes what is left and dropped, and what was said of each pair. Raises DataError where no query is left."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:
             problem = f"of {len(self.mined)} queries none is left: every one has a relevant negative"
-            raise hp.DataError(f"{self.context.name}: {problem}")
+            raise hp.errors.DataError(f"{self.context.name}: {problem}")
         joined = hp.negatives_files.join_negatives(
             self.store.texts(hp.layout.NEGATIVES, count), self.store.texts(hp.layout.DROPPED, count)
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from hardneg.plugin import ArtifactError, cache_folder, digest, model_server
+from hardneg.plugin import errors, identity, model_server, stored_choices
 
 
 class Answer(NamedTuple):
@@ -47,7 +47,7 @@ class AnswerJournal:
             self._reader = path.open("rb")
         except OSError as error:
             message = f"{path}: answers cannot be kept ({error.strerror}): make room, or free the path"
-            raise ArtifactError(message) from error
+            raise errors.ArtifactError(message) from error
         for line in self._reader:
             if (record := _record(line)) is not None:
                 self._offsets[_short(record[0])] = offset
@@ -74,7 +74,9 @@ class AnswerJournal:
                 os.write(self._file, line)
                 end = os.lseek(self._file, 0, os.SEEK_CUR)
             except OSError as error:
-                raise ArtifactError(f"answers cannot be kept ({error.strerror}): make room on the disk") from error
+                raise errors.ArtifactError(
+                    f"answers cannot be kept ({error.strerror}): make room on the disk"
+                ) from error
             self._offsets[_short(key)] = end - len(line) + 1
 
     def close(self) -> None:
@@ -186,7 +188,9 @@ class ChatSession(model_server.ModelServer):
             said["temperature"] = options.temperature
         times = (options.timeout, options.deadline)
         key = model_server.key_of(options.model, options.key)
-        self._journal = AnswerJournal(cache_folder() / "answers" / f"{digest([options.revision, said])}.jsonl")
+        self._journal = AnswerJournal(
+            stored_choices.cache_folder() / "answers" / f"{identity.digest([options.revision, said])}.jsonl"
+        )
         super().__init__(options.url.rstrip("/"), key, said, *times, options.in_flight)
         self._ahead, self._pool = _AHEAD * options.in_flight, ThreadPoolExecutor(options.in_flight)
         self._ended, self._locks = Event(), [Lock() for _ in range(1024)]

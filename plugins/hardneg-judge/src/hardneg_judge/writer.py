@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from hardneg.plugin import Document, Written, generator
+from hardneg.plugin import Document, records, seeding
 from hardneg_judge.prompts import QUERIES, examples_text, listed, put_in, queries_in, shown_examples, template
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
@@ -48,7 +48,7 @@ class ChatWriter(ChatServer):
         if lost := [name for name, wanted in unused.items() if wanted and f"{{{name}}}" not in self.prompt]:
             raise ValueError(f"prompt: has no {{{lost[0]}}}, and {lost[0]} are asked for: write where they go")
 
-    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
+    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """Return for each document up to `count` queries; few documents are read ahead.
 
         Raises:
@@ -64,7 +64,7 @@ class ChatWriter(ChatServer):
     def message(self, document: Document, count: int, seed: int) -> str:
         """What is asked of a document; it depends on its content and not on its id."""
         text = document.contents[: self.characters]
-        start = int(generator(seed, "chat", text).integers(len(self.forms)))
+        start = int(seeding.generator(seed, "chat", text).integers(len(self.forms)))
         parts = {"passage": text, "forms": listed(self.forms, start, count), "examples": shown_examples(self.examples)}
         return put_in(self.prompt, parts)
 
@@ -82,7 +82,7 @@ class ChatWriting(ChatSession):
         super().__exit__(*raised)  # type: ignore[arg-type]
         self._told.update({what: count for what, count in self.counts.items() if count})
 
-    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
+    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """As `ChatWriter.write`; one call at a time."""
         asked: list[Document] = []
 
@@ -98,7 +98,7 @@ class ChatWriting(ChatSession):
                 self.count(reply)
                 queries = reply.values
                 self.counts[MISSING] += count - len(queries) if queries else 0
-            yield Written(queries, asked.pop(0))
+            yield records.Written(queries, asked.pop(0))
 
     def _read(self, count: int, answer: Answer) -> tuple[list[str], bool]:
         limit, text = self._options.tokens, answer.text

@@ -42,17 +42,21 @@ def mteb_model(
         UsageError: the index is no name and no options, or goes with no vectors.
     """
     if not isinstance(model, str | Path) or not str(model):
-        raise hp.ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
+        raise hp.errors.ModelError(
+            f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}"
+        )
     options = {} if index is None else {"name": index} if isinstance(index, str) else index
     name = options.get("name") if isinstance(options, Mapping) else None
     if index is not None and (not isinstance(name, str) or not name):
-        raise hp.UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
+        raise hp.errors.UsageError(
+            f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}"
+        )
     chosen = hp.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
-    session = hp.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
+    session = hp.sessions.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
     system = TaskSystem.named(str(model), chosen, tuple(session.settings))
     system.meta  # noqa: B018 - raises where the model is missing
     if system.model is None and chosen is not None:
-        raise hp.UsageError(f"mteb_model: {model} is an index itself: leave index out")
+        raise hp.errors.UsageError(f"mteb_model: {model} is an index itself: leave index out")
     return TaskSearcher(system, session)
 
 
@@ -61,7 +65,7 @@ class TaskSearcher:
     """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
 
     system: TaskSystem
-    session: hp.Session
+    session: hp.sessions.Session
     _plan: Any = None
     _outcome: Any = None
     _doc_ids: Sequence[str] = ()  # mteb's, by row
@@ -82,7 +86,7 @@ class TaskSearcher:
             HardnegError: it cannot be encoded; a next call resumes.
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
-        self._plan = hp.make_plan(self.system.recipe(task_metadata, texts))
+        self._plan = hp.recipes.make_plan(self.system.recipe(task_metadata, texts))
         self._outcome, self._doc_ids = self.session.make(self._plan), list(corpus["id"])
 
     def search(
@@ -105,9 +109,9 @@ class TaskSearcher:
             UsageError: no corpus was indexed, or an index of texts is to rank listed documents.
         """
         if self._outcome is None:
-            raise hp.UsageError("search: no corpus is indexed: call index first")
+            raise hp.errors.UsageError("search: no corpus is indexed: call index first")
         if top_ranked is not None and self.system.model is None:
-            raise hp.UsageError("search: an index of texts ranks no listed documents: name a model")
+            raise hp.errors.UsageError("search: an index of texts ranks no listed documents: name a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         searcher = self.session.open_index(self._plan.steps[self.system.last], self._outcome)
@@ -135,7 +139,7 @@ def listed_rows(
     """
     lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
     if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
-        raise hp.DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
+        raise hp.errors.DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
     candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
     for row, listed in enumerate(lists):
         candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]

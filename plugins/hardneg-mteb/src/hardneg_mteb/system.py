@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 VECTORS, INDEX = "vectors", "index"
 DATASET, _BEIR = "dataset", "beir"
-_SIDES: tuple[hp.Side, ...] = ("query", "document")
+_SIDES: tuple[hp.model_specs.Side, ...] = ("query", "document")
 _NONE = "none"
 _AT_ONCE = 4096
 _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 
 
-def task_texts(rows: Any, task_metadata: Any, side: hp.Side) -> Sequence[str]:
+def task_texts(rows: Any, task_metadata: Any, side: hp.model_specs.Side) -> Sequence[str]:
     """The text of each row: of a document its title and its text, of a query its text and its instruction.
 
     Args:
@@ -154,14 +154,18 @@ class TaskSystem:
         if self.index is not None:
             built = {"stage": "index", "backend": {"name": self.index.name, **self.index.options}}
             stages[INDEX] = {**built, "vectors": VECTORS} if self.model else built
-        return hp.checked_tree({**tree, "stages": stages}, self.settings, "mteb", with_task)
+        return hp.sessions.checked_tree({**tree, "stages": stages}, self.settings, "mteb", with_task)
 
     def _prompts(self, task: "TaskMetadata") -> dict[str, Any]:
         """The names of the prompts in the model's folder for a task."""
         if self.model is None:
             return {}
-        model, prompts = hp.resolve_model(hp.ModelSpec(self.model, self.plain.model.revision)), {}
-        own = model.contract.prompts if model.folder is not None and isinstance(model.family, hp.FolderFamily) else {}
+        model, prompts = hp.resolving.resolve(hp.model_specs.ModelSpec(self.model, self.plain.model.revision)), {}
+        own = (
+            model.contract.prompts
+            if model.folder is not None and isinstance(model.family, hp.resolving.FolderFamily)
+            else {}
+        )
         for side in _SIDES:
             names = (f"{task.name}-{side}", task.name, f"{task.type}-{side}", task.type)
             if (name := next((name for name in names if name in own), None)) is not None:
@@ -186,15 +190,15 @@ class TaskSystem:
             facts = self._model_facts(self.model)
             settings |= {"index": self.index.name, **self.index.options} if self.index else {}
         elif self.index is not None:
-            content = hp.digest(hp.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
+            content = hp.store.digest(hp.store.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
             facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
         else:
-            raise hp.ModelError("a system has a model or an index of texts: give one")
+            raise hp.errors.ModelError("a system has a model or an index of texts: give one")
         return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
     def _model_facts(self, named: str) -> dict[str, Any]:
-        form = hp.resolve_model(self.plain.model).family.form
-        own = hp.resolve_model(hp.ModelSpec(named, self.plain.model.revision))
+        form = hp.resolving.resolve(self.plain.model).family.form
+        own = hp.resolving.resolve(hp.model_specs.ModelSpec(named, self.plain.model.revision))
         name, commit = own.origins[0][0].name, own.origins[0][1].commit
         prefix, colon, packaged = name.partition(":")
         if commit is not None:

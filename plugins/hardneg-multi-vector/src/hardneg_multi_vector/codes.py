@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import ArtifactError, Hits, arrays, atomic_write, index_checks, index_files, rank_candidates
+from hardneg.plugin import arrays, atomic_write, errors, index_checks, index_files, rank_candidates, records
 from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, tensor
 from hardneg_multi_vector.store import (
     DOC_IDS,
@@ -143,7 +143,7 @@ class TokenCodes:
             len(index_files.DocIds(path / DOC_IDS)) if sound else -1,
         )
         if fits != (offsets[-1], offsets[-1] * len(codebooks), len(centroids) + 1, begins[-1], len(offsets) - 1):
-            raise ArtifactError(f"{path}: its files do not belong together: build the index again")
+            raise errors.ArtifactError(f"{path}: its files do not belong together: build the index again")
         return cls(path, centroids, codebooks, offsets, nearest, codes.reshape(-1, len(codebooks)), begins, lists)
 
     @property
@@ -165,7 +165,7 @@ class TokenCodes:
         """The centroid of each of these tokens. Raises ArtifactError: there is no such centroid."""
         numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
-            raise ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
+            raise errors.ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
         return numbers
 
 
@@ -177,10 +177,12 @@ def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         arrays = load_file(path)
         centroids, codebooks = arrays["centroids"], arrays["codebooks"]
     except (OSError, SafetensorError, KeyError) as error:
-        raise ArtifactError(f"{path}: cannot be read ({str(error).splitlines()[0]}): build the index again") from error
+        raise errors.ArtifactError(
+            f"{path}: cannot be read ({str(error).splitlines()[0]}): build the index again"
+        ) from error
     shaped = centroids.ndim == 2 and codebooks.ndim == 3 and codebooks.shape[1] == CODES
     if not shaped or codebooks.shape[0] * codebooks.shape[2] != centroids.shape[1]:
-        raise ArtifactError(f"{path}: damaged: build the index again")
+        raise errors.ArtifactError(f"{path}: damaged: build the index again")
     return centroids, codebooks
 
 
@@ -192,7 +194,7 @@ class CodedSearcher(TokenSearcher):
     probes: int
     candidates: int
 
-    def search(self, queries: Any, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> records.Hits:
         """The k candidates of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))

@@ -16,16 +16,16 @@ from torch import Tensor, nn
 
 from hardneg.plugin import (
     Corpus,
-    Form,
-    ModelError,
     Progress,
-    Representation,
-    ResolvedModel,
-    Side,
-    Tokens,
-    World,
-    derive_seed,
+    distributed,
+    encoders,
+    encoding,
+    errors,
     loading,
+    model_specs,
+    resolving,
+    seeding,
+    token_files,
     towers,
 )
 from hardneg_multi_vector.family import SIDES
@@ -40,7 +40,7 @@ _SCORED, _TOKENS = "MultiVectorMask", "token_embeddings"
 _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
-def load(options: "LateInteraction", model: ResolvedModel, device: str | None, precision: Any) -> Any:
+def load(options: "LateInteraction", model: resolving.ResolvedModel, device: str | None, precision: Any) -> Any:
     """A `MultiVectorEncoder` of sentence-transformers by a spec, from a folder of any form, in evaluation mode.
 
     precision: that of the encoding; None is to train.
@@ -81,12 +81,12 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
 def _check_known(rest: Sequence[Any], model: str) -> None:
     """Refuses unknown modules after the transformer."""
     if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
-        raise ModelError(f"model {model!r}: has {', '.join(others)} after its transformer: use another model")
+        raise errors.ModelError(f"model {model!r}: has {', '.join(others)} after its transformer: use another model")
     names = [getattr(part, name, None) for part in rest for name in ("module_input_name", "module_output_name")]
     if odd := [name for name in names if name not in (None, _TOKENS)]:
-        raise ModelError(f"model {model!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
+        raise errors.ModelError(f"model {model!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
     if any(getattr(part, "keep_only_token_ids", None) for part in rest):
-        raise ModelError(f"model {model!r} scores tokens of images alone: use another model")
+        raise errors.ModelError(f"model {model!r} scores tokens of images alone: use another model")
 
 
 def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
@@ -117,15 +117,15 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
 
     size = int(transformer.get_embedding_dimension())
     if dimension > size:
-        raise ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
-    draws = torch.Generator().manual_seed(derive_seed(0, "token projection", size, dimension) >> 1)
+        raise errors.ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
+    draws = torch.Generator().manual_seed(seeding.derive_seed(0, "token projection", size, dimension) >> 1)
     weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
     options = {"activation_function": nn.Identity(), "init_weight": weight, "module_input_name": _TOKENS}
     dense: nn.Module = Dense(size, dimension, bias=False, **options)
     return dense
 
 
-def expanded(tokens: Tokens, tokenizer: Any, options: Mapping[str, Any]) -> Tokens:
+def expanded(tokens: token_files.Tokens, tokenizer: Any, options: Mapping[str, Any]) -> token_files.Tokens:
     """Queries padded by a `query_expansion` of sentence-transformers, after the text, or before where it pads so.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
@@ -189,20 +189,22 @@ class TokenRows:
 
 
 @dataclass(frozen=True)
-class VectorAToken(Representation):
+class VectorAToken(encoders.Representation):
     """A vector for each scored token, float32 [n, T, d + 1] on the device; mean: scores are by token of the query."""
 
     mean: bool = False
-    form: ClassVar[Form] = "token-vectors"
+    form: ClassVar[encoding.Form] = "token-vectors"
     files: ClassVar[Sequence[str]] = ("index", "docid", OFFSETS)
     block: ClassVar[int] = 1024
 
-    def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
+    def expanded(self, tokens: token_files.Tokens, transformer: Any) -> token_files.Tokens:
         """Padded, if the transformer has an expansion."""
         options = getattr(transformer, "query_expansion", None)
         return tokens if options is None else expanded(tokens, transformer.tokenizer, options)
 
-    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
+    def run(
+        self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side
+    ) -> Tensor:
         """float32 [n, T, d + 1]."""
         features = towers.forward(parts, features, device, side)
         vectors, scored = features["token_embeddings"], features["attention_mask"]
@@ -245,7 +247,9 @@ class VectorAToken(Representation):
         lists = documents.view(len(queries), -1, *documents.shape[1:])
         return torch.cat([maxsim(query[None], own, self.mean) for query, own in zip(queries, lists, strict=True)])
 
-    def rows(self, encoder: Any, corpus: Corpus, folder: Path, progress: Progress, here: World) -> TokenRows:
+    def rows(
+        self, encoder: Any, corpus: Corpus, folder: Path, progress: Progress, here: distributed.World
+    ) -> TokenRows:
         """The documents, their tokens counted."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
 

@@ -5,24 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from hardneg.plugin import (
-    FolderFamily,
-    Form,
-    FullSpec,
-    ModelError,
-    ModelSpec,
-    PluginSetting,
-    ResolvedModel,
-    Side,
-    digest,
-    model_files,
-    plugin_identity,
-)
+from hardneg.plugin import PluginSetting, encoding, errors, identity, model_files, model_specs, resolving
 
 if TYPE_CHECKING:
-    from hardneg.plugin import Encoder
+    from hardneg.plugin import encoders
 
-SIDES: tuple[Side, ...] = get_args(Side)
+SIDES: tuple[model_specs.Side, ...] = get_args(model_specs.Side)
 SHORTEST = 3
 SIMILARITIES = ("maxsim", "meanmaxsim")
 CONFIG, SAVED, METADATA = "config_sentence_transformers.json", "hardneg.json", "artifact.metadata"
@@ -51,7 +39,7 @@ class LateInteractionContract:
     form: str
     similarity: str
     prompts: Mapping[str, str]
-    lengths: Mapping[Side, int]
+    lengths: Mapping[model_specs.Side, int]
     filled: int
     options: Mapping[str, Any]
 
@@ -63,11 +51,11 @@ def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
     prompts = {side: f"{metadata.get(name) or usual} " for side, (name, usual) in markers.items()}
     length = metadata.get("doc_maxlen")
     document = contract.document_length if length is None else _count(length, folder)
-    lengths: dict[Side, int] = {"query": filled, "document": document}
+    lengths: dict[model_specs.Side, int] = {"query": filled, "document": document}
     return LateInteractionContract("stanford", "maxsim", prompts, lengths, filled, metadata)
 
 
-def _transformer_options(folder: Path, side: Side) -> Mapping[str, Any]:
+def _transformer_options(folder: Path, side: model_specs.Side) -> Mapping[str, Any]:
     """The options of a side's transformer, as sentence-transformers saved them; empty where there are none."""
     files = sorted(model_files.sides(folder)[side][0].glob("sentence_*_config.json"))
     return next((options for path in files if (options := model_files.json_object(path))), {})
@@ -76,11 +64,11 @@ def _transformer_options(folder: Path, side: Side) -> Mapping[str, Any]:
 def _count(value: Any, folder: Path) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    raise ModelError(f"model {folder}: {value!r} is no number of tokens: copy the model again")
+    raise errors.ModelError(f"model {folder}: {value!r} is no number of tokens: copy the model again")
 
 
 @dataclass(frozen=True)
-class LateInteraction(FolderFamily):
+class LateInteraction(resolving.FolderFamily):
     """Late interaction, as ColBERT has it: a vector for each token, compared by MaxSim.
 
     A folder of sentence-transformers' `MultiVectorEncoder`, of PyLate or of Stanford's ColBERT is taken as it is. Of
@@ -103,21 +91,21 @@ class LateInteraction(FolderFamily):
     called: ClassVar[str] = "multi-vector"
     version: ClassVar[int] = 1
     later: ClassVar[frozenset[str]] = frozenset({"dimension", "query_expansion", "skiplist", "normalise"})
-    form: ClassVar[Form] = "token-vectors"
+    form: ClassVar[encoding.Form] = "token-vectors"
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
-    def full(self, model: ResolvedModel) -> FullSpec:
+    def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The spec, filled in. Raises ModelError: the folder is not readable, or does not support the spec."""
         self.check_class(model.path)
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
         contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
-        values, options = self.filled_values(model, contract), plugin_identity(self.called, self)["options"]
+        values, options = self.filled_values(model, contract), identity.plugin_identity(self.called, self)["options"]
         if options.get("query_expansion") == interaction.filled:
             del options["query_expansion"]
         setting = PluginSetting("multi-vector", options) if options or not interaction.form else None
-        full = FullSpec(**values | {"encoder": setting})
+        full = model_specs.FullSpec(**values | {"encoder": setting})
         if problems := self._problems(spec, full, interaction):
-            raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
+            raise errors.ModelError(f"model {spec.name!r}: " + "; ".join(problems))
         return full
 
     def interaction(self, folder: Path, contract: Any) -> LateInteractionContract:
@@ -139,7 +127,7 @@ class LateInteraction(FolderFamily):
             older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
         expansion = own.get("query_expansion", older)
         filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
-        lengths: dict[Side, int] = {"query": contract.query_length, "document": contract.document_length}
+        lengths: dict[model_specs.Side, int] = {"query": contract.query_length, "document": contract.document_length}
         for side in SIDES:
             declared = options.get(f"{side}_length")
             if declared is not None and _transformer_options(folder, side).get(f"{side}_length") is None:
@@ -168,7 +156,9 @@ class LateInteraction(FolderFamily):
         """The number of tokens that queries are padded to; 0: they are not."""
         return interaction.filled if self.query_expansion is None else self.query_expansion
 
-    def _problems(self, spec: ModelSpec, full: FullSpec, interaction: LateInteractionContract) -> list[str]:
+    def _problems(
+        self, spec: model_specs.ModelSpec, full: model_specs.FullSpec, interaction: LateInteractionContract
+    ) -> list[str]:
         lines = []
         if wrong := spec.changed(_OF_ONE_VECTOR):
             lines.append(f"{', '.join(wrong)}: not for token vectors, leave that out")
@@ -185,16 +175,18 @@ class LateInteraction(FolderFamily):
             lines.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
         return lines
 
-    def content_digest(self, model: ResolvedModel) -> str:
+    def content_digest(self, model: resolving.ResolvedModel) -> str:
         """The digest of the files' content and the options, also those of older formats outside of their modules."""
         name = super().content_digest(model)
         options = self.interaction(model.path, model.contract).options if len(model.origins) == 1 else {}
-        return digest([name, dict(options)]) if options else name
+        return identity.digest([name, dict(options)]) if options else name
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
+    def load(
+        self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
+    ) -> "encoders.Encoder":
         """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
-        from hardneg.plugin import Encoder
+        from hardneg.plugin import encoders
         from hardneg_multi_vector.encoding import VectorAToken, load
 
         module = load(self, model, device, precision)
-        return Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))
+        return encoders.Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))

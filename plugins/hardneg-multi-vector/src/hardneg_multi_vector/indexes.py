@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import SEED, Progress, RowLookup, UsageError, compression
+from hardneg.plugin import Progress, compression, errors, protocols, seeding
 from hardneg_multi_vector.codes import CODES, CodedSearcher, TokenCodes, write_codes, write_lists
 from hardneg_multi_vector.maxsim import MultiVectorSearcher
 from hardneg_multi_vector.store import TokenStore
@@ -30,7 +30,7 @@ class MultiVector:
         """The vectors; the files are shared with the encode stage where possible."""
         return 4 * dimension * vectors
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> MultiVectorSearcher:
+    def open(self, path: Path, rows: protocols.RowLookup | None = None) -> MultiVectorSearcher:
         """Open the token vectors in folder `path`; a hit's row is the document's, and `rows` is unused."""
         return MultiVectorSearcher(store=TokenStore.open(path))
 
@@ -55,7 +55,7 @@ class MultiVectorPq:
     probes: int = 4
     candidates: int = 1000
     sample: int | None = None
-    seed: int = SEED
+    seed: int = seeding.SEED
 
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "cpu"
@@ -65,7 +65,7 @@ class MultiVectorPq:
         least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": 256}
         for name, bound in least.items():
             if (value := getattr(self, name)) is not None and value < bound:
-                raise UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
+                raise errors.UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
@@ -79,7 +79,7 @@ class MultiVectorPq:
         compression.check_parts(_NAME, store.dimension, self.subvectors)
         what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
         if min(len(store.vectors), sample) < least:
-            raise UsageError(
+            raise errors.UsageError(
                 f"{_NAME}: {source} holds {len(store.vectors)} token vectors and {sample} at most are trained on, "
                 f"but {what} take {least} or more: ask for fewer, or take multi-vector"
             )
@@ -98,7 +98,7 @@ class MultiVectorPq:
         number = 2 if lists <= 1 << 16 else 4
         return vectors * (self.subvectors + number + 4) + 4 * dimension * lists
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> CodedSearcher:
+    def open(self, path: Path, rows: protocols.RowLookup | None = None) -> CodedSearcher:
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
         return CodedSearcher(store=TokenCodes.open(path), probes=self.probes, candidates=self.candidates)
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import ExactOptions, Hits, Progress, Silent, UsageError, index_checks, top_k
+from hardneg.plugin import ExactOptions, Progress, Silent, errors, index_checks, records, top_k
 from hardneg_multi_vector.store import TokenStore, TokenVectors, spans
 
 _HELD = 1 << 18  # tokens of documents, held at a time
@@ -21,15 +21,19 @@ _TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
     """The queries, which must have a vector for each token; k: of hits. Raises UsageError: they have not, or of k."""
     if not isinstance(queries, TokenVectors):
-        raise UsageError("a multi-vector index searches with a vector for each token: use the model that encoded it")
+        raise errors.UsageError(
+            "a multi-vector index searches with a vector for each token: use the model that encoded it"
+        )
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
         shape = queries.vectors.shape
-        raise UsageError(f"token vectors of queries have shape {shape} instead of [n, {dimension}]: use its own model")
+        raise errors.UsageError(
+            f"token vectors of queries have shape {shape} instead of [n, {dimension}]: use its own model"
+        )
     index_checks.check_depth(k)
     if not np.isfinite(queries.vectors).all():
         token = int(np.flatnonzero(~np.isfinite(queries.vectors).all(1))[0])
         query = int(np.searchsorted(queries.offsets, token, "right")) - 1
-        raise UsageError(f"a token vector of query {query} (from 0) is not finite: check the model")
+        raise errors.UsageError(f"a token vector of query {query} (from 0) is not finite: check the model")
     return queries
 
 
@@ -71,7 +75,7 @@ def maxsim_pairs(
     """
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
-        raise UsageError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
+        raise errors.UsageError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
     options = ExactOptions(device=None if device is None else str(device))
     lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
     scores = np.full(len(queries), -np.inf, np.float32)
@@ -138,7 +142,7 @@ class MultiVectorSearcher(TokenSearcher):
     store: TokenStore
     resumes: ClassVar[bool] = True
 
-    def search(self, queries: Any, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> records.Hits:
         """The k documents of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
@@ -154,7 +158,7 @@ class MultiVectorSearcher(TokenSearcher):
         return rows
 
 
-def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> Hits:
+def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> records.Hits:
     """The k documents of the largest MaxSim with each query; ties by ascending row, at rank k too.
 
     A document without tokens is no hit, and a query without tokens has none. A block of documents is in memory at a

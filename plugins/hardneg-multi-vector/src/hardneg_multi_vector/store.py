@@ -12,14 +12,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import ArtifactError, EncodedRows, UsageError, arrays, index_files
+from hardneg.plugin import arrays, errors, index_files, records
 
 OFFSETS, DOC_IDS = "offsets.npy", "docid"
 NumberFile = arrays.NumberFile
 
 
 @dataclass(frozen=True, eq=False)
-class TokenVectors(EncodedRows):
+class TokenVectors(records.EncodedRows):
     """A vector for each token: n texts encoded by a late-interaction encoder. vectors: float32 [offsets[n], d]."""
 
     vectors: NDArray[np.float32]
@@ -68,7 +68,7 @@ class TokenWriter(index_files.FlatWriter):
         offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
         """
         if fault := offsets_fault(offsets):
-            raise UsageError(f"{folder}: offsets of token vectors {fault}")
+            raise errors.UsageError(f"{folder}: offsets of token vectors {fault}")
         super().__init__(folder, dimension, int(offsets[-1]))
         self.offsets, self._documents = offsets, 0
         with arrays.writing_numbers(folder / OFFSETS, "<i8", len(offsets)) as write:
@@ -83,19 +83,19 @@ class TokenWriter(index_files.FlatWriter):
         """Writes the next `TokenVectors`. Raises UsageError: too many; ArtifactError: other counts, or not finite."""
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
-            raise UsageError(f"{self.folder}: {stop} documents of {self.documents}")
+            raise errors.UsageError(f"{self.folder}: {stop} documents of {self.documents}")
         said, lengths = np.diff(self.offsets[start : stop + 1]), np.diff(documents.offsets)
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
             reason = f"document {start + row} has {lengths[row]} token vectors instead of {said[row]}"
-            raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
+            raise errors.ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
         super().write(documents.vectors)
         self._documents = stop
 
     def close(self) -> None:
         """Checks that every document and the ids are there: the folder is complete."""
         if self._documents < self.documents:
-            raise ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
+            raise errors.ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
         super().close()
 
 
@@ -130,7 +130,7 @@ class TokenStore:
         elif len(vectors.doc_ids) != len(offsets) - 1:
             fault = f"is for {len(offsets) - 1} documents, but {DOC_IDS} has {len(vectors.doc_ids)} ids"
         if fault:
-            raise ArtifactError(f"{path}: {fault}: encode the corpus again")
+            raise errors.ArtifactError(f"{path}: {fault}: encode the corpus again")
         return cls(folder, vectors, offsets)
 
     def __len__(self) -> int:

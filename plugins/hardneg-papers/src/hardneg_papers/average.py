@@ -17,7 +17,7 @@ _FREE = re.compile(
 """Settings of a model that change no vector, or that the mean has from the first."""
 
 
-class Average(hn.StageSpec):
+class Average(hn.stages.StageSpec):
     """Averages the weights of models of one architecture: seeds, checkpoints, a start and what it became.
 
     models: by label; one that is made once a seed is all of its seeds, which share its weight. weights: by label, 1
@@ -34,7 +34,9 @@ class Average(hn.StageSpec):
     inherits = ()
     purpose = "average the weights of several models into one"
     stage: Literal["average"]
-    models: Annotated[dict[str, hn.Name | dict[int, hn.Name]], hn.Reference(("model",)), Field(min_length=1)]
+    models: Annotated[
+        dict[str, hn.fields.Name | dict[int, hn.fields.Name]], hn.fields.Reference(("model",)), Field(min_length=1)
+    ]
     weights: Mapping[str, PositiveFloat] = Field(default_factory=dict)
 
     @property
@@ -46,7 +48,7 @@ class Average(hn.StageSpec):
             shares |= dict.fromkeys(paths, self.weights.get(label, 1.0) / len(paths))
         return shares
 
-    def problems(self, recipe: hn.RecipeView) -> Iterator[str]:
+    def problems(self, recipe: hn.stages.RecipeView) -> Iterator[str]:
         for label in self.weights.keys() - self.models.keys():
             yield f"weights: no model is called {label!r}; there are: {', '.join(self.models)}"
 
@@ -61,32 +63,32 @@ class Average(hn.StageSpec):
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
 
-    def began_with(self, recipe: hn.RecipeView) -> hn.ModelSpec:
+    def began_with(self, recipe: hn.stages.RecipeView) -> hn.model_specs.ModelSpec:
         first = next(iter(self.models.values()))
         return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
-    def estimate(self, sizes: hn.Sizes) -> hn.Row:
-        return hn.Row(len(self.shares), "models", sizes.shape.weights)
+    def estimate(self, sizes: hn.stages.Sizes) -> hn.stages.Row:
+        return hn.stages.Row(len(self.shares), "models", sizes.shape.weights)
 
-    def make(self, context: "hn.StageContext[Average]") -> hn.Facts:
+    def make(self, context: "hn.StageContext[Average]") -> hn.stages.Facts:
         """Writes the model, with the tokenizer, prompts and lengths of the first.
 
         Raises:
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.
             UsageError: there is one model alone.
         """
-        if not hn.world().first:
+        if not hn.distributed.world().first:
             return {}
         (first, share), *rest = self.shares.items()
         if not rest:
             advice = "name another one, or give the recipe `seeds`"
-            raise hn.UsageError(f"{context.name}.models: one model is its own average; {advice}")
+            raise hn.errors.UsageError(f"{context.name}.models: one model is its own average; {advice}")
 
-        def opened(path: str) -> hn.Encoder:
+        def opened(path: str) -> hn.encoders.Encoder:
             source = context.inputs[f"models.{path}"]
             encoder = hn.load_encoder(source.model or source.folder / hn.layout.MODEL_FOLDER, context.device)
-            if not isinstance(encoder, hn.Encoder) or encoder.spec.adapter is not None:
-                raise hn.ModelError(
+            if not isinstance(encoder, hn.encoders.Encoder) or encoder.spec.adapter is not None:
+                raise hn.errors.ModelError(
                     f"{path}: has no weights of its own here to average; name a model without an adapter"
                 )
             return encoder
@@ -102,7 +104,7 @@ class Average(hn.StageSpec):
                     sums[name] += tensor.float() * weight
         means = {name: tensor / sum(self.shares.values()) for name, tensor in sums.items()}
         if broken := next((name for name, tensor in means.items() if not tensor.isfinite().all()), None):
-            raise hn.ModelError(
+            raise hn.errors.ModelError(
                 f"the mean of {broken} is not finite: check the models' weights, and give smaller shares"
             )
         mean.module.load_state_dict({**whole, **means})
@@ -110,15 +112,15 @@ class Average(hn.StageSpec):
         return {"models": len(self.shares)}
 
 
-def check_alike(first: hn.Encoder, other: hn.Encoder, name: str) -> None:
+def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: str) -> None:
     """Refuse a model whose weights or vocabulary are others, or that computes otherwise. Raises ModelError."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "average models of one architecture and vocabulary"
-        raise hn.ModelError(f"{name}: {found[0]} is not as in the first; {advice}")
+        raise hn.errors.ModelError(f"{name}: {found[0]} is not as in the first; {advice}")
 
 
-def _settings(encoder: hn.Encoder) -> dict[str, Any]:
+def _settings(encoder: hn.encoders.Encoder) -> dict[str, Any]:
     """The shapes of the weights, and what decides beside them how a text is encoded, by module and name."""
     weights = encoder.module.state_dict().items()
     settings = {name: weight.shape if weight.is_floating_point() else weight.tolist() for name, weight in weights}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hardneg.plugin import recipe_tree
+from hardneg.plugin import recipes
 
 Tree = dict[str, Any]
 DemoOrPaper = Literal["demo", "paper"]
@@ -45,7 +45,7 @@ class Book:
     @classmethod
     def of(cls, recipe: str, preset: str, title: str) -> "Book":
         """The tree of a shipped recipe, to change and to add to."""
-        tree = recipe_tree(recipe, preset)
+        tree = recipes.recipe_tree(recipe, preset)
         top = {name: value for name, value in tree.items() if name not in ("title", "dataset", "model", "stages")}
         book = cls(title, tree["dataset"], tree["model"], **top)
         book.stages = tree["stages"]

@@ -66,7 +66,7 @@ class BandCheck:
     inside: bool
 
 
-def bands_of(measured: hn.Measured) -> dict[str, dict[str, Band]]:
+def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
     """The bands that a run with several seeds gives; a system without seeds counts as one that no seed changes."""
     return {
         system: {
@@ -77,7 +77,7 @@ def bands_of(measured: hn.Measured) -> dict[str, dict[str, Band]]:
     }
 
 
-def check_bands(measured: hn.Measured, bands: Bands) -> list[BandCheck]:
+def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandCheck]:
     """Each value of a run that has a band; the level is divided by the number of those with seeds."""
     pairs = [
         (system, metric, band, values)
@@ -94,7 +94,7 @@ def check_bands(measured: hn.Measured, bands: Bands) -> list[BandCheck]:
     return checked
 
 
-def _values(measured: hn.Measured, system: str) -> dict[str, list[float]]:
+def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[float]]:
     """By metric the mean over queries of each seed, or the one mean of a system without seeds."""
     seeds = measured.by_seed.get(system)
     rows = [hn.means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
@@ -118,16 +118,16 @@ class Verified:
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
     """Compare a run folder with the bands of its recipe; named: the preset that it must be of, else a UsageError."""
-    lock, measured, path = hn.read_lock(folder), _finished(folder), bands_file(recipe)
+    lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
-        raise hn.UsageError(
+        raise hn.errors.UsageError(
             f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder"
         )
     recorded = _read(path).get(preset, {})
     if device not in recorded:
         known = ", ".join(sorted(recorded)) or "none"
-        raise hn.UsageError(
+        raise hn.errors.UsageError(
             f"{path}: no bands of preset {preset} for device {device} (there: {known}); "
             "run the recipe with ten seeds and record them with --record"
         )
@@ -135,7 +135,9 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         dataset, rows = recorded[device]["dataset"], recorded[device]["bands"]
         bands = {system: {metric: Band(**band) for metric, band in row.items()} for system, row in rows.items()}
     except (TypeError, KeyError, AttributeError) as error:
-        raise hn.DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
+        raise hn.errors.DataError(
+            f"{path}: damaged ({type(error).__name__}: {error}): record the bands again"
+        ) from None
     differences = _settings_changed(recipe, lock)
     if lock["measured"] not in (None, *lock["keys"].values()):
         differences.append(f"{hn.layout.METRICS}: of a run with other settings; run the recipe to its end")
@@ -153,14 +155,14 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
 
 def record(recipe: str, folder: Path) -> Path:
     """Write the bands of a finished run of five seeds or more; those of other presets and devices stay."""
-    lock, measured, path = hn.read_lock(folder), _finished(folder), bands_file(recipe)
+    lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
-        raise hn.UsageError(
+        raise hn.errors.UsageError(
             f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`"
         )
     if differences := _settings_changed(recipe, lock):
-        raise hn.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
+        raise hn.errors.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
     rows = bands_of(measured).items()
     bands = {system: {metric: asdict(band) for metric, band in row.items()} for system, row in rows}
     content = _read(path)
@@ -176,16 +178,18 @@ def bands_file(recipe: str) -> Path:
     return (path if path.is_file() else Path(__file__)).parent / "bands" / f"{path.stem}.json"
 
 
-def _finished(folder: Path) -> hn.Measured:
+def _finished(folder: Path) -> hn.metrics_files.Measured:
     """The metrics of a run folder."""
     path = folder / hn.layout.METRICS
     if not path.is_file():
-        raise hn.DataError(f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end")
-    return hn.read_metrics(path)
+        raise hn.errors.DataError(
+            f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end"
+        )
+    return hn.metrics_files.read_metrics(path)
 
 
 def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
-    trees = [lock["tree"], hn.recipe_tree(recipe, lock["preset"])]
+    trees = [lock["tree"], hn.recipes.recipe_tree(recipe, lock["preset"])]
     run, written = ({name: value for name, value in tree.items() if name not in MAY_DIFFER} for tree in trees)
     return list(tree_differences(run, written))
 
@@ -206,9 +210,9 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise hn.DataError(f"{path}: cannot be read ({error}): record the bands again") from None
+        raise hn.errors.DataError(f"{path}: cannot be read ({error}): record the bands again") from None
     if not isinstance(content, dict):
-        raise hn.DataError(f"{path}: damaged: record the bands again")
+        raise hn.errors.DataError(f"{path}: damaged: record the bands again")
     return content
 
 
@@ -225,13 +229,13 @@ def verify_run(
 
     Example: hardneg recipe verify star-static
     """
-    hn.recipe_tree(name, preset or "")  # says what is meant where there is none of this name
+    hn.recipes.recipe_tree(name, preset or "")  # says what is meant where there is none of this name
     usual = Path("runs") / Path(name).stem
     folder = folder or (usual if usual.is_dir() and not preset else Path(f"{usual}-{preset or 'demo'}"))
     if record_bands:
-        return hn.say(f"bands written: {record(name, folder)}")
+        return hn.terminal.say(f"bands written: {record(name, folder)}")
     verified = verify(name, folder, preset)
-    hn.say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
+    hn.terminal.say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
     if not verified.holds:
         raise typer.Exit(1)
     return None

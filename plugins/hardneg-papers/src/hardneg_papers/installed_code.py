@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
-from hardneg.plugin import Answers, Membership, answer_matching, digest, installed_docs, texts
+from hardneg.plugin import answer_matching, identity, installed_docs, records, texts
 
 Side = Literal["document", "query"]
 
@@ -27,20 +27,20 @@ class PyNames(installed_docs.PyDocs):
 
     def fingerprint(self) -> str:
         """A digest of the fingerprint of `pydocs` with these options."""
-        return digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
+        return identity.digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
 
 
 @dataclass(frozen=True)
 class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs`, with answers."""
 
-    def answers(self, split: str) -> Iterator[Answers]:
+    def answers(self, split: str) -> Iterator[records.Answers]:
         """The last parts of the names of the passages that a summary belongs to, where they stand in them."""
         texts = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
             told = [name for doc_id, name in names.items() if answer_matching.answer_spans(texts[doc_id], [name])]
-            yield Answers(query.query_id, tuple(dict.fromkeys(told)))
+            yield records.Answers(query.query_id, tuple(dict.fromkeys(told)))
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ class PyCode(installed_docs.PyDocs):
 class PyCodeCollection(installed_docs.PyDocsCollection):
     """Passages, queries and judgements as `pydocs` has them, and groups."""
 
-    def groups(self, side: Side) -> Iterator[Membership]:
+    def groups(self, side: Side) -> Iterator[records.Membership]:
         """The class or module of each passage; of a query, that of the passages it asks for."""
         ids: Sequence[str] = [document.doc_id for document in self.passages]
         if side == "query":
             ids = [query.query_id for split in self.by_split.values() for query, _ in split]
-        return (Membership(item_id, self.group_of[item_id]) for item_id in ids)
+        return (records.Membership(item_id, self.group_of[item_id]) for item_id in ids)

@@ -75,18 +75,20 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             DataError: it is no run folder.
             UsageError: it has no such index.
         """
-        indexes = {laid.stage: laid for laid in hp.laid_indexes(Path(folder), hp.usual_store(store))}
+        indexes = {
+            laid.stage: laid for laid in hp.run_indexes.laid_indexes(Path(folder), hp.sessions.usual_store(store))
+        }
         stage = next(iter(indexes), None) if index is None else index
         if stage not in indexes:
             has = ", ".join(indexes) or "none: name the store of the recipe with `store`"
-            raise hp.UsageError(f"{folder}: no index {index or ''}; there are: {has}")
+            raise hp.errors.UsageError(f"{folder}: no index {index or ''}; there are: {has}")
         self._hold(indexes[stage], depth, device)
 
     @classmethod
     def from_index(
         cls,
         folder: str | Path,
-        model: str | hp.ModelSpec | None = None,
+        model: str | hp.model_specs.ModelSpec | None = None,
         *,
         backend: Mapping[str, Any] | None = None,
         depth: int = DEPTH,
@@ -102,18 +104,18 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         options = dict(backend or {})
         opened = hp.configure("indexes", hp.PluginSetting(options.pop("name"), options)) if backend else None
         retriever, path = cls.__new__(cls), Path(folder)
-        spec = hp.ModelSpec(model) if isinstance(model, str) else model
-        retriever._hold(hp.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
+        spec = hp.model_specs.ModelSpec(model) if isinstance(model, str) else model
+        retriever._hold(hp.recipes.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
         return retriever
 
-    def _hold(self, laid: hp.LaidIndex, depth: int, device: str | None) -> None:
+    def _hold(self, laid: hp.recipes.LaidIndex, depth: int, device: str | None) -> None:
         super().__init__()
         self.laid, self.depth, self.device = laid, depth, device
 
     @cached_property
-    def opened(self) -> hp.OpenedIndex:
+    def opened(self) -> hp.recipes.OpenedIndex:
         """The index and its model."""
-        return hp.OpenedIndex.open(self.laid, self.device)
+        return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid` and `query`; ranks are counted from 0."""
@@ -145,7 +147,7 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
             PluginError: there is no such reranker, or it has no such option.
         """
         super().__init__()
-        self.plugin: hp.Reranker = hp.configure("rerankers", hp.PluginSetting(plugin, options))
+        self.plugin: hp.protocols.Reranker = hp.configure("rerankers", hp.PluginSetting(plugin, options))
         self.text = text
 
     @classmethod

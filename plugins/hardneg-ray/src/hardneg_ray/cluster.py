@@ -7,11 +7,11 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hardneg.plugin import ArtifactError
+from hardneg.plugin import errors
 from hardneg_ray.engine import Ray
 
 
-class ClusterLost(ArtifactError):
+class ClusterLost(errors.ArtifactError):
     """The Ray processes of this machine are gone; started: whether they were started for this process."""
 
     def __init__(self, started: bool) -> None:

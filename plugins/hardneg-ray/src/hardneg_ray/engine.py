@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.plugin import PluginError
+from hardneg.plugin import errors
 
 if TYPE_CHECKING:
-    from hardneg.plugin import StageContext, StageSpec
+    from hardneg.plugin import stages
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Ray:
         least = {"actors": 1, "num_gpus": 0, "num_cpus": 0, "losses": 1, "patience": 0}
         for name, bound in {**least, "object_store_memory": 80_000_000}.items():
             if (value := getattr(self, name)) not in (None, "auto") and value < bound:
-                raise PluginError(f"{name} must be {bound} or above, not {value}")
+                raise errors.PluginError(f"{name} must be {bound} or above, not {value}")
 
-    def make(self, context: "StageContext[StageSpec]") -> Mapping[str, Any]:
+    def make(self, context: "stages.StageContext[stages.StageSpec]") -> Mapping[str, Any]:
         """The stage in blocks; one that reads files of this machine, such as vectors of queries, is made here.
 
         Raises:

@@ -90,7 +90,11 @@ class Foreman:
     """
 
     def __init__(
-        self, cluster: Cluster, context: hp.StageContext[hp.StageSpec], blocks: hp.StageBlocks, task: hp.Task
+        self,
+        cluster: Cluster,
+        context: hp.stages.StageContext[hp.stages.StageSpec],
+        blocks: hp.stage_blocks.StageBlocks,
+        task: hp.Task,
     ) -> None:
         self.cluster, self.context, self.blocks, self.task = cluster, context, blocks, task
         self.members: list[Member] = []
@@ -156,7 +160,9 @@ class Foreman:
             present = [member.actor.__ray_ready__.remote() for member in self.members]
             if not present or not ray.wait(present, num_returns=1, timeout=_PAUSE)[0]:
                 problem = f"no room for an actor of {self.needs.words} within {options.patience:g} seconds"
-                raise hp.UsageError(f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
+                raise hp.errors.UsageError(
+                    f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus"
+                )
 
     def _take(self, member: Member, report: Report | None) -> None:
         if isinstance(report, Failed):
@@ -180,14 +186,16 @@ class Foreman:
         problem = f"{self.context.name}: an actor{where} was lost"
         if times >= self.cluster.options.losses:
             at = f" with block {left[0]}" if left else " before it had opened the stage"
-            raise hp.ArtifactError(
+            raise hp.errors.ArtifactError(
                 f"{problem}{at}, for the {times}th time: is there memory enough? What was finished is kept"
             )
         self.context.progress.note(f"{problem}; others make its {len(left)} blocks")
 
 
 @contextmanager
-def _at_work(cluster: Cluster, context: hp.StageContext[hp.StageSpec], blocks: hp.StageBlocks) -> Iterator[Foreman]:
+def _at_work(
+    cluster: Cluster, context: hp.stages.StageContext[hp.stages.StageSpec], blocks: hp.stage_blocks.StageBlocks
+) -> Iterator[Foreman]:
     """With actors that end when the block does."""
     done, total = sum(blocks.sizes[number] for number in blocks.finished()), sum(blocks.sizes)
     with context.progress.task(f"{context.name} by ray", total, blocks.unit, done) as task:
@@ -200,13 +208,13 @@ def _at_work(cluster: Cluster, context: hp.StageContext[hp.StageSpec], blocks: h
                     foreman.dismiss(member)
 
 
-def make(options: Ray, context: hp.StageContext[hp.StageSpec]) -> Mapping[str, Any]:
+def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> Mapping[str, Any]:
     """A stage; one that reads files of this machine alone is made by this process. Raises as `Ray.make`."""
     if (context.device or "").startswith("cuda:"):
-        raise hp.UsageError(
+        raise hp.errors.UsageError(
             f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
         )
-    context.keep_only(hp.SCRATCH)
+    context.keep_only(hp.stores.SCRATCH)
     blocks = context.spec.blocks(replace(context, device="cpu"))
     if not blocks.travels:
         context.progress.note(f"{context.name}: reads files of this machine, which makes it")
@@ -223,5 +231,5 @@ def make(options: Ray, context: hp.StageContext[hp.StageSpec]) -> Mapping[str, A
                 raise
             context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")
     chosen = choices_in(choices_file(context.folder))
-    choices = {subject.removeprefix(hp.CHOICE): way for subject, way in chosen.items()}
+    choices = {subject.removeprefix(hp.store.CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}

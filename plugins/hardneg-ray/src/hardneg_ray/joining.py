@@ -17,7 +17,7 @@ import ray
 from ray._private import ray_constants
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
-from hardneg.plugin import ArtifactError, UsageError
+from hardneg.plugin import errors
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.engine import Ray
 
@@ -97,7 +97,7 @@ def _join(options: Ray, ends: ExitStack) -> bool:
             reason = str(error).splitlines()[0]
             if "InvalidAuthToken" in str(error.__cause__):
                 reason = "it asks for another token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its own"
-            raise UsageError(_unreached(address, reason)) from None
+            raise errors.UsageError(_unreached(address, reason)) from None
         return False
     ends.enter_context(fenced())
     return _start(options.object_store_memory)
@@ -113,7 +113,7 @@ def _start(object_store_memory: int) -> bool:
             if not left:
                 reason = str(error).split(". ")[0]
                 problem = f"Ray could not be started on this machine in {_STARTS} tries ({reason}); is it busy?"
-                raise ArtifactError(f"{problem} Run it again") from error
+                raise errors.ArtifactError(f"{problem} Run it again") from error
         else:
             break
     return True
@@ -131,7 +131,7 @@ def _address(named: str) -> str:
         end = time.monotonic() + _MEETING
         while reason := silence(named):
             if time.monotonic() > end:
-                raise UsageError(_unreached(named, f"{reason}, for {_MEETING:g} seconds"))
+                raise errors.UsageError(_unreached(named, f"{reason}, for {_MEETING:g} seconds"))
             time.sleep(_PAUSE)
         return named
     noted = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"

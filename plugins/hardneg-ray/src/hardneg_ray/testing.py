@@ -12,7 +12,7 @@ from hardneg.testing import PluginTests, rule
 _SQUARES = "squares"
 
 
-class Squares(hp.StageSpec):
+class Squares(hp.stages.StageSpec):
     """Writes the squares of 0 to `count`, some in each block; pause: seconds of a block. broken: raises an error."""
 
     version = 1
@@ -29,14 +29,14 @@ class Squares(hp.StageSpec):
 
 
 @dataclass(frozen=True)
-class SquareBlocks(hp.StageBlocks):
-    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.BlockResult]]:
+class SquareBlocks(hp.stage_blocks.StageBlocks):
+    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
         spec = self.context.spec
         for number in numbers:
             time.sleep(spec.pause)
             values = range(spec.count)[number * spec.size : (number + 1) * spec.size]
             if spec.broken in values:
-                raise hp.DataError(f"{self.context.name}: {spec.broken} cannot be squared")
+                raise hp.errors.DataError(f"{self.context.name}: {spec.broken} cannot be squared")
             yield number, block("".join(f"{value * value}\n" for value in values))
             task.advance(len(values))
 
@@ -46,13 +46,13 @@ class SquareBlocks(hp.StageBlocks):
         return {"numbers": self.context.spec.count}
 
 
-def block(lines: str) -> hp.BlockResult:
-    return hp.BlockResult({_SQUARES: lines.encode()})
+def block(lines: str) -> hp.block_store.BlockResult:
+    return hp.block_store.BlockResult({_SQUARES: lines.encode()})
 
 
-def context_of(folder: Path, **options: Any) -> hp.StageContext[Squares]:
+def context_of(folder: Path, **options: Any) -> hp.stages.StageContext[Squares]:
     folder.mkdir(exist_ok=True)
-    return hp.StageContext("tried", Squares(**options), folder, {}, {}, hp.Silent(), "cpu")
+    return hp.stages.StageContext("tried", Squares(**options), folder, {}, {}, hp.Silent(), "cpu")
 
 
 class EngineTests(PluginTests):
@@ -81,7 +81,7 @@ class EngineTests(PluginTests):
         try:
             engine.make(context)
             rule(False, "an error of the stage is raised")
-        except hp.DataError as error:
+        except hp.errors.DataError as error:
             rule(str(error) == "tried: 50 cannot be squared", "an error of the stage is raised as it is", error)
         engine.make(context := context_of(tmp_path / "work"))
         lines = (context.folder / _SQUARES).read_text().split()

@@ -43,17 +43,19 @@ class Failed:
     @classmethod
     def of(cls, error: Exception) -> "Failed":
         """An error as it was caught."""
-        classes = [each.__name__ for each in type(error).__mro__ if each.__module__ == hp.HardnegError.__module__]
+        classes = [
+            each.__name__ for each in type(error).__mro__ if each.__module__ == hp.errors.HardnegError.__module__
+        ]
         trace = "".join(traceback.format_exception(error))
-        return cls(classes[0] if isinstance(error, hp.HardnegError) else "", str(error), trace)
+        return cls(classes[0] if isinstance(error, hp.errors.HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
         """The same, to raise here; one that hardneg does not know comes with its trace."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
-        error_class = getattr(sys.modules[hp.HardnegError.__module__], self.class_name)
-        raised: hp.HardnegError = error_class.__new__(error_class)
-        hp.HardnegError.__init__(raised, self.text)
+        error_class = getattr(sys.modules[hp.errors.HardnegError.__module__], self.class_name)
+        raised: hp.errors.HardnegError = error_class.__new__(error_class)
+        hp.errors.HardnegError.__init__(raised, self.text)
         return raised
 
 
@@ -80,7 +82,7 @@ class Desk:
 
 def choices_file(folder: Path) -> Path:
     """Where the choices of the stage in a folder are kept until it is finished."""
-    return folder / hp.SCRATCH / hp.CHOICES
+    return folder / hp.stores.SCRATCH / hp.stores.CHOICES
 
 
 def choices_in(path: Path) -> dict[str, str]:
@@ -91,16 +93,16 @@ def choices_in(path: Path) -> dict[str, str]:
 
 def token_file(folder: Path) -> Path:
     """Where the driver writes what actors look for, to know whether they see the stage's folder."""
-    return folder / hp.SCRATCH / "driver"
+    return folder / hp.stores.SCRATCH / "driver"
 
 
 class BlockActor:
     """Makes blocks of one stage."""
 
-    def __init__(self, context: hp.StageContext[hp.StageSpec], token: str, desk: Any) -> None:
+    def __init__(self, context: hp.stages.StageContext[hp.stages.StageSpec], token: str, desk: Any) -> None:
         """Quick: the stage is opened when it is asked to. token: what the driver has written into its folder."""
         self._context, self._token, self._desk = context, token, desk
-        self._blocks: hp.StageBlocks | None = None
+        self._blocks: hp.stage_blocks.StageBlocks | None = None
 
     def open(self) -> Report:
         """Opens the stage, whose folder this machine must see."""
@@ -112,12 +114,14 @@ class BlockActor:
             known = ray.get(self._desk.chosen.remote(subject))
             return str(known if known is not None else ray.get(self._desk.settle.remote(subject, make())))
 
-        hp.settle_by(settled)
+        hp.distributed.settle_by(settled)
         end, path = time.monotonic() + _PATIENCE, token_file(self._context.folder)
         while not path.exists() or path.read_text(encoding="utf-8") != self._token:
             if time.monotonic() > end:
                 problem = f"{socket.gethostname()} does not see {self._context.folder}"
-                raise hp.UsageError(f"engine ray: {problem}: put the store where all machines have it at the same path")
+                raise hp.errors.UsageError(
+                    f"engine ray: {problem}: put the store where all machines have it at the same path"
+                )
             time.sleep(0.2)
         self._blocks = self._context.spec.blocks(self._context, first=False)
         return Opened(socket.gethostname())
@@ -143,7 +147,7 @@ class BlockActor:
     def _reported(self, work: Callable[[], Any]) -> Any:
         """What some work gives, or its error as data."""
         try:
-            with hp.plugin_errors([*self._context.plugins.values(), self._context.spec]):
+            with hp.registry.plugin_errors([*self._context.plugins.values(), self._context.spec]):
                 return work()
         except Exception as error:
             return Failed.of(error)

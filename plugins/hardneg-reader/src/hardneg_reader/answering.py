@@ -38,7 +38,7 @@ def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int
         rows = collection.corpus.rows(ranked.doc_ids[:depth])
         if (rows < 0).any():
             missing = ranked.doc_ids[int(rows.argmin())]
-            raise hp.DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
+            raise hp.errors.DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
         yield Question(query_id, text, rows)
 
 
@@ -142,5 +142,7 @@ def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> S
             for column, values in zip(columns, found, strict=True):
                 column[rows] = values.cpu().numpy()
     if not np.isfinite(columns[0]).all():
-        raise hp.ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
+        raise hp.errors.ModelError(
+            "the reader gives a score that is not finite: check its weights, or use precision fp32"
+        )
     return columns

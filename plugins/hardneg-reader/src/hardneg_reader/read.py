@@ -55,7 +55,7 @@ def _overlap(read: Sequence[str], answer: Sequence[str]) -> float:
 MEASURES = {"exact_match": exact_match, "f1": f1}
 
 
-class Read(hp.StageSpec):
+class Read(hp.stages.StageSpec):
     """Reads the answers to the questions of one split from the first passages of a run, and measures them.
 
     passages: how many to read; several numbers give answers and measures for each.
@@ -67,39 +67,40 @@ class Read(hp.StageSpec):
     needs_dataset = True
     resumes = True
     stage: Literal["read"]
-    reader: Annotated[hp.Name, hp.Reference(("reader",))]
-    run: Annotated[hp.Name, replace(hp.MEASURED, passes=(hp.Trait.OWN_QUERIES,))]
-    split: hp.Name = "test"
+    reader: Annotated[hp.fields.Name, hp.fields.Reference(("reader",))]
+    run: Annotated[hp.fields.Name, replace(hp.fields.MEASURED, passes=(hp.fields.Trait.OWN_QUERIES,))]
+    split: hp.fields.Name = "test"
     passages: Annotated[tuple[_Passages, ...], BeforeValidator(lambda v: (v,) if isinstance(v, int) else v)] = Field(
         (100,), min_length=1
     )
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=hp.FREE)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=hp.fields.FREE)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers to measure by."""
-        if not hp.has_answers(collection, self.split):
+        if not hp.fields.has_answers(collection, self.split):
             yield f"split: {self.split} has no answers: take another split or dataset"
 
-    def estimate(self, sizes: hp.Sizes) -> hp.Row:
+    def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
         """One pass over all passages."""
         count = sizes.queries(self.split)
-        return hp.Row(count, "queries", count * 300)
+        return hp.stages.Row(count, "queries", count * 300)
 
-    def publishes(self, recipe: hp.RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
         """The answers, and their measures by question."""
         return {
             f"answers/{recipe.name}.jsonl": hp.layout.ANSWERS,
             f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
         }
 
-    def sections(self, sources: Mapping[str, hp.ArtifactInput]) -> "list[hp.Section]":
+    def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.Section]":
         """Exact match and F1 of all that was read, and tests against the first one's exact match.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
         """
         systems = {
-            name: hp.read_metrics(item.folder / hp.layout.METRICS).results[SYSTEM] for name, item in sources.items()
+            name: hp.metrics_files.read_metrics(item.folder / hp.layout.METRICS).results[SYSTEM]
+            for name, item in sources.items()
         }
         first = next(iter(systems))
         matches = {
@@ -124,7 +125,7 @@ class Read(hp.StageSpec):
         )
         return [hp.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
 
-    def make(self, context: "hp.StageContext[Read]") -> hp.Facts:
+    def make(self, context: "hp.StageContext[Read]") -> hp.stages.Facts:
         """Writes answers, window by window, and their measures by question; goes on behind the last whole window."""
         collection = hp.StoredCollection.open(context.inputs["dataset"].folder)
         context.keep_only(hp.layout.ANSWERS)
@@ -194,6 +195,6 @@ def _measured(
             for name, measure in MEASURES.items() if known else ():
                 for count in passages:
                     scores[f"{name}@{count}"][row["query_id"]] = measure(row["by_passages"][str(count)], known)
-    hp.write_metrics(metrics, hp.Measured({SYSTEM: scores}))
+    hp.metrics_files.write_metrics(metrics, hp.metrics_files.Measured({SYSTEM: scores}))
     left_out = {"questions without answers": without} if without else {}
     return {**{name: round(mean, 6) for name, mean in means(scores).items()}, **left_out}

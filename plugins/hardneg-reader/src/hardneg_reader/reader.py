@@ -168,7 +168,7 @@ class Reader:
         """
         folder = hp.model_files.locate(spec.start.name, spec.start.revision).fetched().path
         hp.model_files.check_files(folder)
-        with hp.opening_model("the reader", folder, seed):
+        with hp.resolving.opening("the reader", folder, seed):
             return cls._of(folder, spec, device)
 
     @classmethod
@@ -181,8 +181,8 @@ class Reader:
         from safetensors.torch import load_model
 
         if not (folder / _SPEC).is_file():
-            raise hp.ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
-        with hp.opening_model("the reader", folder):
+            raise hp.errors.ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
+        with hp.resolving.opening("the reader", folder):
             lengths = hp.model_files.read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
@@ -229,9 +229,13 @@ class Reader:
 
 def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
     if body.config.is_encoder_decoder:
-        raise hp.ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
+        raise hp.errors.ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
     if not tokenizer.is_fast:
-        raise hp.ModelError(f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model")
+        raise hp.errors.ModelError(
+            f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model"
+        )
     most = hp.loading.positions(body)
     if most is not None and spec.length > most:
-        raise hp.ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")
+        raise hp.errors.ModelError(
+            f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it"
+        )

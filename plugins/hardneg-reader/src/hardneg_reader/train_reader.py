@@ -31,9 +31,9 @@ class ReaderSpec:
     answer_length: int = 10
 
     @property
-    def start(self) -> hp.ModelSpec:
+    def start(self) -> hp.model_specs.ModelSpec:
         """Where the weights to start from are."""
-        return hp.ModelSpec(self.name, self.revision)
+        return hp.model_specs.ModelSpec(self.name, self.revision)
 
     def problems(self) -> list[str]:
         """One line for each field that no reader can have."""
@@ -48,16 +48,16 @@ class ReaderSpec:
 
 
 @dataclass(frozen=True)
-class ReaderOptions(hp.LearningOptions):
+class ReaderOptions(hp.training_options.LearningOptions):
     """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
 
-    batch_size: int = hp.option_again(hp.LearningOptions, "batch_size", 16)
-    negatives_per_query: int = hp.option_again(hp.LearningOptions, "negatives_per_query", 23)
-    learning_rate: float = hp.option_again(hp.LearningOptions, "learning_rate", 1e-5)
-    metric: str = hp.option_again(hp.LearningOptions, "metric", "exact_match")
+    batch_size: int = hp.training_options.again(hp.training_options.LearningOptions, "batch_size", 16)
+    negatives_per_query: int = hp.training_options.again(hp.training_options.LearningOptions, "negatives_per_query", 23)
+    learning_rate: float = hp.training_options.again(hp.training_options.LearningOptions, "learning_rate", 1e-5)
+    metric: str = hp.training_options.again(hp.training_options.LearningOptions, "metric", "exact_match")
 
     def mistakes(self) -> Iterator[str]:
         """Passages are drawn in each epoch."""
@@ -68,7 +68,7 @@ class ReaderOptions(hp.LearningOptions):
 with_config(ConfigDict(extra="forbid"))(ReaderSpec)
 
 
-class TrainReader(hp.ValidationOptions):
+class TrainReader(hp.train_config.ValidationOptions):
     """Trains a reader on the first `depth` passages of a run over the questions of one split."""
 
     version = 1
@@ -78,30 +78,32 @@ class TrainReader(hp.ValidationOptions):
     resumes = True
     every_process = True
     stage: Literal["train-reader"]
-    reader: Annotated[ReaderSpec, BeforeValidator(hp.parse_model), AfterValidator(hp.without_problems)] = Field(
-        description="The network to begin with."
-    )
-    run: Annotated[hp.Name, hp.Reference(("run",), passes=(hp.Trait.OWN_QUERIES,))] = Field(
+    reader: Annotated[
+        ReaderSpec, BeforeValidator(hp.fields.parse_model), AfterValidator(hp.fields.without_problems)
+    ] = Field(description="The network to begin with.")
+    run: Annotated[hp.fields.Name, hp.fields.Reference(("run",), passes=(hp.fields.Trait.OWN_QUERIES,))] = Field(
         description="The ranked passages of the questions."
     )
-    split: hp.Name = Field(default="train", description="The questions to train on.")
+    split: hp.fields.Name = Field(default="train", description="The questions to train on.")
     depth: int = Field(default=100, gt=0, description="How many passages of the run are read for each.")
-    options: Annotated[ReaderOptions, AfterValidator(hp.without_problems)] = hp.of_the_run(ReaderOptions)
+    options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = hp.train_config.of_the_run(
+        ReaderOptions
+    )
 
     def identity(self) -> dict[str, Any]:
         """The reader's start counts by its content, apart from this."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
         return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
-    def content(self, recipe: hp.RecipeView) -> Mapping[str, Callable[[], str]]:
+    def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
         """The weights that training starts from."""
         return {
-            "start": lambda: hp.digest(
-                hp.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
+            "start": lambda: hp.store.digest(
+                hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
             )
         }
 
-    def network(self, recipe: hp.RecipeView) -> hp.ModelSpec:
+    def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec:
         """The reader's own."""
         return self.reader.start
 
@@ -109,18 +111,18 @@ class TrainReader(hp.ValidationOptions):
         """Answers to learn from, and to measure by."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
-            if not hp.has_answers(collection, split):
+            if not hp.fields.has_answers(collection, split):
                 yield f"{field}: {split} has no answers: take another split or dataset"
 
-    def estimate(self, sizes: hp.Sizes) -> hp.Row:
+    def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
         """Passes over questions."""
-        return hp.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
+        return hp.stages.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
-    def publishes(self, recipe: hp.RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
         """The reader, and the models that were kept on the way."""
-        return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.KEPT}
+        return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.stores.KEPT}
 
-    def make(self, context: "hp.StageContext[TrainReader]") -> hp.Facts:
+    def make(self, context: "hp.StageContext[TrainReader]") -> hp.stages.Facts:
         """Trains, saves the reader, and leaves the learning curve beside it."""
         from hardneg_reader.reader import Reader
         from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_data
@@ -137,10 +139,10 @@ class TrainReader(hp.ValidationOptions):
             progress=context.progress,
             validate=self._validation(context, collection, reader),
         )
-        if not hp.world().first:
+        if not hp.distributed.world().first:
             return {}
         reader.save(context.folder / hp.layout.MODEL_FOLDER)
-        context.keep_only(hp.layout.MODEL_FOLDER, hp.KEPT, hp.layout.HISTORY, hp.SCRATCH)
+        context.keep_only(hp.layout.MODEL_FOLDER, hp.stores.KEPT, hp.layout.HISTORY, hp.stores.SCRATCH)
         return result.facts(self.options.metric)
 
     def _questions(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import hardneg.plugin as hp
-from hardneg.plugin import digest
+from hardneg.plugin import identity
 from hardneg_reader.answering import Question, ReadOptions, read
 from hardneg_reader.read import MEASURES
 from hardneg_reader.reader import Reader, span_log_likelihood
@@ -158,7 +158,7 @@ class ReadingLoss:
 class ReaderTraining(hp.ExampleTraining):
     """Trains a reader; the passages of a question are drawn anew in each epoch."""
 
-    def __init__(self, reader: Reader, data: ReadingData, options: hp.LearningOptions) -> None:
+    def __init__(self, reader: Reader, data: ReadingData, options: hp.training_options.LearningOptions) -> None:
         self.encoder = reader
         self.trainable: nn.Module = reader.module
         self.forward_module: nn.Module = reader.module
@@ -172,7 +172,7 @@ class ReaderTraining(hp.ExampleTraining):
 
     def digest(self) -> str:
         """That of the examples, and how much is read of them."""
-        return digest([self.examples.digest(), self.encoder.spec.length])
+        return identity.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
         """The selection among a question's passages, and the likelihood of the answer's spans."""
@@ -182,7 +182,7 @@ class ReaderTraining(hp.ExampleTraining):
         spans, there = batch.spans.to(device), batch.there.to(device)
         marked = span_log_likelihood(starts[:: batch.passages], ends[:: batch.passages], spans, there)
         both = torch.column_stack([selected.view(-1, batch.passages), marked])
-        both = hp.gather(both, len(batch.query_ids))
+        both = hp.distributed.gather(both, len(batch.query_ids))
         return ReadingScores(both[:, :-1], both[:, -1])
 
     def make(self, drawn: hp.SampledBatch) -> ReadingBatch:
@@ -222,7 +222,7 @@ def reading_validation(
     """
     answerable = [question for question in questions if answers.get(question.query_id)]
     if not answerable:
-        raise hp.TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
+        raise hp.errors.TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
     deepest = max(len(question.rows) for question in answerable) or 1
 
     def measure() -> dict[str, float]:

@@ -13,17 +13,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from hardneg.plugin import (
-    Document,
-    ModelError,
-    Written,
-    best_device,
-    generator,
-    model_files,
-    opening_model,
-    passes,
-    token_batches,
-)
+from hardneg.plugin import Document, errors, model_files, pair_scoring, passes, records, resolving, seeding, token_files
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.writer import Seq2seq
@@ -69,11 +59,11 @@ class Generation:
 
         folder = model_files.locate(options.source, options.revision, fetch=True).path
         model_files.check_files(folder)
-        target = torch.device(device or best_device())
+        target = torch.device(device or pair_scoring.best_device())
         half = options.precision == "bf16"
         if options.precision == "auto":
             half = target.type == "cuda" and torch.cuda.is_bf16_supported()
-        with opening_model(f"seq2seq: {options.source}", folder):
+        with resolving.opening(f"seq2seq: {options.source}", folder):
             dtype = torch.bfloat16 if half else torch.float32
             network = AutoModelForSeq2SeqLM.from_pretrained(
                 folder, dtype=dtype, **model_files.load_options(folder), **_LOCAL
@@ -81,17 +71,19 @@ class Generation:
             tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL)
             tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         if tokenizer.pad_token is None:
-            raise ModelError(f"seq2seq: {options.source}: its tokenizer has neither padding nor end: add pad_token")
+            raise errors.ModelError(
+                f"seq2seq: {options.source}: its tokenizer has neither padding nor end: add pad_token"
+            )
         return cls(options, network.to(target).eval(), tokenizer)
 
-    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
+    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """As `Seq2seq.write`."""
         stream = iter(documents)
         while window := list(islice(stream, _WINDOW)):
             texts = [self.options.prefix + document.contents if document.text.strip() else "" for document in window]
             queries = self._queries([text for text in texts if text], count, seed) if count > 0 else iter(())
             for text, document in zip(texts, window, strict=True):
-                yield Written(next(queries, ()) if text else (), document)
+                yield records.Written(next(queries, ()) if text else (), document)
 
     def _queries(self, texts: Sequence[str], count: int, seed: int) -> Iterator[list[str]]:
         """Those of each text, in the order of the texts."""
@@ -100,7 +92,7 @@ class Generation:
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.options.length)["input_ids"]
         budget = self.options.tokens_per_batch or passes.usual_budget(self.network.device)
         written: dict[int, list[str]] = {}
-        for rows in token_batches(np.array([len(each) for each in ids]), max(1, budget // count)):
+        for rows in token_files.token_batches(np.array([len(each) for each in ids]), max(1, budget // count)):
             batch = rows.tolist()
             lines = self._generated([ids[row] for row in batch], [texts[row] for row in batch], count, seed)
             written |= {row: self._kept(lines[at * count : (at + 1) * count]) for at, row in enumerate(batch)}
@@ -115,7 +107,7 @@ class Generation:
         batch = self.tokenizer.pad({"input_ids": list(ids)}, return_tensors="pt").to(device)
         states = self.network.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
         states.last_hidden_state = states.last_hidden_state.repeat_interleave(count, 0)
-        streams = (generator(seed, "seq2seq", text, number) for text in texts for number in range(count))
+        streams = (seeding.generator(seed, "seq2seq", text, number) for text in texts for number in range(count))
         draws = torch.from_numpy(np.stack([stream.random(options.query_tokens) for stream in streams])).to(device)
         warpers = [TemperatureLogitsWarper(float(options.temperature)), TopPLogitsWarper(float(options.top_p))]
         output = self.network.generate(

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import Document, QueryWriter, Written, digest, model_content, model_files
+from hardneg.plugin import Document, identity, model_files, protocols, records, resolving
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.generation import Generation
@@ -57,14 +57,16 @@ class Seq2seq:
 
     def fingerprint(self) -> str:
         """A name for the network's content. Raises ModelError where there is none, or the hub cannot be reached."""
-        return digest(model_content(model_files.locate(self.source, self.revision)))
+        return identity.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
 
-    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
+    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """Up to `count` queries for each document, each once. Raises ModelError: the network cannot be opened."""
         with self.writing({}, None) as writer:
             yield from writer.write(documents, count=count, seed=seed)
 
-    def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
+    def writing(
+        self, counts: MutableMapping[str, float], device: str | None
+    ) -> AbstractContextManager[protocols.QueryWriter]:
         """The same with the network opened once. Raises ModelError where it cannot be."""
         from hardneg_seq2seq.generation import writing
 

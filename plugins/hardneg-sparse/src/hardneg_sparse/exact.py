@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from hardneg.plugin import Hits, Progress, RowLookup, Silent, UsageError, index_checks, top_k
+from hardneg.plugin import Progress, Silent, errors, index_checks, protocols, records, top_k
 from hardneg_sparse.store import SparseRows, SparseStore
 
 _ROWS, _QUERIES = 2048, 512  # what fits a CPU's caches
@@ -27,7 +27,7 @@ class Sparse:
         store.link(path)
         return len(store)
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> "SparseSearcher":
+    def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "SparseSearcher":
         """Open the weights in folder `path`; a hit's row is the text's, and `rows` is unused."""
         return SparseSearcher(SparseStore.open(path))
 
@@ -39,7 +39,7 @@ class SparseSearcher(index_checks.DecodedRows):
     store: SparseStore
     progress: Progress | None = None
 
-    def search(self, queries: Any, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> records.Hits:
         """The k documents of the largest inner product with each query, exactly; ties by ascending row.
 
         A document that scores 0 or less, as one does that shares no term with the query, is no hit.
@@ -48,7 +48,7 @@ class SparseSearcher(index_checks.DecodedRows):
         Raises ArtifactError: the folder is damaged.
         """
         if not isinstance(queries, SparseRows):
-            raise UsageError("a sparse index searches with weights of terms: use the model that encoded it")
+            raise errors.UsageError("a sparse index searches with weights of terms: use the model that encoded it")
         queries.check(self.store.width)
         index_checks.check_depth(k)
         starts = range(0, len(queries), _QUERIES)

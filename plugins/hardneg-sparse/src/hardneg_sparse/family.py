@@ -4,27 +4,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.plugin import (
-    FolderFamily,
-    Form,
-    FullSpec,
-    ModelError,
-    PluginError,
-    PluginSetting,
-    ResolvedModel,
-    model_files,
-    plugin_identity,
-)
+from hardneg.plugin import PluginSetting, encoding, errors, model_files, model_specs, resolving
+from hardneg.plugin import identity as hardneg_identity
 
 if TYPE_CHECKING:
-    from hardneg.plugin import Encoder
+    from hardneg.plugin import encoders
 
 _OF_VECTORS = {"pooling", "projection", "layer_norm", "activation", "truncate_dim"}
 _OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
 
 
 @dataclass(frozen=True)
-class Splade(FolderFamily):
+class Splade(resolving.FolderFamily):
     """Weights of terms, most of them 0, compared by the inner product: SPLADE.
 
     The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the head of masked words; a
@@ -43,7 +34,7 @@ class Splade(FolderFamily):
 
     called: ClassVar[str] = "sparse"
     version: ClassVar[int] = 1
-    form: ClassVar[Form] = "weights"
+    form: ClassVar[encoding.Form] = "weights"
     own: ClassVar[tuple[str, ...]] = ("SparseEncoder",)
     later: ClassVar[frozenset[str]] = frozenset({"pooling", "activation", "queries", "max_terms"})
 
@@ -54,15 +45,17 @@ class Splade(FolderFamily):
 
     def __post_init__(self) -> None:
         if self.max_terms is not None and self.max_terms < 1:
-            raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
+            raise errors.PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
 
-    def full(self, model: ResolvedModel) -> FullSpec:
+    def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The spec, filled in; of a new sparse encoder with inner products. Raises ModelError: it sets other fields."""
         spec = model.spec
         if odd := spec.changed(sorted(_OF_VECTORS)):
-            raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
+            raise errors.ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
         if self.queries == "terms" and spec.twins:
-            raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
+            raise errors.ModelError(
+                f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out"
+            )
         new = not spec.similarity and not self.saved(model.path)
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
@@ -73,20 +66,22 @@ class Splade(FolderFamily):
             return []
         return ["it has no head of masked words: a new one is initialised from its word embeddings"]
 
-    def identity(self, model: ResolvedModel) -> FullSpec:
+    def identity(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The spec with the options, where the folder lacks them, and how many terms the folder keeps."""
-        own, options = self.saved(model.path), plugin_identity(self.called, self)["options"]
+        own, options = self.saved(model.path), hardneg_identity.plugin_identity(self.called, self)["options"]
         settings = model_files.json_object(model.path / "config_sentence_transformers.json") if own else {}
         if (most := settings.get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
         setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
         return replace(model.full, encoder=setting)
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
+    def load(
+        self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
+    ) -> "encoders.Encoder":
         """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
-        from hardneg.plugin import Encoder
+        from hardneg.plugin import encoders
         from hardneg_sparse.modules import load_module, terms_of
         from hardneg_sparse.weights import TermWeights
 
         module: Any = load_module(self, model, device, precision)
-        return Encoder(module, model.full, TermWeights(terms_of(module), module.max_active_dims))
+        return encoders.Encoder(module, model.full, TermWeights(terms_of(module), module.max_active_dims))

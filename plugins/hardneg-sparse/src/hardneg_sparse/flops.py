@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hardneg.plugin import EncodedBatch, PluginError
+from hardneg.plugin import errors, records
 
 _SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "quadratic": lambda part: part**2,
@@ -54,9 +54,9 @@ class Flops:
         if not 0 < self.ramp <= 1:
             wrong.append(f"ramp must be above 0 and at most 1, not {self.ramp}")
         if wrong:
-            raise PluginError("flops: " + "; ".join(wrong))
+            raise errors.PluginError("flops: " + "; ".join(wrong))
 
-    def __call__(self, batch: EncodedBatch) -> Tensor:
+    def __call__(self, batch: records.EncodedBatch) -> Tensor:
         """The penalty, a scalar."""
         once = torch.ones(len(batch.queries), device=batch.queries.device)
         queries = flops(batch.queries, once, self.query_threshold)

@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.plugin import (
-    ArtifactError,
-    Hits,
     Progress,
-    RowLookup,
-    UsageError,
     atomic_write,
+    errors,
     index_checks,
     index_files,
     lucene_search,
+    protocols,
+    records,
     start_java,
 )
 from hardneg_sparse.store import DOC_IDS, SparseRows, SparseStore, read_terms, write_terms
@@ -96,7 +95,7 @@ def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
         writer.close()
     except JavaException as error:
         reason = lucene_search.java_reason(error)
-        raise ArtifactError(f"{folder}: Lucene cannot write the index ({reason}): is the disk full?") from error
+        raise errors.ArtifactError(f"{folder}: Lucene cannot write the index ({reason}): is the disk full?") from error
 
 
 _ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
@@ -119,7 +118,7 @@ class Impact:
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < 1e6:
-            raise UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
+            raise errors.UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
@@ -134,7 +133,9 @@ class Impact:
         store = SparseStore.open(source)
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
         if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
-            raise UsageError(f"{source}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
+            raise errors.UsageError(
+                f"{source}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index"
+            )
         terms = np.array([word + BEHIND_TERM for word in words], object)
         with _writing(path) as add, progress.task("index", len(store), "passages") as task:
             for start, block in store.blocks(_ROWS, _WEIGHTS):
@@ -150,20 +151,22 @@ class Impact:
             progress.note(f"impact: {lost} of {store.offsets[-1]} weights round to 0 with scale {self.scale:g}")
         total = int(lucene_search.open_lucene(path, _SEARCHER).get_total_num_docs())
         if total != len(store):
-            raise ArtifactError(f"{path}: Lucene holds {total} of {len(store)} documents: build the index again")
+            raise errors.ArtifactError(f"{path}: Lucene holds {total} of {len(store)} documents: build the index again")
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
         """The weights as whole numbers, int64 [weights]. Raises UsageError, begun by `whose`: below 0, or too large."""
         if (rows.weights < 0).any():
-            raise UsageError(f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index")
+            raise errors.UsageError(
+                f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index"
+            )
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
         sums = np.add.reduceat(np.append(impacts, 0), rows.offsets[:-1]) if len(rows) else impacts
         if (sums > MOST).any():
-            raise UsageError(f"{whose}weights are too large for scale {self.scale:g}: take a smaller one")
+            raise errors.UsageError(f"{whose}weights are too large for scale {self.scale:g}: take a smaller one")
         return impacts.astype(np.int64)
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> "ImpactSearcher":
+    def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "ImpactSearcher":
         """The Lucene index in folder `path`; Lucene numbers documents in their order, so `rows` is unused.
 
         Raises MissingDependency: without Pyserini or Java.
@@ -171,7 +174,7 @@ class Impact:
         """
         lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), index_files.DocIds(path / DOC_IDS)
         if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
-            raise ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
+            raise errors.ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
         return ImpactSearcher(self, lucene, np.array(read_terms(path), object))
 
 
@@ -186,7 +189,7 @@ class ImpactSearcher:
     lucene: Any
     terms: NDArray[np.object_]
 
-    def search(self, queries: Any, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> records.Hits:
         """The best k documents of each query that share a term with it.
 
         Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
@@ -195,7 +198,7 @@ class ImpactSearcher:
         Raises UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
         """
         if not isinstance(queries, SparseRows):
-            raise UsageError("an impact index searches with weights of terms: use the model that encoded it")
+            raise errors.UsageError("an impact index searches with weights of terms: use the model that encoded it")
         queries.check(len(self.terms))
         index_checks.check_depth(k)
         hits = index_checks.no_hits(len(queries), k)

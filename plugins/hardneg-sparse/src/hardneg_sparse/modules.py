@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.plugin import FullSpec, ModelError, loading, model_files, towers
+from hardneg.plugin import errors, loading, model_files, model_specs, towers
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-    from hardneg.plugin import ResolvedModel
+    from hardneg.plugin import resolving
     from hardneg_sparse.family import Splade
 
 _SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
@@ -20,7 +20,9 @@ _BAR = 4.5
 _CHUNK = 64  # tokens whose weights are computed at once without gradients: the padded length may be 512
 
 
-def load_module(options: "Splade", model: "ResolvedModel", device: str | None, precision: Any) -> "SparseEncoder":
+def load_module(
+    options: "Splade", model: "resolving.ResolvedModel", device: str | None, precision: Any
+) -> "SparseEncoder":
     """The model by options and spec, in evaluation mode.
 
     precision: that of the encoding; None is to train.
@@ -49,7 +51,7 @@ def terms_of(module: Any) -> Sequence[str]:
     ]
 
 
-def _own(folder: Path, spec: FullSpec) -> tuple[nn.Module, int | None]:
+def _own(folder: Path, spec: model_specs.FullSpec) -> tuple[nn.Module, int | None]:
     """The modules of the folder, and the number of weights of a text that it keeps."""
     from sentence_transformers import SparseEncoder
 
@@ -57,28 +59,32 @@ def _own(folder: Path, spec: FullSpec) -> tuple[nn.Module, int | None]:
         if class_name == "SparseStaticEmbedding" and (
             outside := model_files.json_object(path / "config.json").get("path")
         ):
-            raise ModelError(f"model {path}: its weights are in another folder, {outside}: save them with the model")
+            raise errors.ModelError(
+                f"model {path}: its weights are in another folder, {outside}: save them with the model"
+            )
     module = loading.library_model(SparseEncoder, folder)
     whole = nn.Sequential(*towers.folded(list(module.children()), spec.name))
     transformer, *rest = towers.route(whole, "document")
     names = [type(part).__name__ for part in rest]
     if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
-        raise ModelError(f"model {spec.name!r}: {', '.join(names)} after its transformer: only SpladePooling is known")
+        raise errors.ModelError(
+            f"model {spec.name!r}: {', '.join(names)} after its transformer: only SpladePooling is known"
+        )
     loading.check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
-        raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
+        raise errors.ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
     loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     loading.check_weights(transformer.model, model_files.sides(folder)["document"][0], spec.name)
     return whole, module.max_active_dims
 
 
-def _new(folder: Path, spec: FullSpec) -> nn.Module:
+def _new(folder: Path, spec: model_specs.FullSpec) -> nn.Module:
     """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     folders = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
     if len(folders) != 1:
-        raise ModelError(f"model {spec.name!r}: {len(folders)} transformers in it: name a model that has one")
+        raise errors.ModelError(f"model {spec.name!r}: {len(folders)} transformers in it: name a model that has one")
     weights = loading.load_kwargs(folder)
     transformer = loading.library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
     loading.check_encoder(transformer, spec)
@@ -99,7 +105,7 @@ def _with_head(model: Any, folder: Path, name: str) -> None:
     _new_head(model, lacking, name)
 
 
-def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Module]:
+def _arranged(options: "Splade", spec: model_specs.FullSpec, whole: nn.Module) -> list[nn.Module]:
     """The modules with the requested pooling, queries and normalisation."""
     documents = _pooled(options, spec, towers.route(whole, "document"))
     queries = towers.route(whole, "query")
@@ -107,13 +113,15 @@ def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Mo
         ours = queries[0] if not hasattr(queries[0], "model") else None
         return [towers.twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
     if not hasattr(queries[0], "model"):
-        raise ModelError(f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model")
+        raise errors.ModelError(
+            f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model"
+        )
     if towers.has_twins(whole):
         return [towers.twins(_pooled(options, spec, queries), documents)]
     return [towers.twins(towers.with_own_queries(documents), documents)] if spec.twins else documents
 
 
-def _pooled(options: "Splade", spec: FullSpec, parts: Sequence[Any]) -> list[nn.Module]:
+def _pooled(options: "Splade", spec: model_specs.FullSpec, parts: Sequence[Any]) -> list[nn.Module]:
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
@@ -140,7 +148,9 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
     """
     output, inputs = model.get_output_embeddings(), model.get_input_embeddings().weight
     if output is None or output.weight is not inputs or getattr(output, "bias", None) is None:
-        raise ModelError(f"model {name!r} has no head of masked words, and cannot get a new one: use another model")
+        raise errors.ModelError(
+            f"model {name!r} has no head of masked words, and cannot get a new one: use another model"
+        )
     with torch.no_grad():
         for path, module in model.named_modules():
             if isinstance(module, nn.Linear) and module is not output and f"{path}.weight" in missing:
@@ -152,7 +162,7 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
         output.bias.fill_(-_BAR * inputs.norm(dim=1).mean())
 
 
-def _query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
+def _query_terms(tokenizer: Any, spec: model_specs.FullSpec, own: Any = None) -> nn.Module:
     """A module of sentence-transformers that gives the terms of a text their weights: those of `own`, or 1 each.
 
     Its tokenizer adds no special tokens and cuts at the length of queries, wherever the model is opened.
@@ -165,7 +175,7 @@ def _query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
     return module
 
 
-def _plain(tokenizer: Any, spec: FullSpec) -> Any:
+def _plain(tokenizer: Any, spec: model_specs.FullSpec) -> Any:
     """A copy of a tokenizer that puts nothing around a text."""
     from tokenizers import Tokenizer
     from tokenizers.processors import TemplateProcessing

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from hardneg.plugin import ArtifactError, DataError, EncodedRows, UsageError, arrays, atomic_write, index_files
+from hardneg.plugin import arrays, atomic_write, errors, index_files, records
 
 SHAPE = "sparse.json"
 """The file that marks a folder of term weights."""
@@ -29,7 +29,7 @@ FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHT
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRows(EncodedRows):
+class SparseRows(records.EncodedRows):
     """Term weights: n texts encoded by a learned sparse encoder.
 
     terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], none of them 0. width: how many
@@ -60,9 +60,9 @@ class SparseRows(EncodedRows):
     def check(self, width: int) -> None:
         """Checks queries over `width` terms. Raises UsageError: of another number of terms, or not sound."""
         if self.width != width:
-            raise UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
+            raise errors.UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
         if problem := fault(self):
-            raise UsageError(f"queries: {problem}: check the model")
+            raise errors.UsageError(f"queries: {problem}: check the model")
 
 
 def fault(rows: SparseRows) -> str:
@@ -86,7 +86,7 @@ def fault(rows: SparseRows) -> str:
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
     """Writes what each term is, in the order of their numbers. Raises DataError: one is empty or has a line break."""
     if odd := [term for term in terms if not term or "\n" in term]:
-        raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
+        raise errors.DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
     atomic_write.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
@@ -95,7 +95,7 @@ def read_terms(folder: Path) -> Sequence[str]:
     try:
         return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
+        raise errors.ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
 
 
 class SparseWriter(index_files.RowsWriter):
@@ -104,7 +104,7 @@ class SparseWriter(index_files.RowsWriter):
     def __init__(self, folder: Path, width: int, count: int) -> None:
         """Begins a folder of `count` texts over `width` terms."""
         if not 1 <= width < 1 << 31 or count < 0:
-            raise UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
+            raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)
         self.width, self._size = width, 0
         kinds = (_OFFSETS, _TERMS, _WEIGHTS)
@@ -116,9 +116,9 @@ class SparseWriter(index_files.RowsWriter):
     def write(self, rows: SparseRows) -> None:
         """Writes the texts that come next. Raises UsageError: of other terms, or too many; ArtifactError: not sound."""
         if rows.width != self.width:
-            raise UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
+            raise errors.UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
-            raise ArtifactError(f"weights from row {self.done} on, {problem}: check the model")
+            raise errors.ArtifactError(f"weights from row {self.done} on, {problem}: check the model")
         self._take(len(rows))
         for (kind, file), numbers in zip(
             self._lines.items(), (self._size + rows.offsets[1:], rows.terms, rows.weights), strict=True
@@ -129,7 +129,7 @@ class SparseWriter(index_files.RowsWriter):
     def write_terms(self, terms: Sequence[str]) -> None:
         """Writes what each term is. Raises UsageError: too many, few or alike; DataError: empty, or of two lines."""
         if len(terms) != self.width or len(set(terms)) != self.width:
-            raise UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
+            raise errors.UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
         write_terms(self.folder, terms)
 
     def close(self) -> None:
@@ -158,14 +158,14 @@ class SparseStore:
             said = json.loads((folder / SHAPE).read_text())
             count, width = int(said["rows"]), int(said["terms"])
         except OSError as error:
-            raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
+            raise errors.ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
         except (ValueError, RecursionError, TypeError, KeyError) as error:
-            raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
+            raise errors.ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
         store = cls(folder, width, count)
         if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
-            raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
+            raise errors.ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
         if not (folder / DOC_IDS).exists():
-            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+            raise errors.ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
         return store
 
     def __len__(self) -> int:
@@ -208,7 +208,9 @@ class SparseStore:
             return None
         terms = read_terms(self.folder)
         if len(set(terms)) != self.width:
-            raise ArtifactError(f"{self.folder / TERMS}: {len(set(terms))} different terms instead of {self.width}")
+            raise errors.ArtifactError(
+                f"{self.folder / TERMS}: {len(set(terms))} different terms instead of {self.width}"
+            )
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:
@@ -245,9 +247,9 @@ class SparseStore:
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
         if ((begins < 0) | (begins > ends) | (ends > self.offsets[-1])).any():
-            raise ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
+            raise errors.ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
 
     def _sound(self, rows: SparseRows, where: str) -> SparseRows:
         if problem := fault(rows):
-            raise ArtifactError(f"{self.folder}: {where}, {problem}: encode the corpus again")
+            raise errors.ArtifactError(f"{self.folder}: {where}, {problem}: encode the corpus again")
         return rows

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import Form, Representation, Side, towers
+from hardneg.plugin import encoders, encoding, model_specs, towers
 from hardneg_sparse.store import FILES, TERMS, SparseRows, SparseWriter
 
 _TERMS = 1024  # whose logits are held at a time
@@ -34,7 +34,7 @@ def can_be_narrow(parts: Sequence[Any]) -> bool:
     return pooled and getattr(config, "model_type", "") in _PLAIN
 
 
-def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
+def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side) -> Tensor:
     """float32 [n, V], the weights of all terms, as the parts themselves would give them."""
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
@@ -86,20 +86,22 @@ class _Largest(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class TermWeights(Representation):
+class TermWeights(encoders.Representation):
     """Texts as float32 [n, V] on the device, none below 0, and as lists of terms and weights on the host.
 
     terms: the words of the V terms. most: the number of largest weights of an encoded text that are kept; None keeps
     all. Training keeps all of them, as in sentence-transformers.
     """
 
-    form: ClassVar[Form] = "weights"
+    form: ClassVar[encoding.Form] = "weights"
     files: ClassVar[Sequence[str]] = FILES
 
     terms: Sequence[str]
     most: int | None = None
 
-    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
+    def run(
+        self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side
+    ) -> Tensor:
         """float32 [n, V]."""
         if can_be_narrow(parts):
             return narrow(parts, features, device, side)

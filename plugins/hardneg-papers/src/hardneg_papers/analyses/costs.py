@@ -41,12 +41,13 @@ class Operations(hn.Analysis):
     asks = ("stages",)
     drawn = slice(2, 3)
 
-    stages: Annotated[dict[hn.Name, hn.Name], hn.Reference(tuple(_UNITS)), hn.Option("stage")] = Field(
-        min_length=1, description="One to show; by default all but those that evaluate."
-    )
-    totals: Annotated[dict[hn.Name, tuple[hn.Name, ...]], hn.Option("total", metavar="NAME=OPERATION[,OPERATION]")] = (
-        Field(default_factory=dict, description="Operations that are one after the other, summed for one unit.")
-    )
+    stages: Annotated[
+        dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(tuple(_UNITS)), hn.fields.Option("stage")
+    ] = Field(min_length=1, description="One to show; by default all but those that evaluate.")
+    totals: Annotated[
+        dict[hn.fields.Name, tuple[hn.fields.Name, ...]],
+        hn.fields.Option("total", metavar="NAME=OPERATION[,OPERATION]"),
+    ] = Field(default_factory=dict, description="Operations that are one after the other, summed for one unit.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
@@ -58,8 +59,8 @@ class Operations(hn.Analysis):
         results = operations({label: inputs.facts(f"stages.{label}") for label in self.stages})
         try:
             return [*results, *totals(results, self.totals)]
-        except hn.UsageError as error:
-            raise hn.UsageError(f"{inputs.location('totals')}: {error}") from None
+        except hn.errors.UsageError as error:
+            raise hn.errors.UsageError(f"{inputs.location('totals')}: {error}") from None
 
     def table(self, results: Any) -> hn.Table:
         rows = []
@@ -123,10 +124,12 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
         for name in names:
             if name not in known:
                 there = f"{hn.wording.suggestion(name, known)}; there are: {', '.join(known)}"
-                raise hn.UsageError(f"{label}: no operation {name!r}{there}")
+                raise hn.errors.UsageError(f"{label}: no operation {name!r}{there}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
-            raise hn.UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
+            raise hn.errors.UsageError(
+                f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit"
+            )
         times, first = [each["milliseconds"] for each in parts], parts[0]
         seconds = None if None in times else sum(times) * first["count"] / 1000
         total = _operation(label, "total", seconds, first["count"], first["unit"])
@@ -135,7 +138,7 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
 
 
 _DOC_IDS = "docid"
-_ASIDE = {_DOC_IDS, hn.MANIFEST, "shards.json", "shard.json"}
+_ASIDE = {_DOC_IDS, hn.stores.MANIFEST, "shards.json", "shard.json"}
 _TIMED = ("encode", "search", "total")
 
 
@@ -152,9 +155,9 @@ class IndexSizes(hn.Analysis):
     beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
     drawn = slice(1, 2)
 
-    indexes: Annotated[dict[hn.Name, hn.Name], hn.Reference(("index",)), hn.Option("index")] = Field(
-        min_length=1, description="An index folder; of dense ones the vectors are counted."
-    )
+    indexes: Annotated[
+        dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("index",)), hn.fields.Option("index")
+    ] = Field(min_length=1, description="An index folder; of dense ones the vectors are counted.")
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
         """Of each index its size, against the first; of one of texts the documents count as vectors.
@@ -171,7 +174,9 @@ class IndexSizes(hn.Analysis):
                 with (folder / _DOC_IDS).open("rb") as file:
                     vectors = sum(1 for line in file if line.strip())
             if vectors is None:
-                raise hn.DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
+                raise hn.errors.DataError(
+                    f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`"
+                )
             files = [path for path in folder.rglob("*") if path.is_file() and path.name not in _ASIDE]
             size = sum(path.stat().st_size for path in files)
             first = results[0]["bytes"] if results else size
@@ -219,7 +224,7 @@ class Latency(hn.Analysis):
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if len(models) not in (1, len(indexes)):
             message = f"{len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each"
-            raise hn.UsageError(f"analyze latency: {message}", "models", "indexes")
+            raise hn.errors.UsageError(f"analyze latency: {message}", "models", "indexes")
         return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
@@ -230,7 +235,7 @@ class Latency(hn.Analysis):
         """
         texts = list(inputs.queries(inputs.split).values())
         if not texts:
-            raise hn.UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
+            raise hn.errors.UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
         drawn = np.random.default_rng(inputs.seed).permutation(len(texts))[: self.sample]
         queries = [texts[position] for position in drawn]
         results = {
@@ -294,11 +299,13 @@ class Costs(hn.Analysis):
 
     methods: Annotated[
         dict[
-            hn.Name,
-            Annotated[tuple[hn.Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)],
+            hn.fields.Name,
+            Annotated[
+                tuple[hn.fields.Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)
+            ],
         ],
-        hn.Reference(("model", "index", "run", "negatives")),
-        hn.Option("stage", metavar="NAME=STAGE[,STAGE]"),
+        hn.fields.Reference(("model", "index", "run", "negatives")),
+        hn.fields.Option("stage", metavar="NAME=STAGE[,STAGE]"),
     ] = Field(min_length=1, description="Stages summed; default: each that trains.")
 
     @classmethod

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from hardneg.plugin import Analysis, AnalysisInputs, Option, Runs, Table, UsageError, figures
+from hardneg.plugin import Analysis, AnalysisInputs, Runs, Table, fields, figures
+from hardneg.plugin import errors as faults
 from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
 
 Rows = NDArray[np.int64]
@@ -44,7 +45,7 @@ class Errors(Analysis):
     indexes: Indexes = Field(default_factory=dict, description="A dense index folder; needs queries and a model.")
     models: Encoders = Field(default_factory=dict, description="The model that encodes the queries of the index.")
     runs: Runs = Field(default_factory=dict, description="A TREC run: its top-K errors.")
-    depth: Annotated[int, Option("depth")] = Field(
+    depth: Annotated[int, fields.Option("depth")] = Field(
         CUT, gt=0, description="K: how many negatives the top-K errors look at."
     )
 
@@ -61,11 +62,11 @@ class Errors(Analysis):
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if not (indexes or values.get("runs")):
-            raise UsageError(
+            raise faults.UsageError(
                 "analyze errors: give {indexes} (with {queries} and {models}), or {runs}, or both", *_NAMED
             )
         if len(models) != len(indexes):
-            raise UsageError(
+            raise faults.UsageError(
                 "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give one of each", *_NAMED
             )
         return {**values, "models": dict(zip(indexes, models, strict=True))}
@@ -94,7 +95,9 @@ class Errors(Analysis):
 
         queries = inputs.queries(inputs.split)
         if not queries:
-            raise UsageError("analyze errors: {indexes} needs {queries} and {models}, which encodes them", *_NAMED)
+            raise faults.UsageError(
+                "analyze errors: {indexes} needs {queries} and {models}, which encodes them", *_NAMED
+            )
         asked = [query_id for query_id in queries if query_id in positives]
         system = inputs.system(f"indexes.{label}", f"models.{label}")
         wanted = list(dict.fromkeys(doc_id for query_id in asked for doc_id in aside[query_id]))

@@ -11,7 +11,9 @@ from pydantic import Field
 import hardneg.plugin as hn
 
 _FIRST = "By default the first one that was evaluated."
-Evaluation = Annotated[hn.Name, hn.Reference(("metrics",)), hn.Option(metavar="METRICS.JSON", argument=True)]
+Evaluation = Annotated[
+    hn.fields.Name, hn.fields.Reference(("metrics",)), hn.fields.Option(metavar="METRICS.JSON", argument=True)
+]
 
 
 def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
@@ -27,7 +29,7 @@ def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Ma
         message = (
             f"{metric!r} was not evaluated{hn.wording.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
         )
-        raise hn.UsageError(f"{inputs.location('metric')}: {message}")
+        raise hn.errors.UsageError(f"{inputs.location('metric')}: {message}")
     return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
 
 
@@ -42,7 +44,7 @@ class Ablation(hn.Analysis):
     paper = "STAR/ADORE, Figure 5"
 
     evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
-    metric: hn.Name | None = Field(None, description=_FIRST)
+    metric: hn.fields.Name | None = Field(None, description=_FIRST)
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """The metric, and by system its mean and its interval (None where there is none)."""
@@ -78,14 +80,15 @@ class Matrix(hn.Analysis):
     paper = "STAR/ADORE, Table 3"
 
     evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
-    rows: Annotated[dict[hn.Name, dict[hn.Name, hn.Name]], hn.Option("cell", metavar="ROW:COLUMN=SYSTEM")] = Field(
-        min_length=1, description="The system whose metric stands in a cell."
-    )
-    metric: hn.Name | None = Field(None, description=_FIRST)
-    axes: Annotated[tuple[str, str], hn.Option("axis")] = Field(
+    rows: Annotated[
+        dict[hn.fields.Name, dict[hn.fields.Name, hn.fields.Name]],
+        hn.fields.Option("cell", metavar="ROW:COLUMN=SYSTEM"),
+    ] = Field(min_length=1, description="The system whose metric stands in a cell.")
+    metric: hn.fields.Name | None = Field(None, description=_FIRST)
+    axes: Annotated[tuple[str, str], hn.fields.Option("axis")] = Field(
         ("", ""), description="The name of the rows, then that of the columns."
     )
-    figure: Annotated[Literal["heatmap", "lines"], hn.Option("form")] = Field(
+    figure: Annotated[Literal["heatmap", "lines"], hn.fields.Option("form")] = Field(
         "heatmap", description="The figure's form."
     )
 
@@ -103,7 +106,7 @@ class Matrix(hn.Analysis):
             for column, label in named.items():
                 if label not in systems:
                     lacks = f"no system {label!r} was evaluated{hn.wording.suggestion(label, systems)}"
-                    raise hn.UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
+                    raise hn.errors.UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
         rows = [
             [systems[named[column]].mean if column in named else None for column in columns]
             for named in self.rows.values()
@@ -172,10 +175,12 @@ class AcrossCollections(hn.Analysis):
     drawn = slice(-2, -1)
 
     evaluations: Annotated[
-        dict[hn.Name, hn.Name], hn.Reference(("metrics",)), hn.Option(metavar="METRICS.JSON...", argument=True)
+        dict[hn.fields.Name, hn.fields.Name],
+        hn.fields.Reference(("metrics",)),
+        hn.fields.Option(metavar="METRICS.JSON...", argument=True),
     ] = Field(min_length=2, description="Evaluations of the same systems, each on one collection.")
-    metric: hn.MetricName | None = Field(None, description=_FIRST)
-    baseline: hn.Name | None = Field(
+    metric: hn.fields.MetricName | None = Field(None, description=_FIRST)
+    baseline: hn.fields.Name | None = Field(
         None, description="The system that others are tested against; the first by default."
     )
 
@@ -194,11 +199,11 @@ class AcrossCollections(hn.Analysis):
         ]
         place = inputs.location("evaluations")
         if not everywhere:
-            raise hn.UsageError(f"{place}: no system has {metric} on all collections")
+            raise hn.errors.UsageError(f"{place}: no system has {metric} on all collections")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
             known = f"{hn.wording.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
-            raise hn.UsageError(
+            raise hn.errors.UsageError(
                 f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}"
             )
         tables: dict[str, list[NDArray[np.float64]]] = {name: [] for name in everywhere}  # [seeds, queries] of each
@@ -210,7 +215,7 @@ class AcrossCollections(hn.Analysis):
                 rows.append(np.array(scores, np.float64))
             if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:
                 reason = f"{system!r} has other seeds on one collection than on another"
-                raise hn.UsageError(f"{place}: {reason}: evaluate the same trainings on each")
+                raise hn.errors.UsageError(f"{place}: {reason}: evaluate the same trainings on each")
         systems = {}
         for system, rows in tables.items():
             means = {label: float(row.mean()) for label, row in zip(evaluations, rows, strict=True)}
@@ -258,7 +263,10 @@ class AcrossCollections(hn.Analysis):
 
 
 def _tests(
-    evaluations: Sequence[hn.Measured], tables: Mapping[str, Sequence[NDArray[np.float64]]], baseline: str, metric: str
+    evaluations: Sequence[hn.metrics_files.Measured],
+    tables: Mapping[str, Sequence[NDArray[np.float64]]],
+    baseline: str,
+    metric: str,
 ) -> list[dict[str, Any]]:
     """Each system against the baseline, Holm over all; tables: scores [seeds, queries] of each collection."""
 
@@ -268,9 +276,7 @@ def _tests(
     for system in (name for name in tables if name != baseline):
         shared = any({test.system, test.baseline} == {system, baseline} for test in tested)
         pairs = zip(tables[system], tables[baseline], strict=True)
-        spread = hn.spread_over_collections(
-            [[one - other] if shared else [one, other] for one, other in pairs], queries
-        )
+        spread = spread_over_collections([[one - other] if shared else [one, other] for one, other in pairs], queries)
         interval = [spread.interval.low, spread.interval.high] if spread.interval else None
         facts = {"system": system, "difference": spread.mean, "interval": interval}
         results.append({**facts, "p": spread.p, "seed_p": spread.seed_p})

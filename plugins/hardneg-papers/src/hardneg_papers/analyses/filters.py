@@ -37,9 +37,13 @@ class Denoising(hn.Analysis):
     asks = ("queries?", "corpus?")
 
     negatives: Annotated[
-        dict[hn.Name, hn.Name], hn.Reference(("negatives",)), hn.Option(metavar="DROPPED...", argument=True)
+        dict[hn.fields.Name, hn.fields.Name],
+        hn.fields.Reference(("negatives",)),
+        hn.fields.Option(metavar="DROPPED...", argument=True),
     ] = Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
-    examples: Annotated[int, hn.Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
+    examples: Annotated[int, hn.fields.Option("limit")] = Field(
+        5, ge=0, description="How many queries to print of each."
+    )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Shares by rank of each filter, and examples with texts, cut at 300 characters."""
@@ -48,7 +52,7 @@ class Denoising(hn.Analysis):
         shown: list[dict[str, Any]] = []
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
-                raise hn.UsageError(
+                raise hn.errors.UsageError(
                     f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
                     "examples",
                 )
@@ -166,7 +170,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     best: list[tuple[float, int, dict[str, Any]]] = []
     batches = hn.negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
-        raise hn.ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
+        raise hn.errors.ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]
@@ -222,9 +226,9 @@ def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[
 
 
 FilterThresholds = Annotated[
-    dict[hn.Name, Annotated[tuple[float, ...], Field(min_length=1)]],
+    dict[hn.fields.Name, Annotated[tuple[float, ...], Field(min_length=1)]],
     AfterValidator(_known_filters),
-    hn.Option("threshold", metavar="FILTER=VALUE"),
+    hn.fields.Option("threshold", metavar="FILTER=VALUE"),
 ]
 
 Planted = tuple[hn.Candidates, Collection[str]]
@@ -244,13 +248,15 @@ class FalseNegativeRecall(hn.Analysis):
     asks = ("qrels", "withheld")
     drawn, across = slice(2, 4), 4
 
-    run: Annotated[hn.Name, hn.Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
-    scores: Annotated[dict[hn.Name, hn.Name], hn.Reference(("run",)), hn.Option("filter-by")] = Field(
-        default_factory=dict, description="A TREC run whose scores decide; default: those of the runs."
+    run: Annotated[hn.fields.Name, hn.fields.Reference(("run",))] = Field(
+        description="The TREC run whose documents are filtered."
     )
+    scores: Annotated[
+        dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("run",)), hn.fields.Option("filter-by")
+    ] = Field(default_factory=dict, description="A TREC run whose scores decide; default: those of the runs.")
     thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
     depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
-    split: Annotated[hn.Name, hn.Option("-")] = "train"
+    split: Annotated[hn.fields.Name, hn.fields.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Hidden positives of queries that keep others, by what stage `dataset` told of them."""

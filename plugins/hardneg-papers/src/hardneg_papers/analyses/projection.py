@@ -40,22 +40,22 @@ class Projection(hn.Analysis):
     asks = ("qrels", "queries", "seed", "relevance_level", "device")
     extra = "analysis"
 
-    query: Annotated[tuple[hn.Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)] = (
-        Field((), description="The id of a query to show; by default the first one that has relevant documents.")
-    )
+    query: Annotated[
+        tuple[hn.fields.Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)
+    ] = Field((), description="The id of a query to show; by default the first one that has relevant documents.")
     indexes: Indexes = Field(
         min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
-    negatives: Annotated[int, hn.Option("count")] = Field(
+    negatives: Annotated[int, hn.fields.Option("count")] = Field(
         100, gt=0, description="How many documents of each group, the first ones."
     )
     runs: hn.Runs = Field(
         default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group."
     )
-    mined: Annotated[dict[hn.Name, hn.Name], hn.Reference(("negatives",)), hn.Option("mined")] = Field(
-        default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group."
-    )
+    mined: Annotated[
+        dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("negatives",)), hn.fields.Option("mined")
+    ] = Field(default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group.")
     wins: int = Field(
         0, ge=0, description="Show this many queries that the first run wins over the second, and as many it loses."
     )
@@ -83,7 +83,7 @@ class Projection(hn.Analysis):
             message = (
                 "give {models} twice, before and after, and {indexes} once or twice; once each with {runs} or {mined}"
             )
-            raise hn.UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
+            raise hn.errors.UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
         sides = ("before", "after")
         named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
@@ -113,14 +113,14 @@ class Projection(hn.Analysis):
         Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
         """
         runs = [inputs.run(f"runs.{label}") for label in list(self.runs)[:2]]
-        scored = [hn.evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
+        scored = [hn.measuring.evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
         ours, theirs = (next(iter(each.values())) for each in scored)
         by = {query_id: value - theirs[query_id] for query_id, value in ours.items()}
         order = sorted(by, key=lambda query_id: (-by[query_id], query_id))
         won = [query_id for query_id in order if by[query_id] > _ROUNDING][: self.wins]
         lost = [query_id for query_id in reversed(order) if by[query_id] < -_ROUNDING][: self.wins]
         if not won and not lost:
-            raise hn.UsageError(
+            raise hn.errors.UsageError(
                 f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`"
             )
         return {
@@ -146,7 +146,7 @@ class Projection(hn.Analysis):
         problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
         if problems or not query_ids:
             problems = problems or ["none of the queries has a positive, and documents of the first group"]
-            raise hn.UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
+            raise hn.errors.UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
         return {query_id: queries[query_id] for query_id in query_ids}
 
     def _groups(self, inputs: hn.AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
@@ -170,7 +170,7 @@ class Projection(hn.Analysis):
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
         if not len(own):
             message = f"the first index holds none of the positives of {query_id!r}; name another"
-            raise hn.UsageError(f"{inputs.location('query')}: {message}")
+            raise hn.errors.UsageError(f"{inputs.location('query')}: {message}")
         relevant = {_RELEVANT: [first.doc_ids[int(row)] for row in own]}
         if self.runs or self.mined:
             return relevant
@@ -234,7 +234,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 6; ANCE (Xiong et al., ICLR 2021), figure 1.
     """
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
-        raise hn.UsageError(
+        raise hn.errors.UsageError(
             f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension"
         )
     vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
@@ -242,7 +242,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
         from sklearn.manifold import TSNE
     except ImportError as error:
         message = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
-        raise hn.MissingDependency(message) from error
+        raise hn.errors.MissingDependency(message) from error
     if len(vectors) < 4:
         points = np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
     else:
@@ -263,7 +263,7 @@ def _panels(
         rows = system.rows(doc_ids)
         if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
             few = f"lacks {len(lacking)} of the documents, such as {lacking[0]}"
-            raise hn.UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
+            raise hn.errors.UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
         around.append(system.searcher.vectors(rows))
     planes = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
     panels = {}

@@ -14,7 +14,7 @@ from hardneg_papers.analyses.shared import MeasuredRuns, Metric, percent
 Lists = Mapping[str, Sequence[str]]
 """Document ids by query, best first."""
 
-_BySteps = Annotated[dict[NonNegativeInt, hn.Name], Field(min_length=1)]
+_BySteps = Annotated[dict[NonNegativeInt, hn.fields.Name], Field(min_length=1)]
 
 
 class OverlapCurve(hn.Analysis):
@@ -32,11 +32,15 @@ class OverlapCurve(hn.Analysis):
     drawn, across = slice(3, 4), 1
 
     negatives: Annotated[
-        dict[hn.Name, _BySteps], hn.Reference(("negatives",)), hn.Option("negatives", metavar="[LABEL:]STEP=PATH")
+        dict[hn.fields.Name, _BySteps],
+        hn.fields.Reference(("negatives",)),
+        hn.fields.Option("negatives", metavar="[LABEL:]STEP=PATH"),
     ] = Field(min_length=1, description="A negatives.arrow that is trained on from STEP on.")
-    met: Annotated[dict[hn.Name, _BySteps], hn.Reference(("run",)), hn.Option("run", metavar="[LABEL:]STEP=PATH")] = (
-        Field(min_length=1, description="A run over the same queries by the model as it is at STEP.")
-    )
+    met: Annotated[
+        dict[hn.fields.Name, _BySteps],
+        hn.fields.Reference(("run",)),
+        hn.fields.Option("run", metavar="[LABEL:]STEP=PATH"),
+    ] = Field(min_length=1, description="A run over the same queries by the model as it is at STEP.")
     depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
 
     @model_validator(mode="after")
@@ -97,11 +101,13 @@ class Unjudged(hn.Analysis):
     asks = ("qrels", "relevance_level")
 
     runs: MeasuredRuns = Field(min_length=1)
-    against: Annotated[hn.Name | None, hn.Option("baseline", one_of="runs")] = Field(
+    against: Annotated[hn.fields.Name | None, hn.fields.Option("baseline", one_of="runs")] = Field(
         None, description="One of the runs, to overlap with."
     )
     metrics: Annotated[
-        tuple[hn.MetricName, ...], hn.Option("metrics", same=("metric",), metavar="NAME[,NAME]"), Field(min_length=1)
+        tuple[hn.fields.MetricName, ...],
+        hn.fields.Option("metrics", same=("metric",), metavar="NAME[,NAME]"),
+        Field(min_length=1),
     ] = Field(("ndcg@10",), description="Metrics to show beside.")
     depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
     overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")
@@ -130,7 +136,7 @@ class Unjudged(hn.Analysis):
             other = lists[self.against] if self.against else None
             shared = None if other is None else hn.overlap.run_overlap(lists[label], other, self.overlap_depth)
             results[label] = {
-                "metrics": hn.means(hn.evaluate(run, qrels, self.metrics, inputs.relevance_level)),
+                "metrics": hn.means(hn.measuring.evaluate(run, qrels, self.metrics, inputs.relevance_level)),
                 "unjudged": sum(rates.values()) / len(rates) if rates else None,
                 "overlap": shared.mean if shared else None,
                 "queries": len(rates),
@@ -193,10 +199,10 @@ class CandidateCounts(hn.Analysis):
     drawn, across = slice(1, None), 0
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
-    reranked: Annotated[dict[hn.Name, hn.Name], hn.MEASURED] = Field(
+    reranked: Annotated[dict[hn.fields.Name, hn.fields.Name], hn.fields.MEASURED] = Field(
         min_length=1, description="The reranked run, one for each run, in their order."
     )
-    counts: Annotated[tuple[PositiveInt, ...], hn.Option("depth"), Field(min_length=1)] = Field(
+    counts: Annotated[tuple[PositiveInt, ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
         (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
     )
     metric: Metric = Field("ndcg@10", description="What is measured.")
@@ -213,7 +219,7 @@ class CandidateCounts(hn.Analysis):
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
             message = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
-            raise hn.UsageError(f"analyze candidates: {message}", "reranked", "first")
+            raise hn.errors.UsageError(f"analyze candidates: {message}", "reranked", "first")
         return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
@@ -232,9 +238,9 @@ class CandidateCounts(hn.Analysis):
         for label in self.first:
             first, reranked = inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")
             _check(label, first, reranked, max(counts))
-            recall = hn.means(hn.evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
+            recall = hn.means(hn.measuring.evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
             for count in counts:
-                quality = hn.means(hn.evaluate(prefix(first, reranked, count), qrels, [self.metric], level))[
+                quality = hn.means(hn.measuring.evaluate(prefix(first, reranked, count), qrels, [self.metric], level))[
                     self.metric
                 ]
                 documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
@@ -278,7 +284,7 @@ def _check(label: str, first: Run, reranked: Run, most: int) -> None:
     for query_id, ranked in first.items():
         asked = ranked.doc_ids[:most]
         if lacking := set(asked).difference(_ids(reranked, query_id)):
-            raise hn.DataError(
+            raise hn.errors.DataError(
                 f"{label}: the reranked run lacks {len(lacking)} of the first {len(asked)} candidates of query "
                 f"{query_id}, such as {min(lacking)}; rerank deeper, or ask for fewer candidates"
             )
@@ -304,7 +310,7 @@ class ScoreTails(hn.Analysis):
     asks = ("seed",)
 
     runs: hn.Runs = Field(min_length=1)
-    depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.Option("depth"), Field(min_length=1)] = Field(
+    depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
         (10, 100, 1000), description="Where lists are cut; by default 10, 100 and 1000."
     )
     single: int = Field(
@@ -315,12 +321,12 @@ class ScoreTails(hn.Analysis):
         """The tails of each run."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
         pool = sorted(set.intersection(*({*run} for run in runs.values())))
-        single = hn.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
+        single = hn.runtime.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
         results = {label: score_tails(run, depths, single) for label, run in runs.items()}
         for label, tails in results.items():
             if not tails:
                 message = f"no query has {depths[0]} documents with different scores; give a lower depth"
-                raise hn.DataError(f"{inputs.location(f'runs.{label}')}: {message}")
+                raise hn.errors.DataError(f"{inputs.location(f'runs.{label}')}: {message}")
         return results
 
     def table(self, results: Any) -> hn.Table:

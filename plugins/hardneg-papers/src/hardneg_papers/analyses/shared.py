@@ -3,22 +3,24 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from hardneg.plugin import MEASURED, MetricName, Name, Option, Reference, Trait
+from hardneg.plugin import fields
 
 _VECTORS = {
-    Trait.TEXTS: "search it and name the run in `runs`",
-    Trait.SEGMENTS: "name one without `segments`",
-    **dict.fromkeys((Trait.WEIGHTS, Trait.TOKEN_VECTORS), "name one of an encoder with one vector a text"),
+    fields.Trait.TEXTS: "search it and name the run in `runs`",
+    fields.Trait.SEGMENTS: "name one without `segments`",
+    **dict.fromkeys(
+        (fields.Trait.WEIGHTS, fields.Trait.TOKEN_VECTORS), "name one of an encoder with one vector a text"
+    ),
 }
-Indexes = Annotated[dict[Name, Name], Reference(("index",), _VECTORS), Option("index")]
+Indexes = Annotated[dict[fields.Name, fields.Name], fields.Reference(("index",), _VECTORS), fields.Option("index")]
 """Indexes with one vector a document, by label; on the command line folders."""
 
-Encoders = Annotated[dict[Name, Name], Reference(("model",)), Option("model", placed=True)]
+Encoders = Annotated[dict[fields.Name, fields.Name], fields.Reference(("model",)), fields.Option("model", placed=True)]
 """Models of queries by labels of indexes; by default the models that encoded the indexes."""
 
-Metric = Annotated[MetricName, Option("metric", same=("metrics",))]
+Metric = Annotated[fields.MetricName, fields.Option("metric", same=("metrics",))]
 
-MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
+MeasuredRuns = Annotated[dict[fields.Name, fields.Name], fields.MEASURED, fields.Option("run")]
 """Runs that metrics are made of, by label."""
 
 

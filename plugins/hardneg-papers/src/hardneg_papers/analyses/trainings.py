@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, Name, Option, Reference, Table, figures, measurements
+from hardneg.plugin import Analysis, AnalysisInputs, Table, errors, fields, figures
 
 History = Sequence[Mapping[str, Any]]
 Curves = Mapping[str, Mapping[str, figures.Points]]
@@ -58,9 +58,9 @@ class OfTrainings(Analysis):
     """
 
     lacking: ClassVar[str]
-    trainings: Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)] = Field(
-        min_length=1, description="history.jsonl files of trainings."
-    )
+    trainings: Annotated[
+        dict[fields.Name, fields.Name], fields.Reference(("model",)), fields.Option(metavar="HISTORY...", argument=True)
+    ] = Field(min_length=1, description="history.jsonl files of trainings.")
 
     @staticmethod
     @abstractmethod
@@ -73,7 +73,7 @@ class OfTrainings(Analysis):
         for label in self.trainings:
             results[label] = self.of_history(inputs.history(f"trainings.{label}"))
             if not results[label]:
-                raise DataError(f"{inputs.location(f'trainings.{label}')}: {self.lacking}")
+                raise errors.DataError(f"{inputs.location(f'trainings.{label}')}: {self.lacking}")
         return results
 
 
@@ -203,7 +203,7 @@ class Refreshes(OfTrainings):
 
         Source: ANCE (Xiong et al., ICLR 2021), figure 5.
         """
-        curves = measurements(history)
+        curves = figures.measurements(history)
         if "loss" not in curves:
             return {}
         taken: list[tuple[int, int]] = []

@@ -1,0 +1,355 @@
+"""A dataset, judgements, a model or runs as a function is given them: by name, as a folder or file, or in memory."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from hardneg.datasets.hugging_face import numbered_rows, text_cell
+from hardneg.formats import source_files, text_lines
+from hardneg.formats.qrels import GRADE_DIGITS, Qrels
+from hardneg.functions.arguments import AnyQrels, AnyRun, Dataset, Model, name_of
+from hardneg.records import Document, Judgement, Query, RankedList, errors, layout, named_plugins, wording
+from hardneg.store import Artifact, Store, digest, tree_digest
+
+_PARTS, _PAIR = ("corpus", "queries", "qrels"), ("anchor", "positive")
+_ONLY = "train"
+_FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a dict, or a datasets.Dataset of pairs"
+_LARGEST = 3.4028234663852886e38  # of 32 bits
+
+
+def keep_result(
+    store: Store, artifact_type: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
+) -> Artifact:
+    """The artifact of an origin, made in an empty folder unless the store has it; `make` may return its facts."""
+    key = digest({name: value for name, value in origin.items() if name != "name"})
+    with store.lock(key):
+        store.recover(key)
+        if artifact := store.whole(key):
+            return artifact
+        store.discard(key)
+        facts = make(store.workspace(key))
+        return store.commit(key, artifact_type, facts or {}, origin)
+
+
+def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
+    """What `write` writes into an empty folder, as an artifact under the digest of its bytes.
+
+    Raises:
+        ArtifactError: the store cannot be written.
+    """
+    name = uuid4().hex
+    with store.lock(name):
+        folder = store.workspace(name)
+
+        def move(target: Path) -> None:
+            for path in folder.iterdir():
+                os.replace(path, target / path.name)
+
+        try:
+            write(folder)
+            origin = {"stage": artifact_type, "content": tree_digest(folder), "name": artifact_type}
+            return keep_result(store, artifact_type, origin, move)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            (store.root / "locks" / name).unlink(missing_ok=True)
+
+
+def named_dataset(dataset: Dataset, store: Store) -> str:
+    """The dataset as a recipe names it; one in memory is written into the store, under its content.
+
+    Raises:
+        UsageError: it is none of the forms that a dataset may have.
+        DataError: one in memory has a mistake, which is told with its place.
+    """
+    if not isinstance(dataset, str | os.PathLike):
+        kept = keep_content(store, "given-collection", lambda folder: write_dataset(dataset, folder))
+        return f"{named_plugins.BEIR}:{kept.path}"
+    try:
+        if isinstance(dataset, os.PathLike) or text_lines.find_file(Path(dataset), "corpus.jsonl") is not None:
+            return f"{named_plugins.BEIR}:{os.fspath(dataset)}"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise errors.UsageError(f"dataset: {dataset!r:.60} is no name ({reason}); {_FORMS}") from None
+    return name_of("dataset", dataset)
+
+
+def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
+    """The split that is wanted; else the usual one, or the only one of a dataset in memory."""
+    if wanted is not None or isinstance(dataset, str | os.PathLike):
+        return wanted or usual
+    known = list(_parts_of(dataset)[2])
+    return known[0] if len(known) == 1 else usual
+
+
+def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
+    """A file, or checked judgements: grades by document id by query id.
+
+    Raises:
+        UsageError: it is neither.
+        DataError: an id is none, or a grade is no whole number; told with its query.
+    """
+    if qrels is None:
+        return None
+    if isinstance(qrels, str | os.PathLike):
+        return Path(os.fspath(qrels)).expanduser()
+    if not isinstance(qrels, Mapping) or not qrels:
+        problem = " is empty" if isinstance(qrels, Mapping) else f": cannot read {qrels!r:.60}"
+        raise errors.UsageError(f"qrels{problem}; give a file, or grades by document id by query id")
+    return {_id("qrels", name): dict(_graded(f"qrels[{name!r}]", judged)) for name, judged in qrels.items()}
+
+
+def _id(place: str, value: Any) -> str:
+    if isinstance(value, str) and text_lines.one_word(value):
+        return value
+    raise errors.DataError(f"{place}: id {value!r:.60} must be one word, a text without white space")
+
+
+def _graded(place: str, judged: Any) -> Iterator[tuple[str, int]]:
+    """Document ids and grades of one query; those of a list are relevant."""
+    if isinstance(judged, str) or not isinstance(judged, Iterable) or hasattr(judged, "to_dict"):
+        raise errors.DataError(f"{place}: must be grades by document id, or a list of document ids, not {judged!r:.60}")
+    for doc_id, grade in judged.items() if isinstance(judged, Mapping) else ((each, 1) for each in judged):
+        _id(place, doc_id)
+        if isinstance(grade, bool) or not isinstance(grade, Integral):
+            raise errors.DataError(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
+        if abs(grade) >= 10**GRADE_DIGITS:
+            raise errors.DataError(f"{place}[{doc_id!r}]: a grade has at most {GRADE_DIGITS} digits")
+        yield doc_id, int(grade)
+
+
+def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[str, Any]]:
+    """Corpus and queries by id, and judgements by split, of a dict, or of a table of pairs of texts."""
+    parts = _of_pairs(dataset) if hasattr(dataset, "column_names") else dataset
+    if not isinstance(parts, Mapping) or not parts:
+        raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
+    for name in (*parts, *_PARTS):
+        if name not in _PARTS:
+            raise errors.DataError(f"dataset: {name!r}: no such part{wording.suggestion(str(name), _PARTS)}")
+        if not (part := parts.get(name)) or not isinstance(part, Mapping):
+            form = " is empty" if isinstance(part, Mapping) else f": must be a dict by id, not {type(part).__name__}"
+            raise errors.DataError(f"dataset: {name}{form}")
+    qrels = parts["qrels"]
+    first = next(iter(qrels.values()))
+    by_split = isinstance(first, Mapping) and isinstance(next(iter(first.values()), None), Mapping | list | tuple)
+    judged = dict(qrels) if by_split else {_ONLY: qrels}
+    if problem := next(filter(None, map(source_files.split_problem, map(str, judged))), None):
+        raise errors.DataError(f"dataset: {problem}")
+    return parts["corpus"], parts["queries"], {split: judged[split] for split in source_files.order_splits(judged)}
+
+
+def _of_pairs(table: Any) -> dict[str, Any]:
+    """The parts of a table of anchors and positives: each text is a query or a document once, numbered as met.
+
+    Texts of columns whose names begin with `negative` are documents too.
+    """
+    if missing := [name for name in _PAIR if name not in table.column_names]:
+        there = ", ".join(table.column_names)
+        raise errors.DataError(f"dataset: no column {missing[0]!r} among {there}; rename_column gives it one")
+    columns = [*_PAIR, *(name for name in table.column_names if name.startswith("negative"))]
+    documents, queries, qrels = dict[str, str](), dict[str, str](), dict[str, dict[str, int]]()
+    for number, row in numbered_rows("dataset", table.with_format(None)):  # as Python's own values
+        anchor, *texts = (text_cell("dataset", number, row, name) for name in columns)
+        doc_ids = [documents.setdefault(text, f"d{len(documents)}") for text in texts]
+        qrels.setdefault(queries.setdefault(anchor, f"q{len(queries)}"), {})[doc_ids[0]] = 1
+    corpus, asked = ({each: text for text, each in known.items()} for known in (documents, queries))
+    return {"corpus": corpus, "queries": asked, "qrels": qrels}
+
+
+def write_dataset(dataset: Any, folder: Path) -> None:
+    """Write a dataset in memory in BEIR's form. Raises UsageError and DataError as `named_dataset`."""
+    corpus, queries, judged = _parts_of(dataset)
+    documents = (Document(*each) for each in _texts("corpus", corpus))
+    grades = {split: _judgements(split, qrels, corpus, queries) for split, qrels in judged.items()}
+    write_beir(folder, documents, (Query(each, text) for each, text, _ in _texts("queries", queries)), grades)
+
+
+def _texts(part: str, contents: Mapping[Any, Any]) -> Iterator[tuple[str, str, str]]:
+    """Id, text and title of each; a document may be a dict of both."""
+    for each, content in contents.items():
+        row = content if isinstance(content, Mapping) and part == "corpus" else {"text": content}
+        title, text = row.get("title") or "", row.get("text")
+        _id(f"dataset: {part}", each)
+        if not isinstance(title, str) or not isinstance(text, str):
+            wanted = "a text, or a dict with 'text' and 'title'" if part == "corpus" else "a text"
+            raise errors.DataError(f"dataset: {part}[{each!r}]: must be {wanted}, not {content!r:.60}")
+        yield each, text, title
+
+
+def _judgements(split: str, qrels: Mapping[str, Any], corpus: Any, queries: Any) -> Iterator[Judgement]:
+    for query_id, grades in qrels.items():
+        place = f"dataset: qrels[{split!r}][{query_id!r}]"
+        if query_id not in queries:
+            raise errors.DataError(f"{place}: there is no query {query_id!r:.60} in queries")
+        if not str(queries[query_id]).strip():
+            raise errors.DataError(f"dataset: queries[{query_id!r}]: has no text")
+        for doc_id, grade in _graded(place, grades):
+            if doc_id not in corpus:
+                raise errors.DataError(f"{place}: there is no document {doc_id!r:.60} in corpus")
+            yield Judgement(query_id, doc_id, grade)
+
+
+def write_beir(
+    folder: Path, documents: Iterable[Document], queries: Iterable[Query], judged: Mapping[str, Iterable[Judgement]]
+) -> None:
+    """Write `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
+
+    queries: those of all splits; one may come twice. judged: the judgements of each split.
+
+    Raises:
+        DataError: a text has half a character; or a query comes again with another text.
+    """
+
+    def line(name: str, **texts: str) -> str:
+        row = json.dumps({"_id": name, **texts}, ensure_ascii=False) + "\n"
+        try:
+            row.encode()
+        except UnicodeEncodeError as error:
+            problem = f"the text of {name!r:.60} has half a character, {error.object[error.start]!r}"
+            raise errors.DataError(f"dataset: {problem}, which no file can hold; mend or leave it out") from error
+        return row
+
+    def write(path: Path, lines: Iterable[str], head: str = "") -> None:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(head)
+            file.writelines(lines)
+
+    (folder / "qrels").mkdir()
+    write(folder / "corpus.jsonl", (line(each.doc_id, title=each.title, text=each.text) for each in documents))
+    texts: dict[str, str] = {}
+
+    def query_lines() -> Iterator[str]:
+        for query_id, text in queries:
+            if query_id not in texts:
+                yield line(query_id, text=text)
+            if texts.setdefault(query_id, text) != text:
+                raise errors.DataError(f"dataset: query {query_id!r} has two texts; give it one")
+
+    write(folder / "queries.jsonl", query_lines())
+    for split, rows in judged.items():
+        judgements = (f"{query_id}\t{doc_id}\t{grade}\n" for query_id, doc_id, grade in rows)
+        write(folder / "qrels" / f"{split}.tsv", judgements, "query-id\tcorpus-id\tscore\n")
+
+
+def named_model(argument: Model, store: Store) -> str:
+    """The model as a recipe names it; a live one is written into the store, under its content.
+
+    Raises:
+        UsageError: it is nothing that a model may be.
+    """
+    if isinstance(argument, str | os.PathLike):
+        return name_of("model", os.fspath(argument))
+    if not hasattr(argument, "save_pretrained") or not hasattr(argument, "tokenizer"):
+        forms = "give a folder, a hub id, or a model of sentence-transformers"
+        raise errors.UsageError(f"model: cannot use {argument!r:.60}; {forms}")
+
+    def save(folder: Path) -> None:
+        from hardneg.encoders.open.resolved import quiet
+
+        with quiet():
+            argument.save_pretrained(str(folder), create_model_card=False)
+
+    return str(keep_content(store, "given-model", save).path)
+
+
+def model_name(argument: Model) -> str:
+    """How results call a model: its name without its place, the name of a result, or a live one's class."""
+    if isinstance(argument, str | Path):
+        return Path(str(argument).partition(":")[2] or argument).name
+    return str(getattr(argument, "name", type(argument).__name__))
+
+
+def run_file(run: AnyRun, store: Store) -> Path:
+    """The file of a run; one in memory is written into the store, under its content.
+
+    Raises:
+        UsageError: it is nothing that a run may be.
+        DataError: a score in memory is no finite number.
+    """
+    if isinstance(run, str | os.PathLike):
+        return Path(os.fspath(run)).expanduser()
+    if not isinstance(run, Mapping) or not run:
+        forms = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"
+        raise errors.UsageError(f"run: cannot read {run!r:.60}; {forms}")
+
+    def write(folder: Path) -> None:
+        from hardneg.formats.runs import write_run
+
+        try:
+            write_run(folder / layout.RUN, _ranked_lists(run))
+        except UnicodeEncodeError as error:
+            line = str(error.object)[max(0, error.start - 20) : error.end + 20]
+            raise errors.DataError(f"run: an id has half of a character, which no file can hold: {line!r}") from None
+
+    return keep_content(store, "given-run", write).path / layout.RUN
+
+
+def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
+    import numpy as np
+
+    from hardneg.formats.runs import strictly_decreasing
+
+    for query_id, scores in run.items():
+        place = f"run[{_id('run', query_id)!r}]"
+        if not isinstance(scores, Mapping):
+            raise errors.DataError(f"{place}: must be scores by document id, not {scores!r:.60}")
+        for doc_id, score in scores.items():
+            _id(place, doc_id)
+            try:
+                finite = abs(float(score)) <= _LARGEST and not isinstance(score, str | bytes)
+            except (TypeError, ValueError, OverflowError):
+                finite = False
+            if not finite:
+                raise errors.DataError(f"{place}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+        doc_ids = sorted(scores, reverse=True)  # trec_eval's order, with no equal scores
+        values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
+        order = np.argsort(-values, stable=True)
+        yield query_id, RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
+
+
+def is_run(run: Mapping[str, Any]) -> bool:
+    """Whether these are scores by document and query, and no runs by label."""
+    first = next(iter(run.values()), None)
+    return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
+
+
+def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
+    """The files of runs by label: of a dict its keys, of others what a command calls them.
+
+    Raises:
+        UsageError: two have one label.
+        DataError: as `run_file`.
+    """
+    if isinstance(argument, Mapping | Sequence) and not argument:
+        raise errors.UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
+    if isinstance(argument, Mapping) and not is_run(argument):
+        named = [(str(label), each) for label, each in argument.items()]
+    else:
+        runs = list(argument) if isinstance(argument, Sequence) and not isinstance(argument, str) else [argument]
+        paths = [run_file(each, store) for each in runs if isinstance(each, str | Path)]
+        named = [(label, path) for path, label in run_labels(paths).items()]
+        others = [(number, each) for number, each in enumerate(runs, 1) if not isinstance(each, str | Path)]
+        named += [(getattr(each, "name", f"run {number}"), each) for number, each in others]
+    files: dict[str, Path] = {}
+    for label, each in named:
+        if label in files:
+            raise errors.UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
+        files[label] = run_file(each, store)
+    return files
+
+
+def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
+    labels: dict[Path, str] = {}
+    for path in paths:
+        if path in labels:
+            raise errors.UsageError(f"{path} is given twice; give each run once")
+        namesakes = [other.parts for other in paths if other.name == path.name]
+        tails = (path.parts[-length:] for length in range(1, len(path.parts) + 1))
+        alone = (tail for tail in tails if sum(parts[-len(tail) :] == tail for parts in namesakes) == 1)
+        labels[path] = Path(*next(alone, path.parts)).as_posix()
+    return labels

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from hardneg.recipes import laid_indexes as run_indexes
     from hardneg.recipes import run_folder as run_folders
     from hardneg.records import errors, layout, wording
+    from hardneg.records import text as word_terms
     from hardneg.records.types import (
         Candidates,
         Document,
@@ -111,7 +112,7 @@ __all__ = [  # noqa: RUF022
     "records", "registry", "resolving", "run_files", "run_folders", "run_indexes", "runtime", "seeding", "sessions",
     "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages", "start_java", "store",
     "stored_choices", "stores", "terminal", "text_lines", "texts", "token_batches", "token_files", "top_k",
-    "towers", "train_config", "training_options", "training_stage", "two_level", "wording",
+    "towers", "train_config", "training_options", "training_stage", "two_level", "word_terms", "wording",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from hardneg.cli import console
 from hardneg.cli.adaptor import open_store, plugin_options, tell_once
 from hardneg.cli.console import bars, say
 from hardneg.functions.session import Session
-from hardneg.records import HardnegError, UsageError, named_plugins, types, wording
+from hardneg.records import HardnegError, UsageError, layout, types, wording
 from hardneg.registry import configure
 from hardneg.runtime import World, distributed, world
 from hardneg.store import Artifact, Outputs, Store, Target, Words
@@ -121,8 +121,8 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
         PluginError: there is no such engine, or it has no such option.
         UsageError: it is another than the built-in one, in several processes.
     """
-    name = name or named_plugins.LOCAL
-    if name != named_plugins.LOCAL and world().size > 1:
+    name = name or layout.LOCAL
+    if name != layout.LOCAL and world().size > 1:
         raise UsageError(f"--engine {name}: it starts its own processes; leave out torchrun and accelerate")
     engine: Engine = configure("engines", types.PluginSetting(name, plugin_options(options or (), "--engine-option")))
     return engine

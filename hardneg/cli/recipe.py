@@ -14,7 +14,7 @@ from hardneg.cli.console import say, say_answer
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, store_outputs, together
 from hardneg.functions.session import planned_recipe
-from hardneg.records import errors, layout, named_plugins, wording
+from hardneg.records import errors, layout, wording
 from hardneg.report.table import Table
 from hardneg.runtime import world
 from hardneg.store import artifacts, atomic_write, replaced_files
@@ -323,6 +323,6 @@ def start(
     if problems:
         raise problems[0]
     if runs:
-        run(str(recipe), None, [], None, [], results, overwrite, store, device, named_plugins.LOCAL, [])
+        run(str(recipe), None, [], None, [], results, overwrite, store, device, layout.LOCAL, [])
     else:
         say(f"run it: {command} --output {quote(str(results))}")

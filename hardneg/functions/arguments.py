@@ -10,7 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
 
-from hardneg.records import complaint, errors, named_plugins
+from hardneg.records import complaint, errors, layout
 from hardneg.registry import load_plugin
 from hardneg.runtime import SEED, Progress
 
@@ -110,7 +110,7 @@ class Where(TypedDict, total=False):
     settings: Annotated[Sequence[str] | Mapping[str, Any], replace(get_args(Settings)[1], default=())]
     store: Store
     device: Device
-    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=named_plugins.LOCAL, plugin="engines", panel=MACHINE)]
+    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=layout.LOCAL, plugin="engines", panel=MACHINE)]
     seed: Annotated[int, Arg("The seed of random draws.", default=SEED)]
     progress: Annotated[bool | Progress, Arg("Whether to show bars, or what shows them.", cli=bool, default=False)]
 

@@ -13,7 +13,7 @@ from hardneg.functions.arguments import AnyQrels, Arg, Runs, Where, spelled_out,
 from hardneg.functions.evaluate import RELEVANCE
 from hardneg.functions.results import RankedRun, source_of_runs
 from hardneg.functions.session import Session
-from hardneg.records import depths, errors, layout, suggestion
+from hardneg.records import errors, layout, suggestion
 from hardneg.runtime import Progress
 from hardneg.store import Content, file_digest
 
@@ -44,7 +44,7 @@ def fuse(
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
     constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
     norm: Annotated[Norm | None, Arg("Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
-    depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = depths.LIST_DEPTH,
+    depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = layout.LIST_DEPTH,
     tune_runs: TuneRuns = None,
     qrels: Annotated[AnyQrels | None, _JUDGED] = None,
     metric: Metric = "ndcg@10",

@@ -13,7 +13,7 @@ from hardneg.datasets.hugging_face import numbered_rows, text_cell
 from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import GRADE_DIGITS, Qrels
 from hardneg.functions.arguments import AnyQrels, AnyRun, Dataset, Model, name_of
-from hardneg.records import Document, Judgement, Query, RankedList, errors, layout, named_plugins, wording
+from hardneg.records import Document, Judgement, Query, RankedList, errors, layout, wording
 from hardneg.store import Artifact, Store, digest, tree_digest
 
 _PARTS, _PAIR = ("corpus", "queries", "qrels"), ("anchor", "positive")
@@ -68,10 +68,10 @@ def named_dataset(dataset: Dataset, store: Store) -> str:
     """
     if not isinstance(dataset, str | os.PathLike):
         kept = keep_content(store, "given-collection", lambda folder: write_dataset(dataset, folder))
-        return f"{named_plugins.BEIR}:{kept.path}"
+        return f"{layout.BEIR}:{kept.path}"
     try:
         if isinstance(dataset, os.PathLike) or text_lines.find_file(Path(dataset), "corpus.jsonl") is not None:
-            return f"{named_plugins.BEIR}:{os.fspath(dataset)}"
+            return f"{layout.BEIR}:{os.fspath(dataset)}"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
         raise errors.UsageError(f"dataset: {dataset!r:.60} is no name ({reason}); {_FORMS}") from None

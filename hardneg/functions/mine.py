@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
 from hardneg.functions import arguments, given, results, search
 from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session
-from hardneg.records import depths, errors, layout, named_plugins, types
+from hardneg.records import errors, layout, types
 from hardneg.registry import configure, load_plugin
 from hardneg.store import Artifact
 
@@ -45,10 +45,10 @@ def mine(
     index: arguments.VectorIndex | None = None,
     query_vectors: arguments.VectorFile | None = None,
     query_ids: arguments.VectorIds | None = None,
-    miner: Miner = named_plugins.MINER,
+    miner: Miner = layout.MINER,
     filters: Filters = (),
     split: arguments.TrainSplit = None,
-    depth: MinedDepth = depths.MINED_DEPTH,
+    depth: MinedDepth = layout.MINED_DEPTH,
     also_qrels: Judged = (),
     filter_by: Annotated[arguments.AnyRun | None, _SCORES] = None,
     **where: Unpack[arguments.Where],
@@ -94,11 +94,11 @@ def train(
     dataset: arguments.Dataset,
     model: arguments.Model,
     *,
-    miner: Miner = named_plugins.MINER,
-    loss: Annotated[arguments.Setting, _LOSS] = named_plugins.LOSS,
+    miner: Miner = layout.MINER,
+    loss: Annotated[arguments.Setting, _LOSS] = layout.LOSS,
     options: Annotated[Mapping[str, Any], arguments.TRAIN_OPTION] = {},
     split: arguments.TrainSplit = None,
-    depth: MinedDepth = depths.MINED_DEPTH,
+    depth: MinedDepth = layout.MINED_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.TrainedModel:
     """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
@@ -201,7 +201,7 @@ def write_queries(
     test_share: Annotated[float, arguments.Arg("The part of the documents whose queries are split test.")] = 0.1,
     split_by: Annotated[Literal["group", "passage"], arguments.Arg(_SPLIT_BY)] = "group",
     round_trip: RoundTrip = None,
-    first_k: Annotated[int, arguments.Arg("A relevant passage must be among so many.", least=1)] = depths.RETURN_DEPTH,
+    first_k: Annotated[int, arguments.Arg("A relevant passage must be among so many.", least=1)] = layout.RETURN_DEPTH,
     reranker: search.Reranker | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.WrittenQueries:
@@ -221,7 +221,7 @@ def write_queries(
     Example: hardneg write-queries --dataset D --writer '{name: chat, model: NAME}' --round-trip MODEL --output written
     """
     session = Session.of(where, write_queries)
-    for name, differs in (("reranker", reranker is not None), ("first_k", first_k != depths.RETURN_DEPTH)):
+    for name, differs in (("reranker", reranker is not None), ("first_k", first_k != layout.RETURN_DEPTH)):
         if round_trip is None and differs:
             raise errors.UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
     fields = {"writers": writers, "per_passage": per_passage, "passages": passages, "dev_share": dev_share}
@@ -240,7 +240,7 @@ def write_queries(
 def _found(first_k: int, reranker: arguments.Setting | None) -> dict[str, Any]:
     """The stages that keep the training queries whose passage is found again."""
     kept = arguments.stage("round-trip", {"depth": first_k}, {"depth": "first_k"})
-    searched, depth = SEARCHED, first_k if reranker is None else max(first_k, depths.LIST_DEPTH)
+    searched, depth = SEARCHED, first_k if reranker is None else max(first_k, layout.LIST_DEPTH)
     split = {"split": "train", "dataset": _WRITTEN}
     stages: dict[str, Any] = {
         ENCODED: {"stage": "encode", "dataset": _WRITTEN},

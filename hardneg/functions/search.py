@@ -8,7 +8,7 @@ from typing import Annotated, Any, Unpack
 
 from hardneg.functions import arguments, given, results
 from hardneg.functions.session import ENCODED, SEARCHED, Session
-from hardneg.records import depths, errors, layout, named_plugins, types
+from hardneg.records import errors, layout, types
 from hardneg.registry import configure, load_plugin, plugin_errors
 from hardneg.store import Artifact, Content, plugin_identity, tree_digest
 
@@ -38,7 +38,7 @@ def search(
     query_vectors: arguments.VectorFile | None = None,
     query_ids: arguments.VectorIds | None = None,
     split: arguments.Split = None,
-    depth: Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)] = depths.LIST_DEPTH,
+    depth: Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)] = layout.LIST_DEPTH,
     candidates: Candidates = None,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
@@ -92,7 +92,7 @@ def rerank(
     split: arguments.Split = None,
     depth: Annotated[
         int, arguments.Arg("How many documents of each query are scored, the best ones.", least=1)
-    ] = depths.LIST_DEPTH,
+    ] = layout.LIST_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
     """Score the best documents of a run anew, query and document together.
@@ -107,7 +107,7 @@ def rerank(
     reranked = arguments.stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
     file, plugin = given.run_file(run, session.store), reranked["plugin"]
     stages = {  # the search only stands for the run that is given
-        ENCODED: {"stage": "index", "backend": named_plugins.BM25},
+        ENCODED: {"stage": "index", "backend": layout.BM25},
         SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
         _RERANKED: {**reranked, "run": SEARCHED},
     }
@@ -204,7 +204,7 @@ def encode(dataset: arguments.Dataset, model: arguments.Model, **where: Unpack[a
 @arguments.spelled_out
 def index(
     dataset: arguments.Dataset | None = None,
-    backend: Annotated[arguments.Setting, _BACKEND] = named_plugins.BM25,
+    backend: Annotated[arguments.Setting, _BACKEND] = layout.BM25,
     *,
     vectors: Vectors | None = None,
     **where: Unpack[arguments.Where],

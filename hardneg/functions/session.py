@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.functions import given
 from hardneg.functions.arguments import Settings, Where, file_path, name_of, names_of, plugin_setting, whole_number
-from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, named_plugins, types, wording
+from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, types, wording
 from hardneg.registry import configure, plugin_errors
 from hardneg.runtime import SEED, Progress, Silent, check_device, world
 from hardneg.store import Artifact, Store, choices, file_digest, gc_roots
@@ -48,7 +48,7 @@ class AdhocRecipe:
 
     command: str
     dataset: str
-    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": named_plugins.RANDOM}})
+    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": layout.RANDOM}})
     model: str | None = None
     settings: Sequence[str] = ()
     seed: int = SEED
@@ -176,7 +176,7 @@ class Session:
         engine = None
         if (setting := arguments.get("engine")) is not None:
             options = plugin_setting(
-                "engine", {"name": named_plugins.LOCAL, **setting} if isinstance(setting, Mapping) else setting
+                "engine", {"name": layout.LOCAL, **setting} if isinstance(setting, Mapping) else setting
             )
             engine = configure("engines", types.PluginSetting(options.pop("name"), options))
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))

@@ -12,7 +12,7 @@ from hardneg.encoders.open.contract import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import ResolvedModel, ResolvedModels
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.fields import input_files
-from hardneg.indexes.kernels.lucene import java
+from hardneg.indexes.kernels import lucene
 from hardneg.protocols import HintsQueries, LooksUp
 from hardneg.recipes.language import maker
 from hardneg.recipes.plan import Plan, Step, cached, flat
@@ -178,7 +178,7 @@ def needs(plan: Plan) -> Iterator[Need]:
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up(
-            "package", "Java", lambda: Lookup(note="Java {0.version} in {0.home}".format(java.find_java()))
+            "package", "Java", lambda: Lookup(note="Java {0.version} in {0.home}".format(lucene.find_java()))
         )
     for stage, reading in plan.recipe.collections.items():
         loader, name = plan.recipe.plugins[stage, "loader"], reading.loader.name
@@ -257,7 +257,7 @@ def absent(extra: str) -> str:
         return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
     if extra == "lucene":
         try:
-            java.find_java()
+            lucene.find_java()
         except MissingDependency as error:
             return str(error)
     return ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from hardneg.plugin import Document, RankedList, records
+from hardneg.plugin import Document, RankedList, word_terms
 from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
@@ -43,13 +43,13 @@ def clean(text: str) -> str:
 
 def content_words(text: str) -> frozenset[str]:
     """The words of a text, case aside, without those that most texts have; numbers are words."""
-    return frozenset(records.terms.terms(text[:OPENED])).difference(_COMMON)
+    return frozenset(word_terms.terms(text[:OPENED])).difference(_COMMON)
 
 
 def marked(text: str, wanted: Collection[str]) -> Markup:
     """The text escaped, with every word that is wanted in a `mark`."""
     pieces, end = [], 0
-    for start, stop in records.terms.term_spans(text):
+    for start, stop in word_terms.term_spans(text):
         if text[start:stop].casefold() in wanted:
             start = max(start, end)
             pieces += [escape(text[end:start]), Markup("<mark>%s</mark>") % text[start:stop]]
@@ -111,7 +111,7 @@ def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standin
 
 def shingles(text: str) -> Shingles:
     """All runs of three words of a text, case aside; of a shorter one its words together."""
-    words = records.terms.terms(text[:_CHARACTERS])
+    words = word_terms.terms(text[:_CHARACTERS])
     if len(words) < SHINGLE:
         return frozenset([tuple(words)] if words else [])
     return frozenset(zip(words, words[1:], words[2:], strict=False))

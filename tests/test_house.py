@@ -13,17 +13,17 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 45481,
-    "lines of hardneg and plugins": 66013,
-    "lines of tests": 55448,
-    "lines of docs": 6286,
-    "rooms": 24,
-    "lines of a room": 4840,
-    "files of a room": 33,
-    "imports, in a thousand lines": 96,
+    "lines of hardneg": 40584,
+    "lines of hardneg and plugins": 60606,
+    "lines of tests": 50006,
+    "lines of docs": 6190,
+    "rooms": 20,
+    "lines of a room": 4404,
+    "files of a room": 20,
+    "imports, in a thousand lines": 72,
     "lines of a function": 50,
     "parameters of a private function": 6,
-    "public names": 221,
+    "public names": 113,
 }
 """Each change lowers what it can; none is raised."""
 

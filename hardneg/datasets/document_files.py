@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, text_field, title_field
+from hardneg.formats.text_lines import GZIP, check_text, json_row, lines_or_errors, text_field, title_field
 from hardneg.formats.texts import SourceFile, code_of, definitions, parsed
 from hardneg.records import DataError
 
@@ -80,6 +80,7 @@ def _decoded(path: Path) -> str:
     data = _bytes(path)
     if data.startswith(GZIP):
         raise DataError(f"{path}: packed with gzip; unpack it, or leave it out by `glob`")
+    check_text(path, data, "a web page")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -113,7 +113,7 @@ def queries_part(path: Path, split: str | None = None) -> Part:
         if line.startswith("<"):
             advice = "the package hardneg-datasets reads TREC's topics, as dataset pyserini"
             raise DataError.at(path, number, f"not an id, a tab and a text; {advice}")
-        if not line.startswith("{"):
+        if not line.startswith(("{", "[")):
             return query_line(path, number, line)
         row = text_lines.json_row(path, number, line)
         key = next((key for key in _TEXTS if key in row), _TEXTS[0])

@@ -18,6 +18,12 @@ GZIP = b"\x1f\x8b"
 """The first bytes of a gzipped file."""
 _SAMPLE, _CHUNK = 1 << 22, 1 << 20
 _NOT_TEXT = "not UTF-8 ({0.reason} at byte {0.start}): save it as text in UTF-8, unpacked"
+_OTHERS = {
+    b"pk\x03\x04": "a packed archive; unpack it",
+    b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself with `git lfs pull`",
+    b"<!doctype html": "a web page; fetch the file again",
+    b"<html": "a web page; fetch the file again",
+}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
@@ -44,6 +50,13 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 
+def check_text(path: Path, start: bytes, meant: str = "") -> None:
+    """Raise DataError where a file begins, in 64 bytes, as one that is no text of ours, unless that is `meant`."""
+    found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
+    if found and not (meant and found.startswith(meant)):
+        raise DataError(f"{path}: not a text file but {found}")
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without their ends; blank lines are passed over.
 
@@ -63,6 +76,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     number = 0
     with _opened(path) as (_, file):
         try:
+            check_text(path, file.peek(64))
             for number, line in enumerate(file, 1):
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -83,6 +97,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
     line = 1
     with _opened(path) as (_, file):
         try:
+            check_text(path, file.peek(64))
             if file.peek(3).startswith(codecs.BOM_UTF8):
                 file.read(3)
             while chunk := file.read(_CHUNK):

@@ -91,7 +91,7 @@ def rerank(
     *,
     split: arguments.Split = None,
     depth: Annotated[
-        int, arguments.Arg("How many documents of each query are scored, the best ones.", least=1)
+        int, arguments.Arg("How many documents of each query are scored, the best.", least=1)
     ] = layout.LIST_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:

@@ -204,10 +204,6 @@ def positive_texts(
     return query_files.Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
 
 
-def _places(rows: Mapping[str, int], names: Sequence[str]) -> NDArray[np.int64]:
-    return np.array([rows.get(name, -1) for name in names], np.int64)
-
-
 @dataclass(frozen=True)
 class SearchBlocks(blocks.RunBlocks):
     """A search at work: what it reads, and what it counts and times.
@@ -288,8 +284,10 @@ class SearchBlocks(blocks.RunBlocks):
         if file.dimension != dimension:
             problem = f"vectors of dimension {file.dimension}, and {spec.index} has {dimension}"
             raise errors.DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
-        place = partial(_places, {query_id: row for row, query_id in enumerate(query_ids)})
-        owners = vectors_import.VectorOwners(query_ids, place, "query")
+        rows = {query_id: row for row, query_id in enumerate(query_ids)}
+        owners = vectors_import.VectorOwners(
+            query_ids, lambda names: np.array([rows.get(name, -1) for name in names], np.int64), "query"
+        )
         folder = Path(mkdtemp(dir=context.folder / SCRATCH)) / "query-vectors"  # of each process that needs them
         self.whole[_OTHERS] = vectors_import.arrange_vectors(file, owners, folder, context.progress)
         return FlatVectors.open(folder)

@@ -30,7 +30,7 @@ from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
 from hardneg.training.loss_terms import GUIDES, WITH_EACH_OTHER, GuidedMask
-from hardneg.training.options import LearningOptions, TrainOptions, gathered
+from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
@@ -202,8 +202,12 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         return recipe.model_of(self.model)
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        start = self.began_with(recipe)
-        similarity, family = start.similarity, recipe.models.of(start).known_family
+        start, rate = self.began_with(recipe), self.options.learning_rate
+        similarity, model = start.similarity, recipe.models.of(start)
+        family = model.known_family
+        if (usual := usual_rate(model) or rate) < TABLE <= rate:
+            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
+            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
         if family is not None and not family.trainable:
             yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
         if self.segments is not None and family is not None and family.form != "vectors":

@@ -221,7 +221,10 @@ class _Writing:
 
     def notes(self) -> Sequence[str]:
         """What was written, and what was left out."""
-        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
+        written = {name: self.counts[f"queries written by {name}"] for name in self.writers}
+        few = [name for name, count in written.items() if count < 0.1 * sum(written.values()) / len(written)]
+        rare = [f"{name} can write for few of these passages: the other writers wrote in its place" for name in few]
+        return [*(f"{name}: {count:,}" for name, count in self.counts.items() if count), *rare]
 
 
 def mixed(

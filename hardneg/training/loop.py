@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from hardneg.encoders.passes import takes_bf16
-from hardneg.records import HISTORY, TrainingError, UsageError
+from hardneg.records import HISTORY, TrainingError, UsageError, counted
 from hardneg.runtime import Progress, Silent, Task, barrier, check_settings, from_first, join, world
 from hardneg.runtime.devices import float32_products
 from hardneg.store import EARLIER, KEPT, SCRATCH, digest, noted, options_in_key, replace_text
@@ -78,6 +78,9 @@ def learn(
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
     """
     check_options(options)
+    if options.batch_size > 100 * len(method):
+        asked = f"training options: batch_size: {options.batch_size:,} for {counted(len(method), 'query')} to learn"
+        raise UsageError(f"{asked} from: each would stand over 100 times in it; take a smaller one")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
     named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]

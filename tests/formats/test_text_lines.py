@@ -1,10 +1,12 @@
 """Files are found by name, and told by what stands in their place; ids are words that print."""
 
+import gzip
 import os
 from pathlib import Path
 
 import pytest
 
+from hardneg.datasets.document_files import read_file
 from hardneg.formats.text_lines import checked_id, find_file, read_bytes, read_lines
 from hardneg.records import DataError
 
@@ -30,6 +32,19 @@ def test_what_has_the_name_but_is_no_file(tmp_path):
 def test_short_and_strange_texts_are_texts(tmp_path, text):
     (tmp_path / "a").write_text(text)
     assert b"".join(read_bytes(tmp_path / "a")).decode() == text.removeprefix("\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [(b"PK\x03\x04a\0", "unpack it"), (b"version https://git-lfs", "pull`"), (b"<HTML>", "page")]
+)
+def test_what_only_looks_like_text(tmp_path, content, told):
+    (tmp_path / "a.txt").write_bytes(content)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    for read, name in ((read_lines, "a.txt"), (read_bytes, "a.gz"), (read_lines, "a.gz")):
+        with pytest.raises(DataError, match=f"{name}: not a text file but .*{told}"):
+            list(read(tmp_path / name))
+    ((_, document),) = read_file(tmp_path / "a.txt")
+    assert isinstance(document, DataError) == (told != "page")
 
 
 def test_what_is_no_text(tmp_path):

@@ -118,8 +118,8 @@ def test_positives_are_those_known_and_those_that_files_tell(stored, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("q0 0 d3 1\nnobody 0 d3 1\n", "judges what the dataset does not have: line 2, query 'nobody'"),
-        ("q0 0 nothing 1\n", "judges what the dataset does not have: line 1, document 'nothing'"),
+        ("q0 0 d3 1\nnobody 0 d3 1\n", "qrels:2: judges query 'nobody', which the dataset does not have"),
+        ("q0 0 nothing 1\n", "qrels:1: judges document 'nothing', which the dataset does not have"),
         ("", "holds no judgements; leave it out"),
     ],
 )

@@ -158,7 +158,7 @@ def test_processes_that_share_too_few_gpus_agree_on_how_to_meet(monkeypatch, ran
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda name, **_: asked.append(name))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda name, *_: asked.append(name))
     join(on_cpu=False)
     assert asked == [backend]
 

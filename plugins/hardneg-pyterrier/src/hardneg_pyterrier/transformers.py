@@ -105,17 +105,17 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         opened = hp.configure("indexes", hp.PluginSetting(options.pop("name"), options)) if backend else None
         retriever, path = cls.__new__(cls), Path(folder)
         spec = hp.model_specs.ModelSpec(model) if isinstance(model, str) else model
-        retriever._hold(hp.recipes.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
+        retriever._hold(hp.run_indexes.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
         return retriever
 
-    def _hold(self, laid: hp.recipes.LaidIndex, depth: int, device: str | None) -> None:
+    def _hold(self, laid: hp.run_indexes.LaidIndex, depth: int, device: str | None) -> None:
         super().__init__()
         self.laid, self.depth, self.device = laid, depth, device
 
     @cached_property
-    def opened(self) -> hp.recipes.OpenedIndex:
+    def opened(self) -> hp.run_indexes.OpenedIndex:
         """The index and its model."""
-        return hp.recipes.OpenedIndex.open(self.laid, self.device)
+        return hp.run_indexes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid` and `query`; ranks are counted from 0."""

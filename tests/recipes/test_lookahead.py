@@ -41,9 +41,9 @@ import json, sys
 from dataclasses import asdict
 from hardneg.records.errors import HardnegError
 from hardneg.recipes.load import load_recipe
-from hardneg.recipes.needs import needs
+from hardneg.recipes.lookahead import needs
 from hardneg.recipes.plan import make_plan
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import find_recipe
 told = {}
 for name in sys.argv[1:]:
     try:

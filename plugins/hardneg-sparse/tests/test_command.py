@@ -58,9 +58,7 @@ def test_negatives_are_refreshed_in_their_trainer(tmp_path):
 
     model = SparseEncoder(str(tiny_sparse_encoder(tmp_path / "model")), device="cpu")
     arguments = SparseEncoderTrainingArguments(output_dir=str(tmp_path / "output"), **trainers.QUIET, **trainers.STEPS)
-    negatives = RefreshedNegatives(
-        f"beir:{write_toy(tmp_path / 'data')}", arguments, every=2, form="triplet", negatives=2, depth=10
-    )
+    negatives = RefreshedNegatives(f"beir:{write_toy(tmp_path / 'data')}", arguments, every=2, negatives=1, depth=10)
     loss = SpladeLoss(
         model, SparseMultipleNegativesRankingLoss(model), document_regularizer_weight=0.01, query_regularizer_weight=0.1
     )

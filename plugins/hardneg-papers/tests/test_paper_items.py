@@ -86,7 +86,7 @@ def test_the_preset_looks_at_the_queries_of_the_item(way: str, queries: str) -> 
     if words[3] in PLUGINS:
         pytest.importorskip("hardneg_reader")
         pytest.importorskip("hardneg_electra")
-    if words[3].endswith(("-nq", "-document")):
+    if words[3].endswith(("-nq", "-document", "-dl20")):
         pytest.importorskip("hardneg_datasets")
     settings = [value for flag, value in pairwise(words) if flag == "--set"]
     recipe = load_recipe(find_recipe(words[3]), "paper", settings)

@@ -11,7 +11,7 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
-    from hardneg import fields, protocols, recipes, records, registry, runtime, store
+    from hardneg import fields, protocols, recipes, records, registry
     from hardneg.analysis import runs as overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from hardneg.encoders.open import resolved as resolving
     from hardneg.encoders.open.resolved import load_encoder
     from hardneg.encoders.spec import spec_from
-    from hardneg.encoders.tokens import Tokens, token_batches
     from hardneg.evaluation import intervals, significance, two_level
     from hardneg.evaluation import metrics as measuring
     from hardneg.evaluation import metrics_json as metrics_files
-    from hardneg.evaluation.metrics import means
     from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
     from hardneg.formats import form_names as forms
     from hardneg.formats import negatives as negatives_files
@@ -59,7 +57,6 @@ if TYPE_CHECKING:
     from hardneg.mining.listing import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipes import laid_indexes as run_indexes
-    from hardneg.recipes import run_folder as run_folders
     from hardneg.records import errors, layout, wording
     from hardneg.records import text as word_terms
     from hardneg.records.types import (
@@ -90,9 +87,9 @@ if TYPE_CHECKING:
     from hardneg.store import blocks as block_store
     from hardneg.store import choices as stored_choices
     from hardneg.store.replaced_files import Target
+    from hardneg.training import examples as training_examples
     from hardneg.training import options as training_options
     from hardneg.training.batches import own_share
-    from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
     from hardneg.training.step import ExampleTraining
 # fmt: on
@@ -100,19 +97,18 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "Analysis", "AnalysisInputs", "Candidates", "Command", "Corpus", "Document", "Evaluation", "ExactOptions",
-    "ExampleTraining", "Examples", "FILTER_RULES", "Judgement", "ListsOfFile", "Negatives", "PluginSetting",
-    "Progress", "Query", "RankedList", "Runs", "SampledBatch", "ScoreBatch", "Section", "Segments", "Silent",
-    "StoredCollection", "System", "Table", "Target", "Task", "Tokens", "TrainingData", "adaptor", "answer_matching",
-    "arguments", "arrays", "atomic_write", "block_store", "compression", "configure", "distributed", "encoders",
-    "encoding", "errors", "estimates", "exact_ranks", "fields", "figures", "forms", "given", "has_bf16_units",
-    "hash_index", "hub_tables", "identity", "index_checks", "index_files", "installed_docs", "intervals", "layout",
-    "learn", "load_encoder", "loading", "lucene_search", "means", "measuring", "metrics_files", "model_files",
-    "model_server", "model_specs", "negatives_files", "numbers", "overlap", "own_share", "pair_scoring", "passes",
-    "planned_work", "protocols", "pyserini_lines", "qrels_files", "queries", "rank_candidates", "recipes",
-    "records", "registry", "resolving", "run_files", "run_folders", "run_indexes", "runtime", "seeding", "sessions",
-    "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages", "start_java", "store",
-    "stored_choices", "stores", "terminal", "text_lines", "texts", "token_batches", "token_files", "top_k",
-    "towers", "train_config", "training_options", "training_stage", "two_level", "word_terms", "wording",
+    "ExampleTraining", "FILTER_RULES", "Judgement", "ListsOfFile", "Negatives", "PluginSetting", "Progress",
+    "Query", "RankedList", "Runs", "ScoreBatch", "Section", "Segments", "Silent", "StoredCollection", "System",
+    "Table", "Target", "Task", "adaptor", "answer_matching", "arguments", "arrays", "atomic_write", "block_store",
+    "compression", "configure", "distributed", "encoders", "encoding", "errors", "estimates", "exact_ranks",
+    "fields", "figures", "forms", "given", "has_bf16_units", "hash_index", "hub_tables", "identity", "index_checks",
+    "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
+    "measuring", "metrics_files", "model_files", "model_server", "model_specs", "negatives_files", "numbers",
+    "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
+    "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
+    "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
+    "start_java", "stored_choices", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
+    "train_config", "training_examples", "training_options", "training_stage", "two_level", "word_terms", "wording",
 ]  # fmt: skip
 
 

@@ -13,9 +13,9 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 40584,
-    "lines of hardneg and plugins": 60606,
-    "lines of tests": 50006,
+    "lines of hardneg": 40579,
+    "lines of hardneg and plugins": 60604,
+    "lines of tests": 50003,
     "lines of docs": 6190,
     "rooms": 20,
     "lines of a room": 4404,
@@ -23,7 +23,7 @@ BOUNDS = {
     "imports, in a thousand lines": 72,
     "lines of a function": 50,
     "parameters of a private function": 6,
-    "public names": 113,
+    "public names": 105,
 }
 """Each change lowers what it can; none is raised."""
 

@@ -92,6 +92,8 @@ def test_the_short_path_leads_to_the_trainers() -> None:
 
 def test_the_version_is_the_same_wherever_it_stands():
     assert f"\nversion: {hardneg.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    packages = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("plugins/hardneg-*/pyproject.toml"))
+    assert {*re.findall(r'^version = "(.*)"$', packages, re.MULTILINE)} == {hardneg.__version__}
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\n## {hardneg.__version__}\n" in changes
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
@@ -111,6 +113,11 @@ def test_packages_of_plugins_import_hardneg_plugin_alone() -> None:
     assert len(files) > 40
     allowed = {"hardneg.plugin", "hardneg.testing"}
     assert {str(path): found for path in files if (found := imported_in(path) - allowed)} == {}
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
+    taken = {ast.unparse(node) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert {name for name in taken if re.fullmatch(r"h[np]\.\w+", name)} <= {
+        f"{short}.{name}" for short in ("hn", "hp") for name in plugin.__all__
+    }
 
 
 def test_templates_of_new_packages_import_hardneg_plugin_alone() -> None:

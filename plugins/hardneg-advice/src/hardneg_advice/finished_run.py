@@ -19,7 +19,6 @@ from hardneg.plugin import (
     negatives_files,
     recipes,
     run_files,
-    run_folders,
     seeding,
     stores,
     train_config,
@@ -53,7 +52,7 @@ class FinishedRun:
             DataError: it is no run folder, or its lock file is damaged.
             RecipeError: the recipe is not one of this hardneg's.
         """
-        lock = run_folders.read_lock(folder)
+        lock = recipes.read_lock(folder)
         return cls(
             folder, recipes.check_recipe(lock["tree"], folder / "recipe.lock.yaml", lock["preset"]), lock["keys"], store
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hardneg.plugin import StoredCollection, errors, given, layout, recipes, run_files, run_folders, sessions, stores
+from hardneg.plugin import StoredCollection, errors, given, layout, recipes, run_files, sessions, stores
 
 MARKS = ".marks.qrels"
 _DATASET = "dataset"
@@ -45,7 +45,7 @@ def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -
         DataError: it is no run folder, or the store has none of its steps.
         UsageError: nothing of it can be looked at.
     """
-    artifacts, folder = run_folders.artifacts_of(folder, store), folder.resolve()
+    artifacts, folder = recipes.artifacts_of(folder, store), folder.resolve()
     negatives = {name: item for name, item in artifacts.items() if (item.path / layout.NEGATIVES).is_file()}
     wanted = split or next(filter(None, map(_split, negatives.values())), "train")
     negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}

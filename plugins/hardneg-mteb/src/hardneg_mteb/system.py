@@ -190,7 +190,9 @@ class TaskSystem:
             facts = self._model_facts(self.model)
             settings |= {"index": self.index.name, **self.index.options} if self.index else {}
         elif self.index is not None:
-            content = hp.store.digest(hp.store.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
+            content = hp.identity.digest(
+                hp.identity.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"])
+            )
             facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
         else:
             raise hp.errors.ModelError("a system has a model or an index of texts: give one")

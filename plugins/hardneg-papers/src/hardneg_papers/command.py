@@ -97,7 +97,7 @@ def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandC
 def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[float]]:
     """By metric the mean over queries of each seed, or the one mean of a system without seeds."""
     seeds = measured.by_seed.get(system)
-    rows = [hn.means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
+    rows = [hn.measuring.means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
     return {metric: [row[metric] for row in rows] for metric in rows[0]}
 
 

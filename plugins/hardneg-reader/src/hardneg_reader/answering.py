@@ -135,7 +135,7 @@ def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> S
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
     columns = [*np.empty((2, count), np.float32), *np.empty((2, count), np.int64)]
     with hp.towers.evaluating(reader.module), torch.inference_mode(), autocast:
-        for rows in hp.token_batches(passages.tokens.lengths, budget):
+        for rows in hp.token_files.token_batches(passages.tokens.lengths, budget):
             features = {name: value.to(device) for name, value in passages.tokens.batch(rows).items()}
             starts, ends, selected = reader.module(features)
             found = (selected, *best_spans(starts, ends, reader.spec.answer_length))

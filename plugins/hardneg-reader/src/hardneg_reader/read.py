@@ -184,8 +184,6 @@ def _measured(
     read: Path, metrics: Path, answers: Mapping[str, Sequence[str]], passages: Sequence[int]
 ) -> dict[str, Any]:
     """Writes the measures of the questions that have answers; returns their means, and how many have none."""
-    from hardneg.plugin import means
-
     scores: dict[str, dict[str, float]] = {f"{name}@{count}": {} for name in MEASURES for count in passages}
     without = 0
     with read.open(encoding="utf-8") as lines:
@@ -197,4 +195,4 @@ def _measured(
                     scores[f"{name}@{count}"][row["query_id"]] = measure(row["by_passages"][str(count)], known)
     hp.metrics_files.write_metrics(metrics, hp.metrics_files.Measured({SYSTEM: scores}))
     left_out = {"questions without answers": without} if without else {}
-    return {**{name: round(mean, 6) for name, mean in means(scores).items()}, **left_out}
+    return {**{name: round(mean, 6) for name, mean in hp.measuring.means(scores).items()}, **left_out}

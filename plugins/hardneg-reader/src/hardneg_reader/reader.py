@@ -32,7 +32,7 @@ class PassageTokens:
     for tokens that are not of the text: those of the question and the title, and special ones.
     """
 
-    tokens: hp.Tokens
+    tokens: hp.token_files.Tokens
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
 
@@ -80,7 +80,7 @@ def tokenise_passages(
     columns[ANSWERABLE] = answerable.astype(np.int32)
     characters = np.maximum(characters, 0) * answerable.astype(np.int64)[:, None]
     padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
-    return PassageTokens(hp.Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])
+    return PassageTokens(hp.token_files.Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])
 
 
 def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:

@@ -98,7 +98,7 @@ class TrainReader(hp.train_config.ValidationOptions):
     def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
         """The weights that training starts from."""
         return {
-            "start": lambda: hp.store.digest(
+            "start": lambda: hp.identity.digest(
                 hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
             )
         }

@@ -31,7 +31,7 @@ class ReadingData:
     for known positives.
     """
 
-    examples: hp.TrainingData
+    examples: hp.training_examples.TrainingData
     answers: Mapping[str, Sequence[str]]
     left_out: Mapping[str, int]
 
@@ -90,7 +90,9 @@ def reading_data(
     rows = np.concatenate([np.empty(0, np.int64), *negatives])
     lists = PassageLists(corpus, query_ids, rows, np.cumsum([0, *map(len, negatives)], dtype=np.int64))
     left_out.update(passages.left_out)
-    return ReadingData(hp.TrainingData(corpus, query_ids, texts, positives, lists), answers, +left_out)
+    return ReadingData(
+        hp.training_examples.TrainingData(corpus, query_ids, texts, positives, lists), answers, +left_out
+    )
 
 
 def _readable(
@@ -163,7 +165,7 @@ class ReaderTraining(hp.ExampleTraining):
         self.trainable: nn.Module = reader.module
         self.forward_module: nn.Module = reader.module
         self._data = data
-        self.examples = hp.Examples(data.examples, options.negatives_per_query, options.seed, options)
+        self.examples = hp.training_examples.Examples(data.examples, options.negatives_per_query, options.seed, options)
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -185,7 +187,7 @@ class ReaderTraining(hp.ExampleTraining):
         both = hp.distributed.gather(both, len(batch.query_ids))
         return ReadingScores(both[:, :-1], both[:, -1])
 
-    def make(self, drawn: hp.SampledBatch) -> ReadingBatch:
+    def make(self, drawn: hp.training_examples.SampledBatch) -> ReadingBatch:
         """The questions of this process's share, each with its passages."""
         own = hp.own_share(len(drawn.texts))
         count = drawn.documents.shape[1]

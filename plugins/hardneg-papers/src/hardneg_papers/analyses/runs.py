@@ -136,7 +136,7 @@ class Unjudged(hn.Analysis):
             other = lists[self.against] if self.against else None
             shared = None if other is None else hn.overlap.run_overlap(lists[label], other, self.overlap_depth)
             results[label] = {
-                "metrics": hn.means(hn.measuring.evaluate(run, qrels, self.metrics, inputs.relevance_level)),
+                "metrics": hn.measuring.means(hn.measuring.evaluate(run, qrels, self.metrics, inputs.relevance_level)),
                 "unjudged": sum(rates.values()) / len(rates) if rates else None,
                 "overlap": shared.mean if shared else None,
                 "queries": len(rates),
@@ -238,11 +238,13 @@ class CandidateCounts(hn.Analysis):
         for label in self.first:
             first, reranked = inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")
             _check(label, first, reranked, max(counts))
-            recall = hn.means(hn.measuring.evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
+            recall = hn.measuring.means(
+                hn.measuring.evaluate(first, qrels, [f"recall@{count}" for count in counts], level)
+            )
             for count in counts:
-                quality = hn.means(hn.measuring.evaluate(prefix(first, reranked, count), qrels, [self.metric], level))[
-                    self.metric
-                ]
+                quality = hn.measuring.means(
+                    hn.measuring.evaluate(prefix(first, reranked, count), qrels, [self.metric], level)
+                )[self.metric]
                 documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
                 row = {"candidates": count, "quality": quality, "recall": recall[f"recall@{count}"]}
                 results.setdefault(label, []).append({**row, "documents": documents})
@@ -321,7 +323,7 @@ class ScoreTails(hn.Analysis):
         """The tails of each run."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
         pool = sorted(set.intersection(*({*run} for run in runs.values())))
-        single = hn.runtime.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
+        single = hn.seeding.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
         results = {label: score_tails(run, depths, single) for label, run in runs.items()}
         for label, tails in results.items():
             if not tails:

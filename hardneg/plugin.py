@@ -85,8 +85,7 @@ if TYPE_CHECKING:
     from hardneg.store import artifacts as stores
     from hardneg.store import atomic_write, identity
     from hardneg.store import blocks as block_store
-    from hardneg.store import choices as stored_choices
-    from hardneg.store.replaced_files import Target
+    from hardneg.store.outputs import Target
     from hardneg.training import examples as training_examples
     from hardneg.training import options as training_options
     from hardneg.training.batches import own_share
@@ -107,7 +106,7 @@ __all__ = [  # noqa: RUF022
     "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
     "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
     "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
-    "start_java", "stored_choices", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
+    "start_java", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
     "train_config", "training_examples", "training_options", "training_stage", "two_level", "word_terms", "wording",
 ]  # fmt: skip
 

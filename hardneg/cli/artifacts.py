@@ -11,7 +11,7 @@ from hardneg.cli.recipe import PRESET, SET
 from hardneg.functions.session import planned_recipe
 from hardneg.records import ArtifactError, counted, duration, size
 from hardneg.store.artifacts import check as check_all
-from hardneg.store.gc_roots import collect, garbage, owners, unfinished
+from hardneg.store.outputs import collect, garbage, owners, unfinished
 
 app = typer.Typer(help="Look after the store: list it, say why a step runs, check it, make room.", no_args_is_help=True)
 
@@ -105,8 +105,8 @@ def gc(
             state, kept = "running", "what it makes is kept"
         elif forget:
             kept = "forgotten" if delete else "to forget with --delete"
-        since = duration(max(0.0, time() - run.begun))
-        console.say(f"{state}: hardneg {run.command} to {run.owner}, begun {since} ago; {kept}")
+        since = duration(max(0.0, time() - run.started))
+        console.say(f"{state}: hardneg {run.command} to {run.owner}, started {since} ago; {kept}")
     entries = collect(opened, forget) if delete else garbage(opened, forget)
     for path, count in entries:
         console.say(f"{path.name}  {size(count)}")

@@ -93,7 +93,7 @@ def _report(**args: Any) -> None:
     passages = Passages(runs, judging.grades(), judging.collection, judging.split)
     browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
     page = replace(page, settings=settings, over=settings["evaluated on"], browse=browse)
-    with outputs.laid_out():
+    with outputs.publish():
         for path in write_report(args["output"], page, measured, passages):
             say(str(path))
 

@@ -17,8 +17,7 @@ from hardneg.recipes.load import Recipe
 from hardneg.recipes.plan import Plan
 from hardneg.records import LOCK, METRICS, MODEL_FOLDER, DataError, counted
 from hardneg.stages.evaluate import Evaluate
-from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, replace_text
-from hardneg.store.gc_roots import laid_out
+from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, outputs, replace_text
 
 COMMAND = "recipe run"
 
@@ -72,7 +71,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
     """
     alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
     keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
-    with disk_errors(out, "output"), alone, laid_out(store, COMMAND, out, keys, tops):
+    with disk_errors(out, "output"), alone, outputs.publish(store, COMMAND, out, keys, tops):
         out.mkdir(parents=True, exist_ok=True)
         published = _published(plan, artifacts)
         written = [link_file(source, out / name) for name, source in published.items() if source.suffix]

@@ -13,7 +13,7 @@ from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.records import ArtifactError, HardnegError, UsageError
 from hardneg.store import WHOLE, Outputs, Store, Target
-from hardneg.store.gc_roots import record
+from hardneg.store.outputs import record
 
 RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
 ENCODE = "encode --dataset beir:data --model model --device cpu --output"
@@ -132,9 +132,9 @@ def test_what_stood_there_before_is_not_replaced(place, line, name):
     ("make", "output", "told"),
     [
         (lambda place: (place / "out" / "model").symlink_to(place / "model"), "out", "model: is a symbolic link"),
-        (lambda place: (place / "out" / "model").touch(), "out", "model: is no folder"),
-        (lambda place: (place / "out" / "metrics.json").mkdir(), "out", "metrics.json: is no file"),
-        (lambda place: (place / "away").symlink_to("nowhere"), "away", "away: is a symbolic link that leads nowhere"),
+        (lambda place: (place / "out" / "model").touch(), "out", "model: is not a folder"),
+        (lambda place: (place / "out" / "metrics.json").mkdir(), "out", "metrics.json: is not a file"),
+        (lambda place: (place / "away").symlink_to("nowhere"), "away", "away: is a broken symbolic link"),
         (lambda place: None, "new/../out", "new does not exist"),
     ],
 )
@@ -203,7 +203,7 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     folder.chmod(0o555)
     if os.geteuid() == 0:
-        monkeypatch.setattr("hardneg.store.replaced_files.may_write", lambda path: path.name != "closed")
+        monkeypatch.setattr("hardneg.store.outputs.may_write", lambda path: path.name != "closed")
     yield folder
     folder.chmod(0o755)
 

@@ -155,7 +155,7 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metrics.json").write_text("mine")
     with pytest.raises(
-        UsageError, match=r"metrics.json: already there, and not written by .* or overwrite=True to replace it"
+        UsageError, match=r"metrics.json: already exists and was not written by .* or overwrite=True to replace it"
     ):
         ready.run(tmp_path / "other", **at)
     with pytest.raises(RecipeError, match="depth"):

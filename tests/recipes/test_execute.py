@@ -262,10 +262,10 @@ def test_what_changes_while_its_step_works_is_kept_under_no_key(made, tmp_path, 
         if begun.name == step:
             change(tmp_path / name)
 
-    with pytest.raises(DataError, match=rf"{name} changed while the run worked; run again$"):
+    with pytest.raises(DataError, match=rf"{name} changed during the run; run again$"):
         execute(plan, store, Options(until=step, device="cpu"), Watcher(begins=begins))
     assert not list(store.root.glob(f"{plan.steps[step].key}*"))
-    with pytest.raises(DataError, match="changed while the run worked"):  # as it is found before the step works, too
+    with pytest.raises(DataError, match="changed during the run"):  # as it is found before the step works, too
         execute(plan, store, Options(until=step, device="cpu"), Watcher())
     (tmp_path / name).write_bytes(before)
     assert execute(plan, store, Options(until=step, device="cpu"), Watcher()).ran == (step,)

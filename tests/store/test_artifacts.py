@@ -11,7 +11,7 @@ import pytest
 from hardneg.records import ArtifactError, ClosedArtifact
 from hardneg.runtime import Silent
 from hardneg.store import MANIFEST, Artifact, Store, aside, check, disk_errors
-from hardneg.store.gc_roots import garbage
+from hardneg.store.outputs import garbage
 from tests.nfs_locks import as_nfs
 
 KEY = "ab" * 16

@@ -32,7 +32,7 @@ def test_blocks_are_there_for_every_process(tmp_path):
 
 def test_what_is_missing_damaged_or_cut_otherwise_is_told(tmp_path):
     store = BlockStore(tmp_path / "blocks")
-    with pytest.raises(ArtifactError, match="is gone"):
+    with pytest.raises(ArtifactError, match="missing"):
         store.write(0, BlockResult({}))
     store.begin([2, 1])
     store.begin([2, 1])

@@ -39,7 +39,7 @@ class RecommendCommand(Command):
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
         """Write it, and tell what was chosen, and why."""
         output = args["output"]
-        with replace(session.outputs, keys=result.keys).laid_out():
+        with replace(session.outputs, keys=result.keys).publish():
             atomic_write.replace_text(output, result.recipe(output))
         if args["as_json"]:
             return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))

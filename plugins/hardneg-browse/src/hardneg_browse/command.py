@@ -53,7 +53,7 @@ def browse(
             if export is None:
                 return _serve(browsed, written, port)
             outputs = planned_work.store_outputs("browse", [Target(export)], sources.reads, overwrite)
-            with outputs.begun(), outputs.laid_out():
+            with outputs.reserve(), outputs.publish():
                 label = next(iter(browsed.lists))
                 count = export_page(browsed, label, written, export)
                 terminal.say(f"{export}: {count:,} {'query' if count == 1 else 'queries'} of {label}")

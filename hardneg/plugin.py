@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open import resolved as resolving
     from hardneg.encoders.open.resolved import load_encoder
     from hardneg.encoders.spec import spec_from
-    from hardneg.evaluation import intervals, significance, two_level
+    from hardneg.evaluation import intervals, significance
     from hardneg.evaluation import metrics as measuring
     from hardneg.evaluation import metrics_json as metrics_files
     from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
@@ -107,7 +107,7 @@ __all__ = [  # noqa: RUF022
     "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
     "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
     "start_java", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
-    "train_config", "training_examples", "training_options", "training_stage", "two_level", "word_terms", "wording",
+    "train_config", "training_examples", "training_options", "training_stage", "word_terms", "wording",
 ]  # fmt: skip
 
 

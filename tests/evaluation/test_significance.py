@@ -17,13 +17,13 @@ from hardneg.evaluation.significance import (
     Verdict,
     compare,
     compare_all,
+    compare_over_seeds,
     holm,
     paired_t_test,
     randomisation_test,
     tost,
     verdict,
 )
-from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.records import UsageError
 
 DIFFERENCES = np.array([0.1, 0.2, 0.3, -0.1])

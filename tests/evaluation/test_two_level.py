@@ -10,19 +10,18 @@ from scipy import stats
 from hardneg.evaluation.intervals import (
     Component,
     Resampling,
-    bootstrap_p,
+    bootstrap_test,
     group_index,
     group_weights,
     interval_of,
     mean_variance,
-    percentile_interval,
     query_draws,
     seed_weights,
+    spread,
 )
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, read_metrics, to_json, write_metrics
-from hardneg.evaluation.significance import Design, compare, compare_all, holm
-from hardneg.evaluation.two_level import compare_over_seeds, spread
+from hardneg.evaluation.significance import Design, compare, compare_all, compare_over_seeds, holm
 from hardneg.records import ArtifactError, UsageError
 
 A = np.array([[0.0, 2.0], [2.0, 8.0]])  # seeds by queries; means of seeds 1 and 5, of queries 1 and 5
@@ -107,10 +106,10 @@ def test_one_seed_less_is_drawn_so_that_the_variance_is_right():
 def test_percentiles_are_as_far_out_as_students_t():
     places = (np.arange(100_000) + 0.5) / 100_000
     draws = stats.norm.ppf(places)
-    found = percentile_interval(draws, 4.0)
+    found, _ = bootstrap_test(draws, 4.0)
     assert found.high == pytest.approx(2.7764, abs=0.02) and found.low == pytest.approx(-found.high)
-    assert bootstrap_p(draws + 2.7764, 4.0) == pytest.approx(0.05, abs=0.001)
-    assert bootstrap_p(draws, 4.0) == pytest.approx(1.0, abs=0.001)
+    assert bootstrap_test(draws + 2.7764, 4.0)[1] == pytest.approx(0.05, abs=0.001)
+    assert bootstrap_test(draws, 4.0)[1] == pytest.approx(1.0, abs=0.001)
 
 
 def scores(table: np.ndarray) -> dict[int, dict[str, dict[str, float]]]:
@@ -218,7 +217,7 @@ def test_degrees_of_freedom_are_those_of_each_part():
 
 def test_one_query_has_no_variance_and_equal_draws_no_p_above_one():
     assert spread([np.array([[1.0], [3.0]])]).query == Component(0.0, 0)
-    assert bootstrap_p(np.zeros(10), 4.0) == 1.0
+    assert bootstrap_test(np.zeros(10), 4.0)[1] == 1.0
 
 
 GROUPS = {"q1": "a", "q2": "a", "q3": "b", "q4": "b"}
@@ -318,7 +317,7 @@ def test_a_file_keeps_the_groups_and_its_intervals_are_theirs() -> None:
 
 
 def test_every_query_has_a_group() -> None:
-    with pytest.raises(UsageError, match=r"no group of 1 of 2 queries, such as 'q9': add a line"):
+    with pytest.raises(UsageError, match=r"1 of 2 queries have no group, such as 'q9'; add a line"):
         group_index(["q1", "q9"], GROUPS)
 
 

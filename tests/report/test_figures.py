@@ -10,8 +10,7 @@ import pytest
 
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Comparison
-from hardneg.evaluation.two_level import TwoLevel
+from hardneg.evaluation.significance import Comparison, TwoLevel
 from hardneg.recipes import find_recipe, load_recipe
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.figure import fitted

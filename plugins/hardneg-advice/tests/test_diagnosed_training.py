@@ -9,8 +9,7 @@ from handmade import HandmadeRun, handmade, made
 from hardneg_advice.diagnose import learning_curve, outcome, trained_rows
 
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.evaluation.significance import compare_all
-from hardneg.evaluation.two_level import compare_over_seeds
+from hardneg.evaluation.significance import compare_all, compare_over_seeds
 from hardneg.records import ArtifactError
 
 

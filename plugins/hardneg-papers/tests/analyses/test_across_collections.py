@@ -7,9 +7,9 @@ import pytest
 from hardneg_papers.analyses.evaluations import AcrossCollections, spread_over_collections
 
 from hardneg.analysis.inputs import Files
+from hardneg.evaluation.intervals import spread
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.evaluation.two_level import spread
 from hardneg.records import UsageError
 
 ONE = {"A": [{"q1": 0.5, "q2": 0.7}], "B": [{"q1": 0.4, "q2": 0.4}], "C": [{"q1": 1.0, "q2": 1.0}]}

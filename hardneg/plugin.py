@@ -13,8 +13,7 @@ from hardneg import type_checkers_imports
 if TYPE_CHECKING:
     from hardneg import fields, protocols, recipes, records, registry
     from hardneg.analysis import runs as overlap
-    from hardneg.analysis.base import Analysis, Runs
-    from hardneg.analysis.inputs import AnalysisInputs, System
+    from hardneg.analysis.base import Analysis, AnalysisInputs, Runs, System
     from hardneg.cli import adaptor, planned_work
     from hardneg.cli import console as terminal
     from hardneg.cli.commands import Command

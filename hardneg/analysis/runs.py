@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt, model_validator
 
-from hardneg.analysis.base import Analysis, Option, Runs, percent
-from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.base import Analysis, AnalysisInputs, Option, Runs, percent
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.fields import MEASURED, MetricName, Name, Reference
 from hardneg.formats.negatives import NegativesFile, read_negatives

@@ -1,8 +1,8 @@
 """Paired tests of one system against another, over queries, or over queries and training seeds.
 
-Tests over queries ask whether these trained models would differ on other queries; tests over both, whether newly trained
-ones would. With fewer than two queries p is 1 and there is no interval. Given groups of queries, the units of all tests
-are groups: variances and signs are those of sums by group.
+Tests over queries ask whether these trained models would differ on other queries; tests over both, whether newly
+trained ones would. With fewer than two queries p is 1 and there is no interval. Given groups of queries, the units of
+all tests are groups: variances and signs are those of sums by group.
 
 A difference that is not significant may be nothing, or too small for so few queries. Two systems are equivalent if the
 data rule out a difference of the margin or more, either way: two one-sided tests (TOST). Source: Schuirmann (1987), "A

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hardneg_papers.analyses.evaluations import AcrossCollections, spread_over_collections
 
-from hardneg.analysis.inputs import Files
+from hardneg.analysis.base import Files
 from hardneg.evaluation.intervals import spread
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, write_metrics

@@ -3,7 +3,7 @@ import pytest
 from hardneg_papers.analyses.costs import IndexSizes, Latency, latency, operations, totals
 from pydantic import ValidationError
 
-from hardneg.analysis.inputs import Files, System
+from hardneg.analysis.base import Files, System
 from hardneg.records import Hits, UsageError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hardneg_papers.analyses.errors import Errors
 from hardneg_papers.analyses.projection import Projection
 
-from hardneg.analysis.inputs import Files, System
+from hardneg.analysis.base import Files, System
 from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq

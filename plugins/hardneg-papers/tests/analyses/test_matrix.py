@@ -1,7 +1,7 @@
 import pytest
 from hardneg_papers.analyses.evaluations import Matrix
 
-from hardneg.analysis.inputs import Files
+from hardneg.analysis.base import Files
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.records import UsageError
 from tests.stages.analyzed import analyze

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from hardneg.evaluation import metrics_json
+from hardneg.evaluation import metrics, metrics_json
 from hardneg.fields import Name, Reference, marked_fields, marked_references
 from hardneg.fields import Option as Option
 from hardneg.formats import source_files, text_lines
@@ -129,7 +129,7 @@ class AnalysisInputs(ABC):
     def measured(self, path: str) -> metrics_json.Measured:
         """Return an evaluation: scores by system and by seed, and its tests."""
 
-    def results(self, path: str) -> Mapping[str, metrics_json.Scores]:
+    def results(self, path: str) -> Mapping[str, metrics.Scores]:
         """Return the scores of an evaluation by system."""
         return self.measured(path).results
 

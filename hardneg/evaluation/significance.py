@@ -332,9 +332,11 @@ def compare_over_seeds(
             error, freedom, t_p = spread.variance**0.5, spread.freedom, spread.p
             errors = (error, spread.query.variance**0.5, spread.seed_variance**0.5)
             ends, p = intervals.bootstrap_test(draws, freedom) if units > 1 else (None, 1.0)
-            tested = (freedom, spread.interval, t_p, t_p, ends, p, p, spread.seed_p, (len(first), len(second)), same)
+            tested: Any = (freedom, spread.interval, t_p, t_p, ends, p, p, spread.seed_p)
             equivalence_p = tost(spread.mean, error, freedom, units, design.margin)
-            test = TwoLevel(*pair, metric, spread.mean, *errors, *tested, equivalence_p)
+            test = TwoLevel(
+                *pair, metric, spread.mean, *errors, *tested, (len(first), len(second)), same, equivalence_p
+            )
             tests.append(replace(test, groups=None if groups is None else units))
         comparisons += _corrected(tests, t_holm="t_p", bootstrap_holm="bootstrap_p", equivalence_holm="equivalence_p")
     return comparisons

@@ -14,8 +14,7 @@ from hardneg.evaluation.significance import Comparison, TwoLevel
 from hardneg.recipes import find_recipe, load_recipe
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.figure import fitted
-from hardneg.report.intervals import comparison_section
-from hardneg.report.page import SystemCosts, costs_section, html, markdown, sections, write_report
+from hardneg.report.page import SystemCosts, comparison_section, costs_section, html, markdown, sections, write_report
 from hardneg.report.query_section import ByQuery, Passages, gains_section, query_section, shortened, write_query_table
 from hardneg.report.table import Cell, Section
 

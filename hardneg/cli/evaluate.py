@@ -10,7 +10,7 @@ import typer
 
 from hardneg.cli import adaptor
 from hardneg.cli.adaptor import keyword
-from hardneg.cli.console import measured_tables, say, say_json, stdout_console
+from hardneg.cli.console import measured_tables, say, say_json, say_next, stdout_console
 from hardneg.cli.planned_work import opened, store_outputs
 from hardneg.functions.evaluate import RunsToScore
 from hardneg.functions.evaluate import evaluate as scored
@@ -39,6 +39,13 @@ def _evaluate(**args: Any) -> None:
             for query_id, score in by_query.items():
                 say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
     measured_tables(stdout_console(), tested)
+    say_next(_next_steps(judging, tested))
+
+
+def _next_steps(judging: RunsToScore, measured: Any, system: str = "") -> list[tuple[str, str]]:
+    from hardneg.report.content import next_steps
+
+    return next_steps(measured, system, runs={label: str(path) for label, path in judging.files.items()})
 
 
 def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
@@ -92,10 +99,12 @@ def _report(**args: Any) -> None:
     }
     passages = Passages(runs, judging.grades(), judging.collection, judging.split)
     browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
-    page = replace(page, settings=settings, over=settings["evaluated on"], browse=browse)
+    steps = _next_steps(judging, measured, system)
+    page = replace(page, settings=settings, over=settings["evaluated on"], browse=browse, next=steps)
     with outputs.publish():
         for path in write_report(args["output"], page, measured, passages):
             say(str(path))
+    say_next(steps)
 
 
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")

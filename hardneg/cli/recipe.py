@@ -155,7 +155,7 @@ def run(
 def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes: the report's table, where the results are, what is next."""
     from hardneg.evaluation.metrics_json import from_json
-    from hardneg.recipes import publish
+    from hardneg.recipes import next_steps, publish
 
     terminal, answer = console.stderr_console(), console.stdout_console()
     if world().first:
@@ -174,6 +174,7 @@ def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folde
             answer.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
     if (folder / layout.REPORT_HTML).is_file():
         terminal.print(f"next: open {folder / layout.REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
+    console.say_next(next_steps(recipe_plan.recipe, folder))
 
 
 def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:

@@ -334,9 +334,8 @@ def compare_over_seeds(
             ends, p = intervals.bootstrap_test(draws, freedom) if units > 1 else (None, 1.0)
             tested: Any = (freedom, spread.interval, t_p, t_p, ends, p, p, spread.seed_p)
             equivalence_p = tost(spread.mean, error, freedom, units, design.margin)
-            test = TwoLevel(
-                *pair, metric, spread.mean, *errors, *tested, (len(first), len(second)), same, equivalence_p
-            )
-            tests.append(replace(test, groups=None if groups is None else units))
+            more: dict[str, Any] = {"seeds": (len(first), len(second)), "shared": same, "equivalence_p": equivalence_p}
+            more["groups"] = None if groups is None else units
+            tests.append(TwoLevel(*pair, metric, spread.mean, *errors, *tested, **more))
         comparisons += _corrected(tests, t_holm="t_p", bootstrap_holm="bootstrap_p", equivalence_holm="equivalence_p")
     return comparisons

@@ -1,6 +1,7 @@
 """The run folder: a finished recipe's results under stable names, as hard links into the store where that works."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import fields, replace
@@ -11,12 +12,14 @@ import yaml
 
 from hardneg import __version__
 from hardneg.encoders.open.model_card import with_scores
+from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import input_files
 from hardneg.recipes.language import parsed
 from hardneg.recipes.load import Recipe
 from hardneg.recipes.plan import Plan
 from hardneg.records import LOCK, METRICS, MODEL_FOLDER, DataError, counted
 from hardneg.stages.evaluate import Evaluate
+from hardneg.stages.report import row_of, steps_after
 from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, outputs, replace_text
 
 COMMAND = "recipe run"
@@ -35,6 +38,18 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
             f"{folder}: none of its steps is in the store {store.root}; name the right one with {{store}}", "store"
         )
     return artifacts
+
+
+def next_steps(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
+    """Return what to do next after the evaluation in a run folder, by sentence and command; empty without metrics."""
+    if not (folder / METRICS).is_file():
+        return []
+    measured, stages = read_metrics(folder / METRICS), recipe.stages
+    rows = {label: runs for spec in stages.values() if isinstance(spec, Evaluate) for label, runs in spec.runs.items()}
+    rows = {label: runs for label, runs in rows.items() if label in measured.results}
+    about, preset = row_of(recipe.outputs.get("model", ""), rows, stages), f" --preset {recipe.preset}"
+    named = f"{shlex.quote(recipe.name)}{preset if recipe.preset else ''}"
+    return steps_after(measured, rows, about, stages, str(folder), named)
 
 
 def read_lock(folder: Path) -> dict[str, Any]:

@@ -26,9 +26,9 @@ EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 WITHIN = f"{UNDECIDED}, within the seeds' noise"
 
 _Columns = Mapping[str, tuple[str, str]]
-_PAIR: _Columns = {name: (name, "") for name in ("metric", "system", "baseline", "outcome")}
+_PAIR: dict[str, tuple[str, str]] = {name: (name, "") for name in ("metric", "system", "baseline", "outcome")}
 _PAIR |= {"difference": ("difference", "interval"), "t-test p": ("t_p", "t_holm")}
-_TOST: _Columns = {"TOST p": ("equivalence_p", "equivalence_holm")}
+_TOST = {"TOST p": ("equivalence_p", "equivalence_holm")}
 _QUERY_COLUMNS = {**_PAIR, "randomised p": ("randomisation_p", "randomisation_holm"), **_TOST}
 _SEED_COLUMNS = {**_PAIR, "bootstrap p": ("bootstrap_p", "bootstrap_holm"), **_TOST}
 _SEED_COLUMNS |= {"error by queries": ("query_error", ""), "error by seeds": ("seed_error", "")}

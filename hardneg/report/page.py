@@ -87,7 +87,8 @@ def html(report: ReportContent) -> str:
     digest = b64encode(sha256(script.encode()).digest()).decode()  # for the page's security policy
     filled |= {"anchors": anchors, "script": Markup(script), "digest": digest}
     filled["sortable"] = any(table.details for section in filled["sections"] for table in section.tables)
-    return _environment().get_template("report.html.j2").render(filled)
+    text: str = _environment().get_template("report.html.j2").render(filled)
+    return text
 
 
 def markdown(report: ReportContent) -> str:
@@ -95,17 +96,13 @@ def markdown(report: ReportContent) -> str:
     environment = _environment().overlay(
         autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(_SPECIAL)
     )
-    return environment.get_template("report.md.j2").render(_filled(report)).strip() + "\n"
+    text: str = environment.get_template("report.md.j2").render(_filled(report))
+    return text.strip() + "\n"
 
 
-_LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "−": "$-$",
-    "–": "--",
-}
-_LATEX |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "≥": r"$\geq$"}
-_LATEX |= {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "†": r"\dag{}", "‡": r"\ddag{}", "\n": " ", "\r": " "}
+_LATEX: dict[str, Any] = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
+_LATEX |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--"}
+_LATEX |= {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "†": r"\dag{}", "‡": r"\ddag{}", "−": "$-$", "\n": " ", "\r": " "}
 
 
 def latex(report: ReportContent) -> str:
@@ -116,7 +113,7 @@ def latex(report: ReportContent) -> str:
 
     def shown(each: Cell) -> str:
         text = rf"\textbf{{{escaped(each.text)}}}" if each.strong else escaped(each.text)
-        return f"{text}{rf'\textsuperscript{{{escaped(each.marks)}}}' if each.marks else ''}"
+        return rf"{text}\textsuperscript{{{escaped(each.marks)}}}" if each.marks else text
 
     section = content.systems_section(report)
     (table,), told = section.tables, [section.lead, *(line for line in section.lines if line != content.BRACKETS)]
@@ -208,12 +205,11 @@ def summary(report: ReportContent) -> str:
         )
     corrected = f"p after Holm's correction, level {report.level:g}"
     tests = [test for test in report.tests if test.metric == metric]
-    facing = [test for test in tests if test.system == report.system]
+    facing: list[Any] = [test for test in tests if test.system == report.system]
     for test in tests:
         if test.baseline == report.system:  # the other way round
             ends, turned = test.interval and Interval(-test.interval.high, -test.interval.low), -test.difference
-            names = {"system": report.system, "baseline": test.system}
-            facing.append(replace(test, **names, difference=turned, interval=ends))
+            facing += [replace(test, system=report.system, baseline=test.system, difference=turned, interval=ends)]
     if facing:
         told = joined([f"{_OUTCOMES[word]} {names}" for word, names in _outcomes(report, facing, "baseline").items()])
         return f"{_quoted(report.system)} is {told}, by {metric} on {over} ({corrected})."
@@ -323,11 +319,9 @@ def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
     for name, values in report.systems.items():
         if metric in values:
             mean, seeds = values[metric], list(report.by_seed.get(name, {}).values())
-            narrow = (
-                within(interval_of(metrics.averaged(seeds)[metric], report.query_groups), 0.0)
-                if seeds
-                else mean.interval
-            )
+            narrow = mean.interval
+            if seeds:
+                narrow = within(interval_of(metrics.averaged(seeds)[metric], report.query_groups), 0.0)
             wide, look = mean.interval if seeds else None, "base" if name == report.baseline else "plain"
             single = [metrics.means(scores)[metric] for scores in seeds]
             yield Spot(name, mean.mean, narrow, wide, look, single, number(mean.mean))

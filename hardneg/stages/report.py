@@ -88,6 +88,7 @@ class Report(StageSpec):
         results, metric = measured.results, next((name for scores in measured.results.values() for name in scores), "")
         values = {label: metrics.means(scores)[metric] for label, scores in results.items() if metric in scores}
         costs = {label: system_costs([item.name for item in items], steps) for label, items in runs.items()}
+        next_steps = steps_after(measured, rows, self.about, stages, ".")
         written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
         of_writers = "written " * (Trait.WRITTEN_QUERIES in dataset.traits)
         queries = wording.counted(evaluation.facts["queries"], f"{of_writers}query")
@@ -103,6 +104,7 @@ class Report(StageSpec):
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
+            next=[(sentence, f"{command} (in the folder of this page)") for sentence, command in next_steps],
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
         collection = inputs.open_collection(dataset)
@@ -110,6 +112,21 @@ class Report(StageSpec):
         passages = query_section.Passages(lists, collection.qrels(split), collection, split)
         page.write_report(context.folder, shown, measured, passages)
         return {}
+
+
+def steps_after(
+    measured: metrics_json.Measured,
+    rows: Mapping[str, BySeed],
+    about: str,
+    stages: Mapping[str, StageSpec],
+    folder: str,
+    recipe: str = "RECIPE",
+) -> list[tuple[str, str]]:
+    """Return the next steps after an evaluation of these rows, by sentence and command; folder: the run folder."""
+    began = began_from(about, rows, stages) if about in rows else ""
+    stage_of = {label: run if isinstance(run, str) else next(iter(run.values())) for label, run in rows.items()}
+    runs = {label: str(Path(folder, "runs", f"{name}.trec.gz")) for label, name in stage_of.items()}
+    return content.next_steps(measured, about, began, folder, runs, recipe)
 
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:

@@ -312,16 +312,17 @@ def check(store: Store, progress: Progress) -> Iterator[Checked]:
     keys = [path.name for path in store.folders() if not path.suffix]
     with progress.task("checking", len(keys), "artifacts") as task:
         for key in keys:
-            yield _checked(store, key)
+            yield verified(store, key)
             task.advance()
 
 
 def damage(folder: Path) -> str:
     """Return the problem of the artifact in `folder`, one line; empty if every byte is as it was written."""
-    return _checked(Store(folder.parent), folder.name).problem
+    return verified(Store(folder.parent), folder.name).problem
 
 
-def _checked(store: Store, key: str) -> Checked:
+def verified(store: Store, key: str) -> Checked:
+    """Return the result of reading every byte of one artifact."""
     try:
         artifact = store.find(key)
     except NewerArtifact:

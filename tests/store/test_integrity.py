@@ -46,7 +46,7 @@ def found(store: Store) -> dict[str, Any]:
         (lambda made: change(made.path / "sub" / "data", "hell"), "sub/data has 4 bytes"),
         (lambda made: (made.path / "sub" / "data").unlink(), "sub/data is missing"),
         (lambda made: (made.path / MANIFEST).unlink(), "manifest.json is missing"),
-        (lambda made: manifest(made, origin={"stage": "search", "name": "x"}), "its manifest is not the one"),
+        (lambda made: manifest(made, origin={"stage": "search", "name": "x"}), "its manifest has changed"),
     ],
 )
 def test_damage_is_found_and_removed(tmp_path: Path, harm: Any, problem: str) -> None:

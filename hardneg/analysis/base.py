@@ -1,12 +1,12 @@
 """The base of analyses, which defines their options, measurement, table and figure, and the inputs that they read."""
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,58 +50,46 @@ class System:
     encode_documents: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
 
 
-class AnalysisInputs(ABC):
+class AnalysisInputs(Protocol):
     """The inputs of an analysis; `path` is the path of one of its references, such as `runs.BM25`."""
 
     split: str = "test"
     relevance_level: int = 1
     seed: int = SEED
 
-    @abstractmethod
     def location(self, path: str) -> str:
         """Return the name of a referenced input in messages."""
 
-    @abstractmethod
     def label(self, path: str) -> str:
         """Return the name of a referenced input in tables."""
 
-    @abstractmethod
     def run(self, path: str) -> Run:
         """Return a run, read whole."""
 
-    @abstractmethod
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
         """Yield the queries and lists of a run, which may be too large for memory."""
 
-    @abstractmethod
     def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
         """Yield the lists of a run in the order of `query_ids`, empty for queries that it lacks."""
 
-    @abstractmethod
     def query_ids(self, path: str, split: str) -> Sequence[str]:
         """Return the queries of a split that a run may have, in its order."""
 
-    @abstractmethod
     def qrels(self) -> Qrels:
         """Return the relevance judgements of the split."""
 
-    @abstractmethod
     def relevant(self) -> Mapping[str, Sequence[str]]:
         """Return all known relevant documents by query, of every split and grade."""
 
-    @abstractmethod
     def withheld(self) -> Mapping[str, Sequence[str]]:
         """Return positives withheld from training, by query."""
 
-    @abstractmethod
     def queries(self, split: str | None) -> Mapping[str, str]:
         """Return query texts by id, of a split or of all; empty if unknown."""
 
-    @abstractmethod
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
         """Return document texts by id; unknown ones are left out."""
 
-    @abstractmethod
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
         """Return these documents and those with the same contents."""
 
@@ -109,23 +97,18 @@ class AnalysisInputs(ABC):
         """Return the group of each document that has one, by id."""
         return {}
 
-    @abstractmethod
     def negatives(self, path: str) -> Path:
         """Return the file of mined negatives."""
 
-    @abstractmethod
     def mined(self, path: str) -> tuple[Path, Path]:
         """Return the file of dropped candidates of a miner, and the file of its negatives."""
 
-    @abstractmethod
     def history(self, path: str) -> list[Record]:
         """Return the rows of a training history."""
 
-    @abstractmethod
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
         """Return the type of a stage's artifact, and the facts of its manifest."""
 
-    @abstractmethod
     def measured(self, path: str) -> metrics_json.Measured:
         """Return an evaluation: scores by system and by seed, and its tests."""
 
@@ -133,11 +116,9 @@ class AnalysisInputs(ABC):
         """Return the scores of an evaluation by system."""
         return self.measured(path).results
 
-    @abstractmethod
     def index(self, path: str) -> tuple[Path, int | None]:
         """Return the folder of an index, and its number of documents if the index does not tell it."""
 
-    @abstractmethod
     def system(self, index: str, model: str) -> System:
         """Open an index and the model that encodes its queries."""
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -14,7 +14,7 @@ from hardneg.cli.console import measured_tables, say, say_json, say_next, stdout
 from hardneg.cli.planned_work import opened, store_outputs
 from hardneg.functions.evaluate import RunsToScore
 from hardneg.functions.evaluate import evaluate as scored
-from hardneg.records import errors, wording
+from hardneg.records import errors, layout, wording
 from hardneg.store import Target
 
 ARGUMENTS = adaptor.shown(scored, ("settings", "store", "device"))
@@ -71,18 +71,25 @@ evaluate = adaptor.shaped(_evaluate, _OPTIONS, f"{adaptor.text_of(scored)}\n\n{_
 def _report(**args: Any) -> None:
     """Score run files, test their differences, and write report.html, report.md and queries.tsv.
 
-    With --dataset the page shows the texts of queries and of retrieved passages.
+    With --dataset the page shows the texts of queries and of retrieved passages. --format prints tables alone, of the
+    runs or of a run folder's metrics, and writes nothing.
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
+    from hardneg.report.content import ReportContent
+    from hardneg.report.page import NAMES, latex, markdown, write_report
+
+    if args["folder"] is not None or args["form"] != "pages":
+        tables = latex if args["form"] == "latex" else markdown
+        return say(tables(ReportContent.of(args["title"], _measured(args))), nl=False)
+    if not args["runs"] or args["output"] is None:
+        raise errors.UsageError("report: give {runs} and {output}, or a RUNFOLDER", "runs", "output")
     judging = _judging_of(args)
     runs, dataset = judging.files, judging.dataset
     judging = replace(judging, baselines=judging.baselines or [*runs][:1])
     system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
     if system and system not in runs:
         raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
-    from hardneg.report.content import ReportContent
-    from hardneg.report.page import NAMES, write_report
     from hardneg.report.query_section import Passages
 
     file, source = judging.qrels if isinstance(judging.qrels, Path) else None, (dataset or "").partition(":")[2]
@@ -107,15 +114,30 @@ def _report(**args: Any) -> None:
     say_next(steps)
 
 
+def _measured(args: Mapping[str, Any]) -> Any:
+    """The evaluation of a run folder, or of the runs."""
+    from hardneg.evaluation.metrics_json import read_metrics
+
+    if args["folder"] is not None:
+        return read_metrics(args["folder"] / layout.METRICS)
+    judging = _judging_of(args)
+    return replace(judging, baselines=judging.baselines or [*judging.files][:1]).tested(judging.measured())
+
+
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
 _ABOUT = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
 _TITLE = typer.Option("Results", "--title", help="The page's title.")
-_OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.")
+_OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.", None)
+_RUNFOLDER = typer.Argument(None, metavar="RUNFOLDER", help="A finished recipe's folder, in place of runs.")
+_FORMAT = typer.Option("pages", "--format", help="What to write.")
 _REPORT_OPTIONS = [
     *adaptor.parameters({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),
-    keyword("output", default=_OUTPUT, annotation=Path),
+    keyword("folder", default=_RUNFOLDER, annotation=Path | None),
+    keyword("form", default=_FORMAT, annotation=Literal["pages", "markdown", "latex"]),
+    keyword("output", default=_OUTPUT, annotation=Path | None),
     keyword("about", default=_ABOUT, annotation=str),
     keyword("title", default=_TITLE, annotation=str),
     keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool),
 ]
+_REPORT_OPTIONS = [each.replace(default=None) if each.name == "runs" else each for each in _REPORT_OPTIONS]
 report = adaptor.shaped(_report, _REPORT_OPTIONS, adaptor.text_of(_report), _called)

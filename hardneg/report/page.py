@@ -116,7 +116,8 @@ def latex(report: ReportContent) -> str:
         return rf"{text}\textsuperscript{{{escaped(each.marks)}}}" if each.marks else text
 
     section = content.systems_section(report)
-    (table,), told = section.tables, [section.lead, *(line for line in section.lines if line != content.BRACKETS)]
+    (table,), told = section.tables, [section.lead, *content.legend(replace(report, notes=()))]
+    told = [line for line in told if line != content.BRACKETS]
     head, *rows = [" & ".join(shown(cell(each)) for each in row) + r" \\" for row in (table.columns, *table.rows)]
     caption = escaped(" ".join([f"{report.title}." if report.title else "", *told]).strip())
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}"]

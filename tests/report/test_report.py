@@ -7,11 +7,11 @@ import pytest
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
-from hardneg.report.content import MeanScore, ReportContent, estimates, legend, marks_of
+from hardneg.report.content import MeanScore, ReportContent, estimates, legend, marks_of, next_steps
 from hardneg.report.content import tests_by_metric as query_tables
 from hardneg.report.content import tests_section as section_of_tests
 from hardneg.report.figure import learning_graphics, measurements
-from hardneg.report.page import html, markdown, summary, write_report
+from hardneg.report.page import html, latex, markdown, summary, write_report
 from hardneg.report.query_section import ByQuery, Passages, gains_section
 from hardneg.report.table import Cell
 
@@ -139,6 +139,57 @@ def test_page_is_self_contained_and_well_formed() -> None:
     body = page[page.index("<main>") : page.index("</body>")]
     ElementTree.fromstring(body)
     assert html(report()) == page
+
+
+def test_latex_is_a_table_of_booktabs() -> None:
+    systems = {r"a_b & 50% \x": {"ndcg@10": MeanScore(0.5)}, "dense": {"ndcg@10": MeanScore(0.6)}}
+    tests = [comparison("dense", r"a_b & 50% \x", 0.001)]
+    assert latex(report(title="", systems=systems, comparisons=tests)) == (
+        r"""\begin{table}
+\centering
+\caption{Means over 43 queries. $\uparrow$ better, $\downarrow$ worse than a\_b \& 50\% \textbackslash{}x: """
+        r"""p \textless{} 0.01 in both paired tests after Holm's correction. Bold: the highest mean.}
+\begin{tabular}{lr}
+\toprule
+system & ndcg@10 \\
+\midrule
+a\_b \& 50\% \textbackslash{}x & 0.5000 \\
+dense & \textbf{0.6000}\textsuperscript{$\uparrow$} \\
+\bottomrule
+\end{tabular}
+\end{table}
+"""
+    )
+
+
+ROWS = ("BM25", "as shipped", "STAR")
+
+
+@pytest.mark.parametrize(
+    ("tests", "commands"),
+    [
+        (
+            {"BM25": -0.2, "as shipped": 0.1},
+            ["fuse --run r/STAR --run r/BM25", "recipe run R --set model=", "start FOLDER"],
+        ),
+        ({"BM25": 0.2, "as shipped": -0.1}, ["diagnose runs/star"]),
+        ({"BM25": 0.2, "as shipped": 0.0}, ["recipe run R --set seeds="]),
+        ({"BM25": 0.2, "as shipped": 0.1}, ["search --dataset beir:FOLDER --model runs/star/model"]),
+    ],
+)
+def test_the_next_step_follows_from_the_tests(tests: dict[str, float], commands: list[str]) -> None:
+    mean = {"STAR": 0.5, **{row: 0.5 - difference for row, difference in tests.items()}}
+    found = [
+        Comparison("STAR", row, "mrr", value, None, 9, p, p, p, p)
+        for row, value in tests.items()
+        for p in [0.001 if value else 0.5]
+    ]
+    measured = Measured({row: {"mrr": {"q1": mean[row]}} for row in ROWS}, found)
+    files = {row: f"r/{row}" for row in ROWS}
+    steps = next_steps(measured, "STAR", "as shipped", "runs/star", files, "R")
+    assert len(steps) == len(commands)
+    assert all(command.startswith(f"hardneg {start}") for (_, command), start in zip(steps, commands, strict=True))
+    assert f'<td class="word">{steps[0][1]}</td>' in html(page(next=steps))
 
 
 ODD = "<script>alert('x')</script> & $x_1$ \"q\" | *b*"

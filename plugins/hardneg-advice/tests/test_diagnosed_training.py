@@ -95,7 +95,7 @@ def test_where_training_made_it_worse_rate_and_steps_are_named_first(run: Handma
     history(run, [1.0] * 20)
     assert outcome(run, "STAR").advice.startswith("first lower options.learning_rate to a third, or train fewer steps")
     history(run, [1.0] * 20, [0.4, 0.5])  # dev rose: something else is why
-    assert outcome(run, "STAR").advice.startswith("see what else is suspect")
+    assert outcome(run, "STAR").advice.startswith("see the other suspects")
 
 
 def scores(run: HandmadeRun, baseline: Sequence[float], trained: Sequence[float], compared: bool) -> None:

@@ -11,8 +11,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,6 @@ from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
 from hardneg.records import UsageError, counted, joined
 from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
-
-if TYPE_CHECKING:
-    from hardneg.formats.answer_matching import PassageAnswers
 
 MEASURES: Mapping[str, str] = {
     "ndcg": "ndcg",
@@ -185,10 +181,10 @@ def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
     return {name: int(match[1]) for name in names if (match := _NAME.fullmatch(name))}
 
 
-def answer_coverage(run: Run, answers: "PassageAnswers", query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
+def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
     """Return `answer@k` for each cutoff: 1 for a question with an answer in its top k, else 0, as without a list.
 
-    Passages are searched down to the first one with an answer, cutoff by cutoff.
+    Passages are searched down to the first one with an answer, cutoff by cutoff. answers: `PassageAnswers`.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, top-k
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.
@@ -216,7 +212,7 @@ def averaged(scores: Sequence[Scores]) -> Scores:
         if any(other[name].keys() != by_query.keys() for other in scores):
             raise UsageError("the runs of a system with several seeds have different queries; search the same split")
     return {
-        name: {query_id: fmean(each[name][query_id] for each in scores) for query_id in by_query}
+        name: {query_id: math.fsum(each[name][query_id] for each in scores) / len(scores) for query_id in by_query}
         for name, by_query in scores[0].items()
     }
 

@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.evaluation import LEVEL, MARGIN
-from hardneg.evaluation.intervals import Interval, system_intervals
+from hardneg.evaluation import LEVEL, MARGIN, intervals
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, TwoLevel, verdict
 from hardneg.records import ArtifactError
@@ -54,17 +53,17 @@ def to_json(measured: Measured) -> dict[str, Any]:
         system: {metric: dict(sorted(values.items())) for metric, values in scores.items()}
         for system, scores in measured.results.items()
     }
-    intervals = {
+    bounds = {
         system: {metric: _ends(each) for metric, each in by_metric.items()}
         for system, scores in per_query.items()
-        for by_metric in [system_intervals(scores, measured.by_seed.get(system), measured.query_groups)]
+        for by_metric in [intervals.system_intervals(scores, measured.by_seed.get(system), measured.query_groups)]
     }
     over_seeds = {(each.system, each.baseline, each.metric) for each in measured.over_seeds}
     groups, level = measured.query_groups or {}, measured.significance_level
     scored = {query_id for scores in per_query.values() for values in scores.values() for query_id in values}
     content = {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
-        "intervals": intervals,
+        "intervals": bounds,
         "comparisons": [
             _test_json(each, level, (each.system, each.baseline, each.metric) not in over_seeds)
             for each in measured.comparisons
@@ -115,7 +114,7 @@ def _scores(content: Mapping[str, Mapping[str, float]]) -> Scores:
 
 def _fields(test: Mapping[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in test.items() if name != "verdict"}
-    fields |= {name: Interval(*test[name]) if test[name] else None for name in _ENDS if name in test}
+    fields |= {name: intervals.Interval(*test[name]) if test[name] else None for name in _ENDS if name in test}
     return fields | ({"seeds": tuple(test["seeds"])} if "seeds" in test else {})
 
 
@@ -138,5 +137,5 @@ def read_metrics(path: Path) -> Measured:
         raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
 
 
-def _ends(interval: Interval | None) -> list[float] | None:
+def _ends(interval: intervals.Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None

@@ -110,7 +110,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """Return a count with its word, such as `1 query` or `1,200 queries`; one: the singular; more: an irregular plural."""
+    """Return a count with its word, such as `1,200 queries`; one: the singular; more: an irregular plural."""
     more = more or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
     return f"{count:,} {one if count == 1 else more}"
 

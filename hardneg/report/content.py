@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.evaluation import LEVEL, MARGIN
-from hardneg.evaluation.intervals import Interval, system_intervals
+from hardneg.evaluation import LEVEL, MARGIN, intervals, significance
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import SEED_LEVEL, Comparison, TwoLevel, verdict
+from hardneg.evaluation.significance import Comparison, TwoLevel
 from hardneg.records import counted, joined
 from hardneg.report.figure import History
 from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, signed, within
@@ -53,7 +52,7 @@ class MeanScore:
     """A mean and its 95 % confidence interval, None for fewer than two queries."""
 
     mean: float
-    interval: Interval | None = None
+    interval: intervals.Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +152,8 @@ def estimates(
     seeds: the scores of each seed, if there are several; intervals are then over queries and seeds. groups: the group
     of each query, if queries have groups.
     """
-    intervals = system_intervals(scores, seeds, groups)
-    return {name: MeanScore(mean, within(intervals[name], 0.0)) for name, mean in means(scores).items()}
+    ends = intervals.system_intervals(scores, seeds, groups)
+    return {name: MeanScore(mean, within(ends[name], 0.0)) for name, mean in means(scores).items()}
 
 
 def deciding(comparisons: Iterable[Comparison], over_seeds: Iterable[TwoLevel]) -> list[Test]:
@@ -172,7 +171,7 @@ def outcome(test: Test, level: float) -> str:
     """Return the outcome of a test in words."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
-    if verdict(test, level) == EQUIVALENT:
+    if significance.verdict(test, level) == EQUIVALENT:
         return EQUIVALENT
     return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else UNDECIDED
 
@@ -208,11 +207,11 @@ def legend(report: ReportContent) -> list[str]:
         f"{sign} better than {'each of ' if len(rows) > 1 else ''}{', '.join(rows)}: {proof}."
         for sign, rows in report.marks.items()
     ]
-    intervals = any(e.interval for values in report.systems.values() for e in values.values())
+    bracketed = any(e.interval for values in report.systems.values() for e in values.values())
     for holds, line in (
         (report.comparisons and not report.marks and not signs, f"No difference has {proof}."),
         (len(report.systems) > 1, "Bold: the highest mean."),
-        (intervals, BRACKETS),
+        (bracketed, BRACKETS),
         (report.groups, f"Queries come in {report.groups} groups: intervals and tests are those of groups."),
         (report.by_seed, "Rows of several seeds: means over these, with intervals over queries and seeds."),
     ):
@@ -304,14 +303,14 @@ def seed_section(report: ReportContent) -> Section:
             values = np.array([means(scores)[metric] for scores in seeds.values()])
             figures = [values.mean(), values.std(ddof=1), values.min(), values.max()]
             scores = {metric: next(iter(seeds.values()))[metric]}
-            interval = bounds(within(system_intervals(scores, seeds, report.query_groups)[metric], 0.0))
+            interval = bounds(within(intervals.system_intervals(scores, seeds, report.query_groups)[metric], 0.0))
             rows.append([metric, system, str(len(values)), *(number(float(value)) for value in figures), interval])
     columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
     tables, said = [Table(columns, rows, words=2)], {outcome(each, level) for each in tests}
     if tests:
         tables.append(_tests_table(tests, level, _SEED_COLUMNS))
     meanings = {
-        WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
+        WITHIN: f"other seeds may turn the sign on the same queries (p ≥ {significance.SEED_LEVEL:g} by seeds alone).",
         UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
     }
     lines = [outcomes_explained(report)] if tests else []

@@ -10,9 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hardneg.evaluation import metrics
-from hardneg.evaluation.intervals import Interval, interval_of
-from hardneg.evaluation.metrics_json import Measured
+from hardneg.evaluation import intervals, metrics, metrics_json
 from hardneg.records import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, counted, joined
 from hardneg.report import content, query_section
 from hardneg.report.content import ReportContent, Test, outcome
@@ -26,7 +24,6 @@ from hardneg.report.figure import (
     measurements,
     plain_axes,
 )
-from hardneg.report.query_section import Passages
 from hardneg.report.table import Cell, Graphic, Section, Table, cell, difference, equation, number, signed, within
 from hardneg.store import replace_text
 
@@ -58,7 +55,9 @@ _COSTS_EXPLAINED = (
 )
 
 
-def write_report(folder: Path, report: ReportContent, measured: Measured, passages: Passages) -> list[Path]:
+def write_report(
+    folder: Path, report: ReportContent, measured: metrics_json.Measured, passages: query_section.Passages
+) -> list[Path]:
     """Write `report.md` and `report.html` with equal content, and all queries as `queries.tsv`; return the paths.
 
     measured: the evaluation behind the report, for the table by query; passages: shown when a row opens.
@@ -209,7 +208,10 @@ def summary(report: ReportContent) -> str:
     facing: list[Any] = [test for test in tests if test.system == report.system]
     for test in tests:
         if test.baseline == report.system:  # the other way round
-            ends, turned = test.interval and Interval(-test.interval.high, -test.interval.low), -test.difference
+            ends, turned = (
+                test.interval and intervals.Interval(-test.interval.high, -test.interval.low),
+                -test.difference,
+            )
             facing += [replace(test, system=report.system, baseline=test.system, difference=turned, interval=ends)]
     if facing:
         told = joined([f"{_OUTCOMES[word]} {names}" for word, names in _outcomes(report, facing, "baseline").items()])
@@ -289,8 +291,8 @@ class Spot:
 
     name: str
     value: float | None
-    narrow: Interval | None = None
-    wide: Interval | None = None
+    narrow: intervals.Interval | None = None
+    wide: intervals.Interval | None = None
     look: str = "plain"
     single: Sequence[float] = ()
     shown: str = "–"
@@ -322,7 +324,7 @@ def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
             mean, seeds = values[metric], list(report.by_seed.get(name, {}).values())
             narrow = mean.interval
             if seeds:
-                narrow = within(interval_of(metrics.averaged(seeds)[metric], report.query_groups), 0.0)
+                narrow = within(intervals.interval_of(metrics.averaged(seeds)[metric], report.query_groups), 0.0)
             wide, look = mean.interval if seeds else None, "base" if name == report.baseline else "plain"
             single = [metrics.means(scores)[metric] for scores in seeds]
             yield Spot(name, mean.mean, narrow, wide, look, single, number(mean.mean))

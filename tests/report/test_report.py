@@ -284,7 +284,7 @@ def test_gains_and_queries_are_the_systems(tmp_path):
     assert ByQuery.of(MEASURED, "STAR").pair == ("STAR", "as shipped")
     assert ByQuery.of(replace(MEASURED, comparisons=()), "STAR").pair == ("STAR", "BM25")
     section = gains_section(MEASURED, "STAR")
-    assert section is not None and section.graphics[0].caption.startswith("STAR minus as shipped")
+    assert section is not None and section.lead.startswith("By mrr, against as shipped")
     paths = write_report(tmp_path, page(), MEASURED, Passages({}))
     assert "mrr, STAR minus as shipped" in paths[0].read_text()
     assert paths[2].read_text().splitlines()[1].startswith("q1\t")

@@ -63,8 +63,8 @@ class ReportContent:
     histories: the trainer's rows of each trained model: `step`, `loss`, and measurements on the dev set.
     settings: by name, shown as `str` prints them. settings_tables: more tables, shown after the settings.
     marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
-    over: the queries, such as "895 queries of split test"; empty: their number. gains, costs: gains and losses by
-    query, and costs beside quality. by_query: the table by query.
+    over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and losses by query.
+    by_query: the table by query.
     browse: the command that shows hits and negatives of each query; empty: none.
     sections: analyses, shown before the settings. next: next steps, each a sentence and a command.
     system: the subject of the page; empty: the system with the highest mean. began: the system that it was trained
@@ -84,7 +84,6 @@ class ReportContent:
     by_query: Section | None = None
     over: str = ""
     gains: Section | None = None
-    costs: Section | None = None
     settings_tables: Sequence[Table] = ()
     browse: str = ""
     over_seeds: Sequence[TwoLevel] = ()

@@ -40,19 +40,6 @@ _OUTCOMES = {
     content.WITHIN: "within the seeds' noise of",
     content.UNDECIDED: "undecided against",
 }
-_TIMES = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-_UNITS = {"size": ("MB", 1e6), "query": ("ms a query", 1.0)}
-_COSTS = {
-    "training": "training",
-    "indexing": "encoding, indexing",
-    "size": "size of the index",
-    "query": "search",
-    "steps": "all steps",
-}
-_COSTS_EXPLAINED = (
-    "Wall time of whole stages, from their manifests: a search opens its index and encodes its queries. All "
-    "steps: each stage that the system's run needs, including mining, once. –: the recipe has no such stage."
-)
 
 
 def write_report(
@@ -164,7 +151,6 @@ def sections(report: ReportContent) -> list[Section]:
         content.systems_section(report) if report.systems else None,
         content.seed_section(report) if report.by_seed else None,
         content.tests_section(report) if report.query_tests else None,
-        report.costs,
         by_query,
         _training_section(report.histories),
         *report.sections,
@@ -236,45 +222,6 @@ def _outcomes(report: ReportContent, tests: Iterable[Test], named: str) -> dict[
 
 def _quoted(name: str) -> str:
     return f"“{name}”" if " " in name else name
-
-
-@dataclass(frozen=True, slots=True)
-class SystemCosts:
-    """The costs of one system, means over its seeds; None if unknown.
-
-    training, indexing, steps: seconds of its trainings, of encoding and indexing the collection, and of all steps.
-    size: bytes of its index. query: milliseconds of search per query, with all queries at once. devices: their names.
-    """
-
-    training: float | None = None
-    indexing: float | None = None
-    size: float | None = None
-    query: float | None = None
-    steps: float | None = None
-    devices: Sequence[str] = ()
-
-
-def costs_section(costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str) -> Section | None:
-    """Return a table of the known costs; None if all are unknown.
-
-    means: of each system by `metric`. Times are in the largest unit in which the shortest is at least 1.
-    """
-    columns = [Cell("system"), Cell(metric)]
-    rows = {name: [name, number(means[name]) if name in means else "–"] for name in costs}
-    for field, title in _COSTS.items():
-        values = {name: getattr(each, field) for name, each in costs.items()}
-        if not (known := [value for value in values.values() if value]):
-            continue
-        unit, one = _UNITS.get(field) or next((each for each in _TIMES if min(known) >= each[1]), _TIMES[-1])
-        columns.append(Cell(title, note=unit))
-        for name, value in values.items():
-            in_units = value / one if value else 0.0
-            rows[name].append(f"{in_units:,.0f}" if in_units >= 100 else f"{in_units:.3g}" if value else "–")
-    if len(columns) == 2:
-        return None
-    devices = list(dict.fromkeys(device for each in costs.values() for device in each.devices))
-    explained = f"{_COSTS_EXPLAINED} Measured on: {', '.join(devices)}." if devices else _COSTS_EXPLAINED
-    return Section("Cost beside quality", [Table(columns, list(rows.values()))], explained)
 
 
 _COLOURS = {"plain": COLOURS[0], "better": COLOURS[0], "worse": COLOURS[1], "same": "#808890", "base": "#808890"}

@@ -1,4 +1,4 @@
-"""The figures that stand first in a report; costs, settings and steps behind them."""
+"""The figures that stand first in a report; settings."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from hardneg.evaluation.significance import Comparison, TwoLevel
 from hardneg.recipes import find_recipe, load_recipe
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.figure import fitted
-from hardneg.report.page import SystemCosts, comparison_section, costs_section, html, markdown, sections, write_report
+from hardneg.report.page import comparison_section, html, markdown, sections, write_report
 from hardneg.report.query_section import ByQuery, Passages, gains_section, query_section, shortened, write_query_table
 from hardneg.report.table import Cell, Section
 
@@ -71,42 +71,17 @@ def test_with_seeds_there_are_both_intervals_and_each_seeds_mean():
     assert "within the seeds' noise" in markdown(report)
 
 
-COSTS = {
-    "start": SystemCosts(None, 1.88, 3e6, 5.0, 90.0, ("cpu",)),
-    "best": SystemCosts(9000.0, 540.0, 3e6, 5.0, 600.0, ("cpu", "a GPU")),
-    "unknown": SystemCosts(),
-}
-
-
-def test_costs_stand_in_a_table_in_the_largest_unit_of_which_the_shortest_has_one():
-    section = costs_section(COSTS, {"start": 0.4, "best": 0.5, "unknown": 0.3}, "mrr")
-    assert section is not None
-    heads = [(cell.text, cell.note) for cell in section.tables[0].columns]
-    named = [("training", "hours"), ("encoding, indexing", "seconds"), ("size of the index", "MB")]
-    assert heads[2:] == [*named, ("search", "ms a query"), ("all steps", "minutes")]
-    assert section.tables[0].rows == [
-        ["start", "0.4000", "–", "1.88", "3", "5", "1.5"],
-        ["best", "0.5000", "2.5", "540", "3", "5", "10"],
-        ["unknown", "0.3000", "–", "–", "–", "–", "–"],
-    ]
-    assert section.explained.endswith("Measured on: cpu, a GPU.")
-    assert costs_section({"start": SystemCosts()}, {"start": 0.4}, "mrr") is None
-
-
 def whole(name: str) -> ReportContent:
     systems = {name: {"mrr": MeanScore(0.5)}, "start": {"mrr": MeanScore(0.4)}}
     tests = [Comparison(name, "start", "mrr", 0.1, None, 4, 0.001, 0.001, 0.001, 0.001)]
-    costs = costs_section({name: COSTS["best"], "start": COSTS["start"]}, {name: 0.5, "start": 0.4}, "mrr")
-    return ReportContent(
-        name, systems, 4, tests, costs=costs, notes=[name], settings={name: name}, browse="hardneg browse ."
-    )
+    return ReportContent(name, systems, 4, tests, notes=[name], settings={name: name}, browse="hardneg browse .")
 
 
 def test_what_is_looked_at_first_stands_first(tmp_path):
     measured = Measured({"best": RESULTS["best"], "start": RESULTS["start"]}, TESTS[:1])
     page, text = (path.read_text() for path in write_report(tmp_path, whole("best"), measured, Passages({}))[1::-1])
-    order = ["Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Cost beside quality"]
-    order += ["Queries", "How it was made"]
+    order = ["Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Queries"]
+    order += ["How it was made"]
     assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order[1:]
     assert "by mrr on 4 queries (p after Holm" in page and ": better: best (+0.1000, p = 0.001)." in page

@@ -9,7 +9,7 @@ from chromium import chromium
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import compare_all
 from hardneg.report.content import ReportContent
-from hardneg.report.page import HEAD, SystemCosts, costs_section, write_report
+from hardneg.report.page import HEAD, write_report
 from hardneg.report.query_section import Passages
 
 pytestmark = pytest.mark.slow
@@ -27,8 +27,7 @@ def driver(tmp_path_factory):
     run = "".join(f"{query_id} Q0 passage-{query_id} 1 1.0 x\n" for query_id in scores)
     (folder / "start.trec").write_text(run)
     measured = Measured(results, compare_all(results, ["start"]))
-    costs = {"start": SystemCosts(steps=60.0), LONG: SystemCosts(steps=900.0, devices=("a GPU",))}
-    page = ReportContent.of("Two", measured, costs=costs_section(costs, {"start": 0.4, LONG: 0.5}, "mrr@10"))
+    page = ReportContent.of("Two", measured)
     path = write_report(folder, page, measured, Passages({"start": folder / "start.trec"}))[1]
     with chromium(tmp_path_factory.mktemp("chromium")) as made:
         made.page = path.as_uri()

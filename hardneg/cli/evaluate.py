@@ -76,13 +76,14 @@ def _report(**args: Any) -> None:
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
-    from hardneg.report.content import ReportContent
-    from hardneg.report.page import NAMES, latex, markdown, write_report
+    from hardneg.evaluation.metrics_json import read_metrics
+    from hardneg.report import content, page, query_section
 
-    if args["folder"] is not None or args["form"] != "pages":
-        tables = latex if args["form"] == "latex" else markdown
-        return say(tables(ReportContent.of(args["title"], _measured(args))), nl=False)
-    if not args["runs"] or args["output"] is None:
+    tables, pages = page.latex if args["form"] == "latex" else page.markdown, args["form"] == "pages"
+    if args["folder"] is not None:
+        found = read_metrics(args["folder"] / layout.METRICS)
+        return say(tables(content.ReportContent.of(args["title"], found)), nl=False)
+    if not args["runs"] or (pages and args["output"] is None):
         raise errors.UsageError("report: give {runs} and {output}, or a RUNFOLDER", "runs", "output")
     judging = _judging_of(args)
     runs, dataset = judging.files, judging.dataset
@@ -90,38 +91,29 @@ def _report(**args: Any) -> None:
     system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
     if system and system not in runs:
         raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
-    from hardneg.report.query_section import Passages
-
+    if not pages:
+        tested = judging.tested(judging.measured())
+        return say(tables(content.ReportContent.of(args["title"], tested)), nl=False)
     file, source = judging.qrels if isinstance(judging.qrels, Path) else None, (dataset or "").partition(":")[2]
     reads = [*runs.values(), *([file] if file else []), *([Path(source).expanduser()] if source else [])]
-    outputs = store_outputs("report", [Target(args["output"], folder=True, names=NAMES)], reads, args["overwrite"])
+    outputs = store_outputs("report", [Target(args["output"], folder=True, names=page.NAMES)], reads, args["overwrite"])
     outputs.check()
     measured = judging.tested(judging.measured())
-    page = ReportContent.of(args["title"], measured, system=system)
+    shown = content.ReportContent.of(args["title"], measured, system=system)
     judged_by = file.name if file else f"split {judging.split} of {dataset}"
     settings: dict[str, Any] = {
-        "evaluated on": f"{wording.counted(page.queries, 'query')} of {judged_by}",
+        "evaluated on": f"{wording.counted(shown.queries, 'query')} of {judged_by}",
         "relevant from grade": judging.fields["relevance_level"],
         "baselines": ", ".join(judging.baselines),
     }
-    passages = Passages(runs, judging.grades(), judging.collection, judging.split)
+    passages = query_section.Passages(runs, judging.grades(), judging.collection, judging.split)
     browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
     steps = _next_steps(judging, measured, system)
-    page = replace(page, settings=settings, over=settings["evaluated on"], browse=browse, next=steps)
+    shown = replace(shown, settings=settings, over=settings["evaluated on"], browse=browse, next=steps)
     with outputs.publish():
-        for path in write_report(args["output"], page, measured, passages):
+        for path in page.write_report(args["output"], shown, measured, passages):
             say(str(path))
     say_next(steps)
-
-
-def _measured(args: Mapping[str, Any]) -> Any:
-    """The evaluation of a run folder, or of the runs."""
-    from hardneg.evaluation.metrics_json import read_metrics
-
-    if args["folder"] is not None:
-        return read_metrics(args["folder"] / layout.METRICS)
-    judging = _judging_of(args)
-    return replace(judging, baselines=judging.baselines or [*judging.files][:1]).tested(judging.measured())
 
 
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")

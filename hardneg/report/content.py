@@ -340,9 +340,10 @@ def next_steps(
     metric = next((name for scores in results.values() for name in scores), "")
     mean = {row: means(scores)[metric] for row, scores in results.items() if metric in scores}
     lexical = next((row for row in mean if re.fullmatch(r"bm25([._-].*)?", row, re.IGNORECASE)), "")
-    system = (
-        system if system in mean else max((row for row in mean if row != lexical), key=mean.__getitem__, default="")
-    )
+    if system not in mean:
+        system = max((row for row in mean if row != lexical), key=mean.__getitem__, default="")
+    if not system:
+        return []
     tests = {
         each.baseline if each.system == system else each.system: each
         for each in deciding(measured.comparisons, measured.over_seeds)
@@ -351,31 +352,27 @@ def next_steps(
     undecided = [row for row, test in tests.items() if outcome(test, level) in (UNDECIDED, WITHIN)]
 
     def worse(than: str) -> bool:
-        """Return whether the system is worse: significantly, or by its mean if that was not tested."""
         below = than in mean and mean[system] < mean[than]
         return below and (than not in tests or tests[than].significant(level))
 
     def named(rows: Sequence[str]) -> str:
-        return " ".join(f"--run {shlex.quote(runs.get(row, f'{row.upper()}.trec.gz'))}" for row in rows)
+        return " ".join(f"--run {shlex.quote(runs.get(row, f'{row}.trec.gz'))}" for row in rows)
 
-    steps, again = list[tuple[str, str]](), f"hardneg recipe run {recipe}"
-    queries = counted(len(results[system][metric]) if system else 0, "query")
-    if lexical and system and worse(lexical):
+    steps, again = list[tuple[str, str]](), f"hardneg recipe run {recipe} --set"
+    if lexical and worse(lexical):
         better = f"{lexical} is better than {system} ({metric} {number(mean[lexical])} and {number(mean[system])})"
-        steps.append((f"{better}: fuse both", f"hardneg fuse {named([system, lexical])} --output fused.trec.gz"))
-        if folder:
-            steps.append(("Or start from a transformer", f"{again} --set model={TRANSFORMER}"))
-        steps.append(("Or label about fifty queries, and train and test with them", "hardneg start FOLDER --run"))
+        steps = [(f"{better}: fuse both", f"hardneg fuse {named([system, lexical])} --output fused.trec.gz")]
+        steps += [("Or start from a transformer", f"{again} model={TRANSFORMER}")] if folder else []
+        steps += [("Or label about fifty queries, and train and test with them", "hardneg start FOLDER --run")]
     if began and worse(began):
         problem = f"{system} is worse than {began}, the model it was trained from"
-        steps.append((f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {folder}"))
+        steps += [(f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {folder}")]
     elif undecided:
+        queries, seeds = counted(len(results[system][metric]), "query"), ", or train with several seeds" * bool(folder)
+        command = f"{again} seeds=[1,2,3]" if folder else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
         problem = f"{queries} do not tell {system} from {joined(undecided)}"
-        command = (
-            f"{again} --set seeds=[1,2,3]" if folder else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
-        )
-        steps.append((f"{problem}: measure on more queries{', or train with several seeds' * bool(folder)}", command))
-    if system and folder and not steps:
+        steps += [(f"{problem}: measure on more queries{seeds}", command)]
+    if folder and not steps:
         command = f"hardneg search --dataset beir:FOLDER --model {shlex.quote(folder)}/model --output run.trec.gz"
-        steps.append((f"Search a collection with {system}", command))
+        steps = [(f"Search a collection with {system}", command)]
     return steps

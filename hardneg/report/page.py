@@ -24,7 +24,7 @@ from hardneg.report.figure import (
     measurements,
     plain_axes,
 )
-from hardneg.report.table import Cell, Graphic, Section, Table, cell, difference, equation, number, signed, within
+from hardneg.report.table import Graphic, Section, Table, cell, difference, equation, number, signed, within
 from hardneg.store import replace_text
 
 NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
@@ -93,22 +93,15 @@ _LATEX |= {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "†": r"\dag{}", "‡"
 
 def latex(report: ReportContent) -> str:
     """Return the means as a LaTeX table for the package booktabs, with signs of significance and their legend."""
-
-    def escaped(text: str) -> str:
-        return str(_printable(text)).translate(str.maketrans(_LATEX))
-
-    def shown(each: Cell) -> str:
-        text = rf"\textbf{{{escaped(each.text)}}}" if each.strong else escaped(each.text)
-        return rf"{text}\textsuperscript{{{escaped(each.marks)}}}" if each.marks else text
-
-    section = content.systems_section(report)
-    (table,), told = section.tables, [section.lead, *content.legend(replace(report, notes=()))]
-    told = [line for line in told if line != content.BRACKETS]
-    head, *rows = [" & ".join(shown(cell(each)) for each in row) + r" \\" for row in (table.columns, *table.rows)]
-    caption = escaped(" ".join([f"{report.title}." if report.title else "", *told]).strip())
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}"]
-    lines += [rf"\begin{{tabular}}{{l{'r' * len(report.metrics)}}}", r"\toprule", head, r"\midrule", *rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+    marks: Any = {"variable_start_string": "<<", "variable_end_string": ">>"}
+    environment = _environment().overlay(
+        autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(str.maketrans(_LATEX)), **marks
+    )
+    section = content.systems_section(replace(report, notes=()))
+    legend = [line for line in (section.lead, *section.lines) if line != content.BRACKETS]
+    rows = [section.tables[0].columns, *section.tables[0].rows]
+    text: str = environment.get_template("table.tex.j2").render(title=report.title, legend=" ".join(legend), rows=rows)
+    return text.strip() + "\n"
 
 
 def _filled(report: ReportContent) -> dict[str, Any]:

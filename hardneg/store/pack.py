@@ -91,10 +91,9 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
                 path.chmod(0o755 if path.is_dir() else 0o444)
                 flush(path)
             for link, source in links.items():
-                if ".." in Path(link).parts or Path(link).is_absolute() or not _NAME.fullmatch(source):
-                    raise DataError(f"{file}: {link}: leads outside of the run folder")
-                if ".." in Path(source).parts or not (place / source).is_file():
-                    raise DataError(f"{file}: {source}: missing, so that {link} cannot be made")
+                outside = link[:1] == "/" or ".." in (*Path(link).parts, *Path(source).parts)
+                if outside or not (place / source).is_file():
+                    raise DataError(f"{file}: {link}: leads outside of the run folder, or {source} is missing")
                 link_file(place / source, place / "run" / link)
             keys = [path.name for path in (place / "artifacts").iterdir()]
             with reserve(store, "artifacts unpack", target, keys):

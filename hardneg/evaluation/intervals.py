@@ -248,16 +248,12 @@ def system_intervals(
 class Resampling:
     """Draws of the bootstrap over queries and seeds, and the seed of these draws.
 
-    Both are drawn with replacement, and a draw's score is the mean over both. A drawn query counts in every training,
-    and a drawn seed for every query: the pigeonhole bootstrap, whose variance is no less than it should be, as it
-    contains the shared part three times. Source: Owen (2007), "The pigeonhole bootstrap", Annals of Applied Statistics
-    1(2). If queries have groups, whole groups are drawn. Source: Field and Welsh (2007), "Bootstrapping clustered
-    data", Journal of the Royal Statistical Society B 69.
-
-    Two corrections are for few seeds or groups. The variance of S units drawn from S is (S - 1) / S of what it should
-    be, so S - 1 are drawn (Rao and Wu (1988), "Resampling inference with complex survey data", Journal of the American
-    Statistical Association 83). Percentiles assume a normal distribution, so those at which Student's t would be are
-    taken (Hesterberg (2015), "What teachers should know about the bootstrap", The American Statistician 69(4)).
+    Queries (or their groups: Field and Welsh (2007), "Bootstrapping clustered data", JRSS B 69) and seeds are drawn
+    with replacement, a drawn query in every training: the pigeonhole bootstrap, whose variance is no less than it
+    should be (Owen (2007), Annals of Applied Statistics 1(2)). Two corrections are for few seeds or groups: of S units
+    S - 1 are drawn (Rao and Wu (1988), "Resampling inference with complex survey data", JASA 83), and percentiles are
+    those of Student's t (Hesterberg (2015), "What teachers should know about the bootstrap", The American Statistician
+    69(4)).
     """
 
     samples: int = 10_000

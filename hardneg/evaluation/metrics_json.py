@@ -2,13 +2,10 @@
 
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
 "significance_level": p, "equivalence_margin": margin, "per_query": {system: {metric: {query_id: score}}}}`, and, if
-there are any, `"marks": {sign: [system]}` and `"notes": [line]`; equal results in equal order give equal bytes. Each
-comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With `"query_groups": {query_id: group}`
-intervals and tests are those of groups.
-
-Scores of systems with several seeds are means over these, with intervals over queries and seeds. Two more keys are then
-`"per_seed": {system: {seed: {metric: {query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds; these
-decide, so that tests by query of the same pairs have no verdict.
+there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`; equal results in
+equal order give equal bytes. Each comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With
+several seeds scores are means over these, and two more keys are `"per_seed": {system: {seed: {metric: {query_id:
+score}}}}` and `"over_seeds"`, the tests over queries and seeds, which alone then have a verdict.
 """
 
 import json

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.evaluation.fusion import (
-    METHODS,
     OF_RANX,
     Development,
     Fusion,
@@ -48,10 +47,6 @@ def test_each_way_cuts_at_the_depth(method, depth, doc_ids):
 )
 def test_what_a_method_does_not_have_is_told(fusion, told):
     assert [problem.startswith(told) for problem in fusion.problems()] == [True]
-
-
-def test_every_method_has_values_with_which_it_is_right():
-    assert all(Fusion(method, (1.0, 1.0)).problems() == [] for method in METHODS)
 
 
 def test_the_best_comes_first_and_of_equal_ones_the_earlier():

@@ -126,13 +126,6 @@ def test_pairs():
     assert compare({"alone": {"q1": 0.5}}, "m") == []
 
 
-def test_one_query():
-    (comparison,) = compare({"a": {"q": 0.1}, "b": {"q": 0.4}}, "m")
-    assert comparison.n == 1
-    assert comparison.interval is None
-    assert comparison.t_p == comparison.randomisation_p == comparison.t_holm == 1.0
-
-
 def test_what_cannot_be_compared():
     with pytest.raises(UsageError, match="baseline nobody is not among the systems: bm25, dense, same"):
         compare(SCORES, "m", ["nobody"])

@@ -39,12 +39,6 @@ def test_the_components_of_two_systems_whose_seeds_are_their_own():
     assert found.freedom == pytest.approx(8.0**2 / (4**2 + 4**2 + 1**2 + 1**2))
 
 
-def test_the_square_of_t_is_quasi_f():
-    """MS(system) 4 * 2 ** 2 / 2 = 8, MS(seeds) 10, MS(system x query) 8, MS(rest) 2: F = 8 / (10 + 8 - 2)."""
-    found = spread([A, B])
-    assert found.mean**2 / found.variance == pytest.approx(8 / (10 + 8 - 2))
-
-
 def test_differences_seed_by_seed_are_one_table():
     """[[0, 2], [0, 6]]: queries 0 and 4, seeds 1 and 3, and what is left 1, -1, -1, 1."""
     found = spread([A - B])
@@ -139,17 +133,6 @@ def test_pairs_with_several_seeds_are_compared_and_corrected():
     assert last.seed_p == pytest.approx(1 - 2 / pi * atan(2.0)) and last.within_seeds
     assert [test.t_holm for test in found.over_seeds] == holm([test.t_p for test in found.over_seeds])
     assert [test.bootstrap_holm for test in found.over_seeds] == holm([test.bootstrap_p for test in found.over_seeds])
-
-
-def test_one_run_a_system_has_no_such_tests():
-    results = {"a": {"m": {"q": 1.0, "r": 2.0}}, "b": {"m": {"q": 0.0, "r": 1.0}}}
-    assert compare_over_seeds(results, {}, ["a"]) == []
-
-
-def test_metrics_with_seeds_are_read_as_they_were_written():
-    found = measured()
-    assert from_json(to_json(found)) == found
-    assert {"over_seeds", "per_seed"} & to_json(Measured(found.results)).keys() == set()
 
 
 def test_runs_of_other_queries_have_no_mean():
@@ -336,6 +319,7 @@ ONE_QUERY = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
         Measured(RESULTS, compare_all(RESULTS)),
         Measured(RESULTS, [], {"*": ["bm25"]}),
         Measured(ONE_QUERY, compare_all(ONE_QUERY)),
+        measured(),
     ],
 )
 def test_round_trip(known, tmp_path):
@@ -378,14 +362,10 @@ def test_the_order_of_queries_does_not_change_the_bytes(tmp_path):
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"metrics": {}}', '{"per_query": {"s": {"mrr": {"q": "high"}}}}'])
+@pytest.mark.parametrize("text", [None, "", "[]", '{"metrics": {}}', '{"per_query": {"s": {"mrr": {"q": "high"}}}}'])
 def test_foreign_files(tmp_path, text):
     path = tmp_path / "metrics.json"
-    path.write_text(text)
-    with pytest.raises(ArtifactError, match="not a metrics file"):
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ArtifactError, match=r"metrics\.json: not a metrics file"):
         read_metrics(path)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(ArtifactError, match=r"metrics\.json"):
-        read_metrics(tmp_path / "metrics.json")

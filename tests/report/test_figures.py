@@ -11,7 +11,6 @@ import pytest
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, TwoLevel
-from hardneg.recipes import find_recipe, load_recipe
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.figure import fitted
 from hardneg.report.page import comparison_section, html, markdown, sections, write_report
@@ -123,13 +122,6 @@ def test_settings_stand_in_order_those_of_all_systems_first() -> None:
     assert [row[0] for row in table.rows] == ["evaluated on", "passages", "STAR: batch_size", "STAR: seed"]
 
 
-def test_what_a_step_is_for() -> None:
-    batches = load_recipe(find_recipe("star-static"), "demo").stages
-    assert "the hard negatives" not in batches["inbatch-neg"].why() and "in the batch" in batches["inbatch-neg"].why()
-    found = load_recipe(find_recipe("cort-electra-passage"), "demo").stages["first-stages"]
-    assert found.why() == "measure what lies behind the metrics: recall-at-depth"
-
-
 SCORED = {
     "start": {"mrr": {"q1": 0.5, "q2": 0.0, "q3": 1.0}, "map": {"q1": 0.5, "q2": 0.0, "q3": 1.0}},
     "best": {"mrr": {"q1": 1.0, "q2": 1.0, "q3": 0.75}},
@@ -157,10 +149,6 @@ def test_the_difference_is_against_the_first_baseline_or_between_the_two_best():
     assert [found.difference(query_id) for query_id in found.query_ids] == [1.0, 0.5, -0.25]
     found = ByQuery.of(Measured(SCORED))
     assert found.pair == ("best", "other") and found.query_ids == ["q2", "q3", "q1"]
-
-
-def test_the_baseline_may_be_the_best():
-    assert ByQuery.of(Measured(SCORED, [against("best")])).pair == ("other", "best")
 
 
 def test_one_system_has_its_lowest_scores_first(tmp_path):

@@ -59,14 +59,6 @@ def test_it_has_no_serious_finding_and_is_no_wider_than_the_screen(driver: Any, 
     assert [line for line in page.get_log("browser") if line["level"] == "SEVERE"] == []
 
 
-def test_it_turns_dark_where_the_screen_asks_for_it(driver: Any) -> None:
-    grounds = [
-        shown(driver, 1180, scheme).execute_script("return getComputedStyle(document.body).backgroundColor")
-        for scheme in ("light", "dark")
-    ]
-    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 24, 27)"]
-
-
 def test_clicks_sort_the_queries(driver: Any) -> None:
     page = shown(driver, 1180, "light")
     first = "return document.querySelector('.sortable tbody th').textContent"

@@ -79,8 +79,3 @@ def test_a_report_says_that_queries_come_in_groups_and_shows_their_bootstrap():
     text = markdown(ReportContent.of("", measured))
     assert "Queries come in 10 groups: intervals and tests are those of groups." in text
     assert "bootstrap of groups" in text
-
-
-def test_without_seeds_a_report_says_nothing_of_them():
-    measured = seeded({})
-    assert "seed" not in markdown(ReportContent.of("", measured)).lower()

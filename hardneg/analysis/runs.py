@@ -13,8 +13,6 @@ from hardneg.analysis.base import Analysis, AnalysisInputs, Option, Runs, percen
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.fields import MEASURED, MetricName, Name, Reference
 from hardneg.formats.negatives import NegativesFile, read_negatives
-from hardneg.formats.qrels import Qrels
-from hardneg.formats.runs import Run
 from hardneg.records import LIST_DEPTH, UsageError, suggestion
 from hardneg.report.figure import COLOURS, figure, plain_axes
 from hardneg.report.table import Table
@@ -256,7 +254,7 @@ class QueryWins(Analysis):
 
 
 def cases(
-    lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Qrels
+    lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Any
 ) -> list[dict[str, Any]]:
     """All judged queries, by falling difference and then by id.
 
@@ -326,7 +324,7 @@ class RecallAtDepth(Analysis):
         return f"Relevant to recall are grades from {results['relevance_level']} up; nDCG takes grades as they are."
 
 
-def recall_at_depth(runs: Mapping[str, Run], qrels: Qrels, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
+def recall_at_depth(runs: Mapping[str, Any], qrels: Any, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
     """By label: `recall` at each of `cuts`, in their order, and `ndcg` at the deepest; means over judged queries.
 
     Grades from `level` up are relevant to recall; nDCG takes grades as they are.

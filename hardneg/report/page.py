@@ -12,18 +12,8 @@ from typing import Any
 
 from hardneg.evaluation import intervals, metrics, metrics_json
 from hardneg.records import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, counted, joined
-from hardneg.report import content, query_section
+from hardneg.report import content, figure, query_section
 from hardneg.report.content import ReportContent, Test, outcome
-from hardneg.report.figure import (
-    COLOURS,
-    CONTROLS,
-    History,
-    fitted,
-    graphic,
-    learning_graphics,
-    measurements,
-    plain_axes,
-)
 from hardneg.report.table import Graphic, Section, Table, cell, difference, equation, number, signed, within
 from hardneg.store import replace_text
 
@@ -122,7 +112,7 @@ def _environment() -> Any:
 
 def _printable(value: Any) -> Any:
     """Replace control characters, which pages may not contain."""
-    return CONTROLS.sub("\ufffd", value) if type(value) is str else value
+    return figure.CONTROLS.sub("\ufffd", value) if type(value) is str else value
 
 
 def sections(report: ReportContent) -> list[Section]:
@@ -153,15 +143,15 @@ def sections(report: ReportContent) -> list[Section]:
     return [section for section in all_sections if section is not None]
 
 
-def _training_section(histories: Mapping[str, History]) -> Section | None:
-    """Return first, last and best loss and dev metrics of each model; None without measurements."""
+def _training_section(histories: Mapping[str, figure.History]) -> Section | None:
+    """Return first, last and best loss and dev metrics of each model; None without figure.measurements."""
     rows = []
     for model, history in histories.items():
-        for name, points in measurements(history).items():
+        for name, points in figure.measurements(history).items():
             step, value = (min if name == "loss" else max)(points, key=lambda point: point[1])
             rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
     table = Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)
-    return Section("Training", [table], graphics=learning_graphics(histories)) if rows else None
+    return Section("Training", [table], graphics=figure.learning_graphics(histories)) if rows else None
 
 
 def summary(report: ReportContent) -> str:
@@ -217,7 +207,8 @@ def _quoted(name: str) -> str:
     return f"“{name}”" if " " in name else name
 
 
-_COLOURS = {"plain": COLOURS[0], "better": COLOURS[0], "worse": COLOURS[1], "same": "#808890", "base": "#808890"}
+_COLOURS = {"plain": figure.COLOURS[0], "better": figure.COLOURS[0], "worse": figure.COLOURS[1]}
+_COLOURS |= {"same": "#808890", "base": "#808890"}
 _SEEDS = " Thick: over queries; thin: over queries and seeds"
 
 
@@ -304,9 +295,9 @@ def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None, cap
             axes.annotate(f"{spot.shown} {spot.more}".strip(), (1, row), va="center", **at)
         if mark is not None:
             axes.axvline(mark, linewidth=1, linestyle="--", zorder=0)
-        axes.set_yticks(range(len(spots)), [fitted(spot.name) for spot in spots])
+        axes.set_yticks(range(len(spots)), [figure.fitted(spot.name) for spot in spots])
         axes.set_ylim(len(spots) - 0.5, -0.5)
-        plain_axes(axes, "", "", "")
+        figure.plain_axes(axes, "", "", "")
 
     texts = []
     for spot in spots[:12]:
@@ -314,4 +305,4 @@ def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None, cap
         interval = f" ({ends.low:.3f} to {ends.high:.3f})".replace("-", "−") if ends else ""
         texts.append(f"{spot.name} {spot.shown}{interval}")
     rest = f"; {len(spots) - 12} more in the tables" if len(spots) > 12 else ""
-    return graphic(name, title, f"{'; '.join(texts)}{rest}.", caption, draw, 0.8 + 0.35 * len(spots))
+    return figure.graphic(name, title, f"{'; '.join(texts)}{rest}.", caption, draw, 0.8 + 0.35 * len(spots))

@@ -7,10 +7,10 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from hardneg.evaluation import metrics
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run
 from hardneg.records import counted
 from hardneg.report.table import Cell, Detail, Section, Table, number, signed
@@ -35,7 +35,7 @@ class Passages:
 
     runs: Mapping[str, Path]
     qrels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    collection: StoredCollection | None = None
+    collection: Any = None
     split: str = "test"
 
     @cached_property

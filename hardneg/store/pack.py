@@ -10,11 +10,10 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import Any
 
 from hardneg.records import ArtifactError, DataError
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors, verified
@@ -25,7 +24,7 @@ _INDEX = "pack.json"
 _NAME = re.compile(rf"{_INDEX}|run/.+|artifacts/[0-9a-f]{{32}}/.+")
 
 
-def pack(folder: Path, artifacts: Mapping[str, Artifact], file: Path) -> None:
+def pack(folder: Path, artifacts: dict[str, Artifact], file: Path) -> None:
     """Write a run folder and the artifacts of its steps into one tar file, compressed if its name ends in `.gz`.
 
     Raises:
@@ -44,7 +43,7 @@ def pack(folder: Path, artifacts: Mapping[str, Artifact], file: Path) -> None:
     about = {"format": 1, "folder": folder.resolve().name, "files": len(sources), "links": links}
     index = json.dumps(about, indent=1).encode()
 
-    def add(name: str, size: int, content: IO[bytes]) -> None:
+    def add(name: str, size: int, content: Any) -> None:
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode = size, 0o644
         tar.addfile(entry, content)

@@ -344,11 +344,8 @@ def next_steps(
         system = max((row for row in mean if row != lexical), key=mean.__getitem__, default="")
     if not system:
         return []
-    tests = {
-        each.baseline if each.system == system else each.system: each
-        for each in deciding(measured.comparisons, measured.over_seeds)
-        if each.metric == metric and system in (each.system, each.baseline)
-    }
+    deciders = [each for each in deciding(measured.comparisons, measured.over_seeds) if each.metric == metric]
+    tests = {t.baseline if t.system == system else t.system: t for t in deciders if system in (t.system, t.baseline)}
     undecided = [row for row, test in tests.items() if outcome(test, level) in (UNDECIDED, WITHIN)]
 
     def worse(than: str) -> bool:

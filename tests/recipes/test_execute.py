@@ -279,7 +279,7 @@ def test_a_file_that_is_only_touched_or_put_back_has_not_changed(tmp_path) -> No
     (tmp_path / "g").replace(file)
     content.check()
     file.unlink()
-    with pytest.raises(DataError, match="f changed while"):
+    with pytest.raises(DataError, match="f changed during"):
         content.check()
 
 
@@ -290,7 +290,7 @@ def test_a_file_that_is_added_to_a_folder_changes_it(tmp_path) -> None:
     (tmp_path / "deep" / "b.png").touch()
     content.check()
     (tmp_path / "deep" / "b.txt").write_text("The bridge is new.")
-    with pytest.raises(DataError, match="deep changed while"):
+    with pytest.raises(DataError, match="deep changed during"):
         content.check()
 
 

@@ -1,7 +1,6 @@
 """A packed run: the round trip into an empty store, and files that are refused."""
 
 import io
-import json
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,6 @@ def test_a_packed_run_needs_no_step_in_an_empty_store(tmp_path: Path, tiny_model
 
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:
-    """A pack of one artifact, whose only file is in the run folder too."""
     store, origin = Store(tmp_path / "own"), {"stage": "search"}
     key = digest(origin)
     (store.workspace(key) / "data").write_text("hello")
@@ -55,7 +53,6 @@ def packed(tmp_path: Path) -> Path:
 
 
 def changed(file: Path, change: Any) -> Path:
-    """The pack with entries and contents as `change` makes them of a list of these."""
     with tarfile.open(file) as tar:
         entries = [(each, tar.extractfile(each).read() if each.isreg() else b"") for each in tar]  # type: ignore[union-attr]
     with tarfile.open(file.with_name("changed.tar"), "w") as tar:
@@ -123,5 +120,4 @@ def test_a_cut_off_file_and_remains_of_a_kill(packed: Path, tmp_path: Path) -> N
         unpack(packed.with_name("cut.tar"), store, tmp_path / "out")
     assert unpack(packed, store, tmp_path / "out") == tmp_path / "out"
     assert (tmp_path / "out" / "data").samefile(store.path(KEY) / "data")
-    assert json.loads((store.path(KEY) / "manifest.json").read_text())["key"] == KEY
     assert not list(store.root.glob(".unpack-*"))

@@ -32,7 +32,7 @@ _QUERY_COLUMNS = {**_PAIR, "randomised p": ("randomisation_p", "randomisation_ho
 _SEED_COLUMNS = {**_PAIR, "bootstrap p": ("bootstrap_p", "bootstrap_holm"), **_TOST}
 _SEED_COLUMNS |= {"error by queries": ("query_error", ""), "error by seeds": ("seed_error", "")}
 _GROUP_COLUMNS = {"bootstrap of groups": ("bootstrap_interval", "")}
-"""By column of a table of tests: the field of its number, and that of the smaller one below it."""
+"""Columns of a table of tests: the field of the number, and of the smaller number below it."""
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) test "

@@ -1,4 +1,4 @@
-"""A report laid out: Markdown, LaTeX, and one self-contained HTML page with the main comparison as figures."""
+"""Rendering of reports: Markdown, LaTeX, and one self-contained HTML page with the main comparison as figures."""
 
 import re
 from base64 import b64encode

@@ -125,7 +125,7 @@ def test_what_stood_there_before_is_not_replaced(place, line, name):
     (place / name).parent.mkdir(parents=True, exist_ok=True)
     (place / name).write_text("of the user's")
     message = refused(place, line)
-    assert f"{name}: already there" in message and OVER in message
+    assert f"{name}: already exists" in message and OVER in message
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_command_replaces_its_own_result_until_it_is_changed(place, line, outp
     shutil.copy(path, place / "copy")
     (place / "copy").write_bytes(path.read_bytes() + b"\n")
     (place / "copy").replace(path)
-    with pytest.raises(UsageError, match="already there"):
+    with pytest.raises(UsageError, match="already exists"):
         hardneg(line)
     hardneg(line, OVER)
     hardneg(line)
@@ -178,7 +178,7 @@ def test_a_command_does_not_replace_the_result_of_another(place):
     with pytest.raises(UsageError, match="not written by `hardneg index import`"):
         hardneg(IMPORT, "index")
     (place / "index" / "notes.txt").touch()
-    with pytest.raises(UsageError, match=r"notes\.txt: already there"):
+    with pytest.raises(UsageError, match=r"notes\.txt: already exists"):
         hardneg(ENCODE, "index")
 
 

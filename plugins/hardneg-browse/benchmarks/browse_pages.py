@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from hardneg_browse.browsed import opened
-from hardneg_browse.marks import Marks
+from hardneg_browse.sources import Marks
 from hardneg_browse.serving import BrowsePage, listening
 from hardneg_browse.sources import BrowseSources
 

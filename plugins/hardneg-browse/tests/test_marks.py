@@ -1,7 +1,7 @@
 """Marks are judgements in a file that others may write too."""
 
 import pytest
-from hardneg_browse.marks import Marks
+from hardneg_browse.sources import Marks
 from nfs_locks import as_nfs
 
 from hardneg.formats.qrels import read_qrels
@@ -38,7 +38,7 @@ def test_what_stands_in_the_file_already_stays(tmp_path):
 def test_the_judgements_of_a_dataset_are_not_written_over(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    with pytest.raises(UsageError, match=r"train\.tsv: judgements in BEIR's form"):
+    with pytest.raises(UsageError, match=r"train\.tsv: qrels in BEIR format"):
         Marks(path)
     assert path.read_text().startswith("query-id")
 

@@ -2,9 +2,8 @@
 
 import pytest
 from hardneg_browse.browsed import PAGE, QuerySearch, opened
-from hardneg_browse.query_page import query_page
+from hardneg_browse.query_page import Survey, query_page
 from hardneg_browse.sources import BrowseSources, of_files
-from hardneg_browse.survey import Survey
 from material import MINED, QUERIES
 
 from hardneg.records import UsageError
@@ -55,7 +54,7 @@ def test_what_a_miner_left_out_is_told_with_its_reason(browsed):
     page = query_page(browsed, FIRST, "mined")
     assert page.candidates == 5
     told = [(item.doc_id, item.rank, item.why, item.score) for item in page.left_out]
-    assert told == [("long", 1, "its score was too high", pytest.approx(0.93)), ("p1", 2, "a known positive", None)]
+    assert told == [("long", 1, "score too high", pytest.approx(0.93)), ("p1", 2, "a known positive", None)]
     assert page.left_out[1].text.startswith("Folic acid folic acid is a vitamin")
     assert query_page(browsed, FIRST, "other").candidates is None
 
@@ -83,5 +82,5 @@ def test_files_are_named_by_what_they_are_called(tmp_path):
     found = of_files([tmp_path / "mined.arrow", tmp_path / "bm25.trec.gz", tmp_path / "b.trec"], "train")
     assert (list(found.negatives), list(found.runs)) == (["mined"], ["bm25", "b"])
     assert found.marks == tmp_path / "mined.marks.qrels"
-    with pytest.raises(UsageError, match="bm25: two files of that name"):
+    with pytest.raises(UsageError, match="bm25: two files have this name"):
         of_files([tmp_path / "bm25.trec", tmp_path / "bm25.trec.gz"], "train")

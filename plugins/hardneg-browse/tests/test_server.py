@@ -9,11 +9,10 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
-from hardneg_browse.application import export_page
+from hardneg_browse.application import FORM_BYTES, export_pages
 from hardneg_browse.browsed import opened
-from hardneg_browse.guard import FORM_BYTES
-from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
+from hardneg_browse.sources import Marks
 from material import QUERIES, small_sources
 
 from hardneg.records import UsageError
@@ -133,7 +132,7 @@ def test_a_mark_is_written_and_taken_away(server, query_id, doc_id):
     status, headers, _ = ask(server, "/mark", "POST", body=form(server, query_id, doc_id))
     assert status == 303 and headers["location"].startswith("/query?q=")
     assert server.marks.read_text() == f"{query_id} 0 {doc_id} 1\n"
-    assert "Take the mark away" in ask(server, headers["location"].partition("#")[0])[2]
+    assert "Remove mark" in ask(server, headers["location"].partition("#")[0])[2]
     assert "1 mark." in ask(server, "/marks")[2]
     taken = form(server, query_id, doc_id, relevant="0", back="marks")
     assert ask(server, "/mark", "POST", body=taken)[1]["location"] == "/marks"
@@ -191,19 +190,24 @@ def test_an_odd_number_in_a_form_is_taken_for_the_first(server):
     server.marks.unlink()
 
 
-def test_what_is_exported_needs_no_server(browsed, sources, tmp_path):
-    assert export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html") == 4
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    check_harmless(text)
-    assert "form" not in Seen(text).tags and "href" not in text and "http://" not in text
-    assert text.count('<details class="query">') == 4 and "default-src 'none'; style-src 'sha256-" in unescape(text)
-    assert "its score was too high" in text
+def test_exported_pages_need_no_server_and_link_each_other(browsed, sources, tmp_path):
+    """Four of five queries have negatives; two lists: a page of queries, four of them, and a suspicious page each."""
+    assert export_pages(browsed, Marks(sources.marks), tmp_path) == 4
+    pages = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    assert len(pages) == 2 * (1 + 4 + 1) and "score too high" in pages["query-1-1.html"]
+    for text in pages.values():
+        check_harmless(text)
+        assert "form" not in Seen(text).tags and "default-src 'none'; style-src 'sha256-" in unescape(text)
+        links = set(re.findall(r'href="([^"]*)"', text)) - {"#main", "data:,"}
+        assert links and links <= set(pages)
+    assert export_pages(browsed, Marks(sources.marks), tmp_path, 2) == 2
+    assert "2 of 5 queries are shown" in (tmp_path / "index.html").read_text()
 
 
 def test_a_port_that_is_taken_is_one_line(server, browsed, sources):
     port = server.access.port
     with (
-        pytest.raises(UsageError, match=f"port {port}: cannot be listened at"),
+        pytest.raises(UsageError, match=f"port {port}: cannot be used"),
         listening(browsed, Marks(sources.marks), port),
     ):
         pass

@@ -151,7 +151,6 @@ def test_the_architecture_names_every_part() -> None:
     named_parts = {part for line in rows for part in re.findall(r"`([\w/]+)`", line)}
     parts = {path.name + "/" for path in (ROOT / "hardneg").iterdir() if (path / "__init__.py").exists()}
     parts |= {path.stem for path in (ROOT / "hardneg").glob("*.py") if not path.stem.startswith("__")}
-    parts |= {path.stem for path in (ROOT / "hardneg" / "recipes").glob("*.py") if path.stem != "__init__"}
     assert parts - named_parts == set()
 
 

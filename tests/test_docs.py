@@ -173,7 +173,7 @@ def test_the_site_lists_the_commands_and_names_the_repository(monkeypatch: pytes
     assert {"search": "reference/commands/search.md"} in [search, *more]
     [recipe] = [item["recipe"] for item in more if "recipe" in item]
     assert {"recipe run": "reference/commands/recipe/run.md"} in recipe
-    home = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    home = SimpleNamespace(file=SimpleNamespace(src_uri="install.md"))
     text = reference.on_page_markdown("Here:\n\n    pip install x\n    pip install y\n", home, config, None)
     clone = "    git clone https://example.org/team/hardneg && cd hardneg\n"
     assert text == f"Here:\n\n{clone}    pip install x\n    pip install y\n"

@@ -1,4 +1,4 @@
-"""Queries among their relevant documents and negatives in two dimensions, as one model or several see them."""
+"""Two-dimensional projections of queries, relevant documents and negatives, by one model or several."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ Vectors = NDArray[np.floating]
 
 
 class Projection(hn.Analysis):
-    """Project queries and the documents around them to two dimensions, before and after training.
+    """Project queries and surrounding documents to two dimensions, before and after training.
 
     Shows a query's relevant documents and the negatives that the first index ranks highest; with --run the top of each
     run instead, with --mined the training negatives: one --model is then enough. One --index with two --model shows a
@@ -75,7 +75,7 @@ class Projection(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Before and after; one index may be both, and with runs or mined negatives one model is enough."""
+        """Complete indexes and models: one index may serve both; with runs or mined negatives one model is enough."""
         indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
         if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
             return {**values, "models": dict(zip(values["indexes"], models, strict=True))}
@@ -164,7 +164,7 @@ class Projection(hn.Analysis):
     def _documents(
         self, inputs: hn.AnalysisInputs, first: hn.System, query: Vectors, query_id: str
     ) -> dict[str, list[str]]:
-        """The relevant documents that the first index holds and, where there is no other group, its best others."""
+        """Return the relevant documents in the first index and, without other groups, its highest-ranked other documents."""
         positives = inputs.positives()[query_id]
         aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
@@ -179,7 +179,7 @@ class Projection(hn.Analysis):
         return {**relevant, "negatives": [first.doc_ids[int(row)] for row in others]}
 
     def table(self, results: Any) -> hn.Table:
-        """One row a panel: where the query is, and what is around it."""
+        """Return a row per panel: the query's position and the groups around it."""
         groups = list(results[0]["documents"])
         rows = []
         for each in results:
@@ -197,7 +197,7 @@ class Projection(hn.Analysis):
         return self.explained + (f" Queries: {notes}." if notes else "")
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One panel a query and model, those of a query in the same plane: discs are relevant, the star is the query.
+        """Draw a panel per query and model, with one plane per query: discs are relevant, the star is the query.
 
         A document of several groups has the signs of all.
         """
@@ -218,7 +218,7 @@ class Projection(hn.Analysis):
 
 
 def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
-    """Vectors of several panels in the same plane by t-SNE; a vector that two have (a fixed document) is one point.
+    """Project the vectors of several panels into one plane with t-SNE; a vector shared by panels is one point.
 
     Args:
         panels: float [n, d], all of the same dimension d.
@@ -255,7 +255,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
 def _panels(
     systems: Mapping[str, hn.System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
 ) -> dict[str, dict[str, Any]]:
-    """By system the points of the query and of each group of documents, and the mean score of each group."""
+    """Return each system's points of the query and of groups of documents, and the groups' mean scores."""
     doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
     groups = {group: [doc_ids.index(doc_id) for doc_id in ids] for group, ids in documents.items()}
     around = []

@@ -83,7 +83,7 @@ class Denoising(hn.Analysis):
         return [self.table(results), *([hn.Table(columns, rows, 3)] if rows else [])]
 
     def table(self, results: Any) -> hn.Table:
-        """Return a row per filter and range of ranks, and one for all ranks: share dropped by score, counts by reason."""
+        """Return a row per filter and range of ranks, and one for all: share dropped by score, counts by reason."""
         reasons = sorted({reason for each in results["filters"].values() for reason in each["dropped"]})
         rows = []
         for label, each in results["filters"].items():

@@ -164,7 +164,7 @@ class Projection(hn.Analysis):
     def _documents(
         self, inputs: hn.AnalysisInputs, first: hn.System, query: Vectors, query_id: str
     ) -> dict[str, list[str]]:
-        """Return the relevant documents in the first index and, without other groups, its highest-ranked other documents."""
+        """Return the relevant documents in the first index and, without other groups, its top other documents."""
         positives = inputs.positives()[query_id]
         aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))

@@ -350,7 +350,7 @@ class ScoreTails(hn.Analysis):
         return hn.Table(("run", "depth", "below half from", "half-way", "best score", "last score", "queries"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per depth and a line per run, with a band for 80 % of the queries; single queries are thin lines."""
+        """Draw a panel per depth and a line per run, with a band for 80 % of the queries; single queries are thin."""
         depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
         with hn.figures.figure(paths, max(1, len(depths))) as panels:
             for axes, depth in zip(panels, depths, strict=False):

@@ -89,7 +89,7 @@ class Average(hn.stages.StageSpec):
             encoder = hn.load_encoder(source.model or source.folder / hn.layout.MODEL_FOLDER, context.device)
             if not isinstance(encoder, hn.encoders.Encoder) or encoder.spec.adapter is not None:
                 raise hn.errors.ModelError(
-                    f"{path}: has no weights of its own here to average; name a model without an adapter"
+                    f"{path}: has no complete weights to average; use a model without an adapter"
                 )
             return encoder
 
@@ -105,7 +105,7 @@ class Average(hn.stages.StageSpec):
         means = {name: tensor / sum(self.shares.values()) for name, tensor in sums.items()}
         if broken := next((name for name, tensor in means.items() if not tensor.isfinite().all()), None):
             raise hn.errors.ModelError(
-                f"the mean of {broken} is not finite: check the models' weights, and give smaller shares"
+                f"the mean of {broken} is not finite: check the models' weights, or use smaller weights"
             )
         mean.module.load_state_dict({**whole, **means})
         mean.save(context.folder / hn.layout.MODEL_FOLDER)

@@ -122,7 +122,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
         raise hn.errors.UsageError(
-            f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder"
+            f"{folder}: a run of preset {preset}, not {named}: omit --preset, or name another folder"
         )
     recorded = _read(path).get(preset, {})
     if device not in recorded:
@@ -159,7 +159,7 @@ def record(recipe: str, folder: Path) -> Path:
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
         raise hn.errors.UsageError(
-            f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`"
+            f"{folder}: bands need at least {LEAST_SEEDS} seeds, preferably ten: run the recipe with `seeds`"
         )
     if differences := _settings_changed(recipe, lock):
         raise hn.errors.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
@@ -182,9 +182,7 @@ def _finished(folder: Path) -> hn.metrics_files.Measured:
     """Read the metrics of a run folder."""
     path = folder / hn.layout.METRICS
     if not path.is_file():
-        raise hn.errors.DataError(
-            f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end"
-        )
+        raise hn.errors.DataError(f"{folder}: no {path.name}, so the run is not finished: run the recipe to its end")
     return hn.metrics_files.read_metrics(path)
 
 

@@ -33,9 +33,9 @@ class Operations(hn.Analysis):
     name = "operations"
     title = "time of operations"
     explained = (
-        "Wall time of whole stages over what they went through: a search opens its index and encodes its queries, a "
-        "training measures its dev metrics and writes its checkpoints. After the colon: parts of the stage before; "
-        "`making negatives` is all that refreshes took, for each step."
+        "Wall time of whole stages, divided by their items: a search opens its index and encodes its queries, a "
+        "training computes dev metrics and writes checkpoints. After a colon: parts of the stage above; "
+        "`making negatives` is the time of refreshes per step."
     )
     paper = "ANCE, Table 5"
     asks = ("stages",)
@@ -43,11 +43,11 @@ class Operations(hn.Analysis):
 
     stages: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(tuple(_UNITS)), hn.fields.Option("stage")
-    ] = Field(min_length=1, description="One to show; by default all but those that evaluate.")
+    ] = Field(min_length=1, description="A stage to show; by default all except those that evaluate.")
     totals: Annotated[
         dict[hn.fields.Name, tuple[hn.fields.Name, ...]],
         hn.fields.Option("total", metavar="NAME=OPERATION[,OPERATION]"),
-    ] = Field(default_factory=dict, description="Operations that are one after the other, summed for one unit.")
+    ] = Field(default_factory=dict, description="Consecutive operations to sum for one unit.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
@@ -128,7 +128,7 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
             raise hn.errors.UsageError(
-                f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit"
+                f"{label}: a {' and a '.join(units)} cannot be summed: name operations with one unit"
             )
         times, first = [each["milliseconds"] for each in parts], parts[0]
         seconds = None if None in times else sum(times) * first["count"] / 1000
@@ -150,14 +150,14 @@ class IndexSizes(hn.Analysis):
 
     name = "sizes"
     title = "index sizes"
-    explained = "Bytes on disk without the ids; what an index has once, such as centroids, counts too."
+    explained = "Bytes on disk without ids, including fixed parts such as centroids."
     paper = "STAR/ADORE, Table 5"
     beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
     drawn = slice(1, 2)
 
     indexes: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("index",)), hn.fields.Option("index")
-    ] = Field(min_length=1, description="An index folder; of dense ones the vectors are counted.")
+    ] = Field(min_length=1, description="An index folder; for a dense one, vectors are counted.")
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
         """Return the size of each index, also relative to the first; for a text index, documents count as vectors.
@@ -201,17 +201,17 @@ class Latency(hn.Analysis):
     name = "latency"
     title = "time of one query"
     explained = (
-        "One query: the median over queries that come one after the other, when the index and the model are open. Of "
-        "a batch: all of them at once, divided by their number."
+        "One query: the median over single queries, one after the other, with index and model open. In "
+        "a batch: all at once, divided by their number."
     )
     paper = "ANCE, Table 5"
     asks = ("queries", "seed", "device")
     drawn = slice(2, None)
 
     indexes: Indexes = Field(min_length=1, description="A dense index folder.")
-    models: Encoders = Field(default_factory=dict, description="The query model of each index, in their order.")
-    sample: int = Field(50, gt=0, description="How many queries, drawn by the seed.")
-    depth: int = Field(100, gt=0, description="How many documents of each.")
+    models: Encoders = Field(default_factory=dict, description="Query model of each index, in the same order.")
+    sample: int = Field(50, gt=0, description="Number of queries, drawn by the seed.")
+    depth: int = Field(100, gt=0, description="Number of documents of each query.")
 
     @model_validator(mode="after")
     def _known(self) -> "Latency":
@@ -292,7 +292,7 @@ class Costs(hn.Analysis):
 
     name = "costs"
     title = "training costs"
-    explained = "Wall time of the stages themselves; of one that was stopped, up to its checkpoints, and its last run."
+    explained = "Wall time of the stages; if one was stopped, the time up to its checkpoints and of its last run."
     paper = "STAR/ADORE, Table 4"
     asks = ("stages",)
     drawn = slice(1, 2)
@@ -306,7 +306,7 @@ class Costs(hn.Analysis):
         ],
         hn.fields.Reference(("model", "index", "run", "negatives")),
         hn.fields.Option("stage", metavar="NAME=STAGE[,STAGE]"),
-    ] = Field(min_length=1, description="Stages summed; default: each that trains.")
+    ] = Field(min_length=1, description="Stages to sum; default: all that train.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:

@@ -37,7 +37,7 @@ class Errors(Analysis):
     explained = (
         "Negatives above a positive, summed over a query's positives: in the whole corpus, and within the top K "
         "negatives; means over queries. Copies of positives are neither positives nor negatives. "
-        "≥: some positives are below what the run lists."
+        "≥: some positives are not in the run."
     )
     paper = "STAR/ADORE, Table 1 and Figure 3"
     asks = ("qrels", "queries?", "relevance_level", "device")
@@ -46,7 +46,7 @@ class Errors(Analysis):
     models: Encoders = Field(default_factory=dict, description="The model that encodes the queries of the index.")
     runs: Runs = Field(default_factory=dict, description="A TREC run: its top-K errors.")
     depth: Annotated[int, fields.Option("depth")] = Field(
-        CUT, gt=0, description="K: how many negatives the top-K errors look at."
+        CUT, gt=0, description="K of the top-K errors: number of negatives."
     )
 
     @model_validator(mode="after")
@@ -55,7 +55,7 @@ class Errors(Analysis):
             raise ValueError("give indexes, or runs, or both")
         check_model_labels(self.indexes, self.models)
         if both := sorted(set(self.indexes) & set(self.runs)):
-            raise ValueError(f"{', '.join(both)} labels an index and a run: give each a label of its own")
+            raise ValueError(f"{', '.join(both)} is the label of an index and a run: use two labels")
         return self
 
     @classmethod
@@ -67,7 +67,8 @@ class Errors(Analysis):
             )
         if len(models) != len(indexes):
             raise faults.UsageError(
-                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give one of each", *_NAMED
+                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give as many of each",
+                *_NAMED,
             )
         return {**values, "models": dict(zip(indexes, models, strict=True))}
 

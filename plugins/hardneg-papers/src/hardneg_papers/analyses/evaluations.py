@@ -83,10 +83,10 @@ class Matrix(hn.Analysis):
     rows: Annotated[
         dict[hn.fields.Name, dict[hn.fields.Name, hn.fields.Name]],
         hn.fields.Option("cell", metavar="ROW:COLUMN=SYSTEM"),
-    ] = Field(min_length=1, description="The system whose metric stands in a cell.")
+    ] = Field(min_length=1, description="The system whose metric is in a cell.")
     metric: hn.fields.Name | None = Field(None, description=_FIRST)
     axes: Annotated[tuple[str, str], hn.fields.Option("axis")] = Field(
-        ("", ""), description="The name of the rows, then that of the columns."
+        ("", ""), description="The names of rows and columns."
     )
     figure: Annotated[Literal["heatmap", "lines"], hn.fields.Option("form")] = Field(
         "heatmap", description="The figure's form."
@@ -168,9 +168,9 @@ class AcrossCollections(hn.Analysis):
     name = "across-collections"
     title = "all collections"
     explained = (
-        "Each collection counts alike in the mean. Tests are of the mean, over queries, which are drawn within each "
-        "collection, and seeds, each one draw for all collections (quasi-F, as in the section on seeds). Nothing is "
-        "said of other collections."
+        "Collections have equal weights in the mean. Tests of the mean are over queries, drawn within each "
+        "collection, and seeds, shared by all collections (quasi-F, as in the section on seeds). They do not "
+        "extend to other collections."
     )
     drawn = slice(-2, -1)
 

@@ -29,9 +29,9 @@ class Denoising(hn.Analysis):
     name = "denoising"
     title = "what was dropped, by rank"
     explained = (
-        "Of the candidates at a rank, known positives and copies left out, the share that was dropped for its score; "
-        "then how many were dropped for which reason. Examples are the queries with the highest scores that were "
-        "dropped for them: a known positive, the document that was dropped, and the first negative that was chosen."
+        "The share of candidates at a rank, without known positives and copies, that were dropped by score; "
+        "then counts by reason. Examples are the queries with the highest scores that were "
+        "dropped: a known positive, the dropped document, and the first selected negative."
     )
     paper = "RocketQA, Figure 5 and Table 4"
     asks = ("queries?", "corpus?")
@@ -40,9 +40,9 @@ class Denoising(hn.Analysis):
         dict[hn.fields.Name, hn.fields.Name],
         hn.fields.Reference(("negatives",)),
         hn.fields.Option(metavar="DROPPED...", argument=True),
-    ] = Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
+    ] = Field(min_length=1, description="dropped.arrow files, each next to its negatives.arrow.")
     examples: Annotated[int, hn.fields.Option("limit")] = Field(
-        5, ge=0, description="How many queries to print of each."
+        5, ge=0, description="Number of queries to print for each."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
@@ -53,8 +53,7 @@ class Denoising(hn.Analysis):
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
                 raise hn.errors.UsageError(
-                    f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
-                    "examples",
+                    f"{negatives}: missing, and examples need it; {{examples}} 0 gives the shares only", "examples"
                 )
             cases = examples(dropped, negatives, self.examples) if self.examples else []
             queries = inputs.queries(None) if cases else {}
@@ -170,7 +169,9 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     best: list[tuple[float, int, dict[str, Any]]] = []
     batches = hn.negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
-        raise hn.errors.ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
+        raise hn.errors.ArtifactError(
+            f"{dropped}: has other queries than {negatives}; give the two files of one mining"
+        )
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]
@@ -254,8 +255,8 @@ class FalseNegativeRecall(hn.Analysis):
     scores: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("run",)), hn.fields.Option("filter-by")
     ] = Field(default_factory=dict, description="A TREC run whose scores decide; default: those of the runs.")
-    thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
-    depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="Thresholds to try; default: a grid.")
+    depth: int = Field(50, gt=0, description="Depth to which lists are filtered.")
     split: Annotated[hn.fields.Name, hn.fields.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:

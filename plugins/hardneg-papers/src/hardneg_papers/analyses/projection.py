@@ -33,8 +33,8 @@ class Projection(hn.Analysis):
     version = 2
     title = "projection"
     explained = (
-        "t-SNE: which points are close says something; distances and directions do not. Below each group of documents: "
-        "how many, and the mean of their inner products with the query, before the projection."
+        "t-SNE: closeness is meaningful, distances and directions are not. Below each group of documents: "
+        "their number, and the mean of their inner products with the query before the projection."
     )
     paper = "STAR/ADORE, Figure 6; ANCE, Figures 1, 6 and 7"
     asks = ("qrels", "queries", "seed", "relevance_level", "device")
@@ -48,7 +48,7 @@ class Projection(hn.Analysis):
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
     negatives: Annotated[int, hn.fields.Option("count")] = Field(
-        100, gt=0, description="How many documents of each group, the first ones."
+        100, gt=0, description="Number of documents of each group, from the top."
     )
     runs: hn.Runs = Field(
         default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group."
@@ -57,9 +57,9 @@ class Projection(hn.Analysis):
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("negatives",)), hn.fields.Option("mined")
     ] = Field(default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group.")
     wins: int = Field(
-        0, ge=0, description="Show this many queries that the first run wins over the second, and as many it loses."
+        0, ge=0, description="Number of queries to show that the first run wins over the second, and that it loses."
     )
-    metric: Metric = Field("ndcg@10", description="What decides who wins.")
+    metric: Metric = Field("ndcg@10", description="The metric that decides which run wins.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Projection":
@@ -68,7 +68,7 @@ class Projection(hn.Analysis):
         if len(self.indexes) < 2 and not (self.runs or self.mined):
             raise ValueError("indexes must have at least 2 items, before and after, or give runs or mined")
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
-            raise ValueError(f"{', '.join(twice)}: a label of two groups of documents; give each its own")
+            raise ValueError(f"{', '.join(twice)}: the label of two groups of documents; use two labels")
         if self.wins and (len(self.runs) < 2 or self.query):
             raise ValueError("wins needs two runs, and chooses the queries itself: give runs, and no query")
         return self
@@ -89,7 +89,7 @@ class Projection(hn.Analysis):
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Of each query its text, whether it was won or lost, and by index it and its documents as [x, y], beside ids.
+        """Return each query's text, whether it was won or lost, and by index the points [x, y] of it and of its documents.
 
         Raises:
             UsageError: a query is not known, or has no relevant document in the first index, or a document is in none.
@@ -235,7 +235,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     """
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
         raise hn.errors.UsageError(
-            f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension"
+            f"indexes have vectors of {' and '.join(map(str, sizes))} dimensions: give indexes with the same dimension"
         )
     vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
     try:

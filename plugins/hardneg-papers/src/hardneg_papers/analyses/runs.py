@@ -35,13 +35,13 @@ class OverlapCurve(hn.Analysis):
         dict[hn.fields.Name, _BySteps],
         hn.fields.Reference(("negatives",)),
         hn.fields.Option("negatives", metavar="[LABEL:]STEP=PATH"),
-    ] = Field(min_length=1, description="A negatives.arrow that is trained on from STEP on.")
+    ] = Field(min_length=1, description="A negatives.arrow that is used from STEP on.")
     met: Annotated[
         dict[hn.fields.Name, _BySteps],
         hn.fields.Reference(("run",)),
         hn.fields.Option("run", metavar="[LABEL:]STEP=PATH"),
-    ] = Field(min_length=1, description="A run over the same queries by the model as it is at STEP.")
-    depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
+    ] = Field(min_length=1, description="A run over the same queries by the model at STEP.")
+    depth: int = Field(100, gt=0, description="Depth of the lists.")
 
     @model_validator(mode="after")
     def _fits(self) -> "OverlapCurve":
@@ -49,7 +49,7 @@ class OverlapCurve(hn.Analysis):
             raise ValueError(f"{', '.join(lacking)}: negatives and met need the same labels")
         early = [label for label, runs in self.met.items() if min(runs) < min(self.negatives[label])]
         if early:
-            raise ValueError(f"{', '.join(early)}: a run is before the first negatives; give those for step 0")
+            raise ValueError(f"{', '.join(early)}: there are no negatives before this run; give those for step 0")
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
@@ -102,15 +102,15 @@ class Unjudged(hn.Analysis):
 
     runs: MeasuredRuns = Field(min_length=1)
     against: Annotated[hn.fields.Name | None, hn.fields.Option("baseline", one_of="runs")] = Field(
-        None, description="One of the runs, to overlap with."
+        None, description="The run to compute the overlap with."
     )
     metrics: Annotated[
         tuple[hn.fields.MetricName, ...],
         hn.fields.Option("metrics", same=("metric",), metavar="NAME[,NAME]"),
         Field(min_length=1),
-    ] = Field(("ndcg@10",), description="Metrics to show beside.")
-    depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
-    overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")
+    ] = Field(("ndcg@10",), description="Further metrics to show.")
+    depth: int = Field(10, gt=0, description="Depth for unjudged documents.")
+    overlap_depth: int = Field(100, gt=0, description="Depth for the overlap.")
 
     @model_validator(mode="after")
     def _known(self) -> "Unjudged":
@@ -200,10 +200,10 @@ class CandidateCounts(hn.Analysis):
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
     reranked: Annotated[dict[hn.fields.Name, hn.fields.Name], hn.fields.MEASURED] = Field(
-        min_length=1, description="The reranked run, one for each run, in their order."
+        min_length=1, description="The reranked run of each run, in the same order."
     )
     counts: Annotated[tuple[PositiveInt, ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
-        (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
+        (16, 32, 64, 128, 256, 512, 1000), description="Numbers of candidates; by default 16 to 1000."
     )
     metric: Metric = Field("ndcg@10", description="What is measured.")
 
@@ -305,18 +305,18 @@ class ScoreTails(hn.Analysis):
     name, version = "scores", 2
     title = "the tail of scores"
     explained = (
-        "A score as its share of the way from the last one of the list, cut at the depth, to the best one; means over "
-        "queries: the first rank that is below one half, and the share at half of the depth."
+        "Scores scaled to 1 for the best and 0 for the last of a list, cut at the depth; means over "
+        "queries: the first rank below one half, and the value at half of the depth."
     )
     paper = "ANCE, Figure 3"
     asks = ("seed",)
 
     runs: hn.Runs = Field(min_length=1)
     depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
-        (10, 100, 1000), description="Where lists are cut; by default 10, 100 and 1000."
+        (10, 100, 1000), description="Depths of lists; by default 10, 100 and 1000."
     )
     single: int = Field(
-        0, ge=0, description="So many single queries, drawn by the seed of those in all runs, beside the means."
+        0, ge=0, description="Number of single queries to show, drawn by the seed from those in all runs."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, list[dict[str, Any]]]:

@@ -115,7 +115,7 @@ class Gradients(OfTrainings):
     name = "gradients"
     title = "loss and gradients"
     explained = (
-        "The loss, and 2-norms of the gradients before clipping, by third of the transformer's layers: embeddings "
+        "Loss, and 2-norms of gradients before clipping, by thirds of the transformer's layers: embeddings "
         "belong to the bottom, the head to the top."
     )
     paper = "ANCE, Figure 4"
@@ -183,9 +183,9 @@ class Refreshes(OfTrainings):
     name = "refreshes"
     title = "refreshed negatives"
     explained = (
-        "Refreshes: how often training went over to newly mined negatives; lag: steps between the model that mined and "
-        "the one that was trained. Loss: of the last tenth of the steps. The deepest fall: how far the dev metric once "
-        "was below its best until then."
+        "Refreshes: number of switches to newly mined negatives; lag: steps between the model that mined and "
+        "the one being trained; loss: over the last tenth of the steps; deepest fall: largest drop of the dev metric "
+        "below its best so far."
     )
     paper = "ANCE, Figure 5"
     lacking = "holds no `loss`; give the history of a training"

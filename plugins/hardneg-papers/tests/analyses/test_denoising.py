@@ -65,7 +65,7 @@ def test_examples_are_of_queries_that_kept_something_best_first(files):
 
 def test_files_of_two_minings_are_refused(files, tmp_path):
     write_negatives(tmp_path / "other.arrow", MINED[:2])
-    with pytest.raises(ArtifactError, match=r"is not of the queries of .*give two files of one mining"):
+    with pytest.raises(ArtifactError, match=r"has other queries than .*give both files of one mining"):
         examples(files[0], tmp_path / "other.arrow", 5)
 
 

@@ -53,7 +53,7 @@ def test_negatives_stand_until_others_come_and_their_overlap_is_that_with_the_ru
     ("negatives", "met", "told"),
     [
         ({"a": {0: "n"}}, {"b": {0: "r"}}, "a, b: negatives and met need the same labels"),
-        ({"a": {5: "n"}}, {"a": {0: "r"}}, "a: a run is before the first negatives"),
+        ({"a": {5: "n"}}, {"a": {0: "r"}}, "a: there are no negatives before this run"),
         ({"a": {-1: "n"}}, {"a": {0: "r"}}, "greater than or equal to 0"),
     ],
 )

@@ -67,8 +67,7 @@ class Errors(Analysis):
             )
         if len(models) != len(indexes):
             raise faults.UsageError(
-                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give as many of each",
-                *_NAMED,
+                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; as many of each", *_NAMED
             )
         return {**values, "models": dict(zip(indexes, models, strict=True))}
 

@@ -169,9 +169,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     best: list[tuple[float, int, dict[str, Any]]] = []
     batches = hn.negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
-        raise hn.errors.ArtifactError(
-            f"{dropped}: has other queries than {negatives}; give the two files of one mining"
-        )
+        raise hn.errors.ArtifactError(f"{dropped}: has other queries than {negatives}; give both files of one mining")
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]

@@ -89,7 +89,7 @@ class Projection(hn.Analysis):
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Return each query's text, whether it was won or lost, and by index the points [x, y] of it and of its documents.
+        """Return each query's text, whether it was won or lost, and its points [x, y] and those of documents by index.
 
         Raises:
             UsageError: a query is not known, or has no relevant document in the first index, or a document is in none.

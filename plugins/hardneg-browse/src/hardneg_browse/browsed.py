@@ -186,12 +186,11 @@ class Browsed:
             found = QuerySearch(ids, [""] * len(ids))
         if self.first is None:
             return found
-        mined = (pair for pair in zip(found.query_ids, found.texts, strict=True) if self._has_negatives(pair[0]))
-        part = list(islice(mined, self.first))
+        pairs = zip(found.query_ids, found.texts, strict=True)
+        part = list(
+            islice((pair for pair in pairs if any(one.count(pair[0]) for one in self.lists.values())), self.first)
+        )
         return QuerySearch([query_id for query_id, _ in part], [text for _, text in part])
-
-    def _has_negatives(self, query_id: str) -> bool:
-        return any(listed.count(query_id) for listed in self.lists.values())
 
     @cached_property
     def positions(self) -> Mapping[str, int]:

@@ -44,11 +44,6 @@ class BrowseSources:
     dataset: Path | None = None
     split: str = "train"
 
-    @property
-    def reads(self) -> list[Path]:
-        """All input files."""
-        return [*self.negatives.values(), *self.dropped.values(), *self.runs.values()]
-
 
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
     """Find the artifacts of a finished recipe in the store; split: by default that of its first negatives.

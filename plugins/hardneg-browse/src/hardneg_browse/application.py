@@ -32,7 +32,6 @@ _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
 QUERIES = 200
 """Queries that are exported, at most."""
 
-
 HOST = "127.0.0.1"
 _FETCHED = ("same-origin", "none")
 FORM_BYTES = 1 << 16

@@ -186,11 +186,9 @@ class Browsed:
             found = QuerySearch(ids, [""] * len(ids))
         if self.first is None:
             return found
-        pairs = zip(found.query_ids, found.texts, strict=True)
-        part = list(
-            islice((pair for pair in pairs if any(one.count(pair[0]) for one in self.lists.values())), self.first)
-        )
-        return QuerySearch([query_id for query_id, _ in part], [text for _, text in part])
+        mined = (at for at, one in enumerate(found.query_ids) if any(part.count(one) for part in self.lists.values()))
+        rows = list(islice(mined, self.first))
+        return QuerySearch([found.query_ids[at] for at in rows], [found.texts[at] for at in rows])
 
     @cached_property
     def positions(self) -> Mapping[str, int]:

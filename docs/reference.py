@@ -36,8 +36,8 @@ def _navigation(known: Mapping[tuple[str, ...], Any]) -> Iterator[dict[str, Any]
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Rewrites links between pages of the core and of packages as the site has them; mkdocs calls this.
 
-    Links to packages' READMEs lead to the repository at $REPOSITORY_URL, or become plain text; `install.md` gets the line
-    that clones it.
+    Links to packages' READMEs lead to the repository at $REPOSITORY_URL, or become plain text. `install.md` gets the
+    line that clones it.
     """
     readme = rf"[\1]({config['repo_url']}/blob/main/plugins/\2)" if config["repo_url"] else r"\1"
     markdown = re.sub(r"\[([^]]*)\]\(\.\./plugins/([\w-]+/README\.md(?:#[\w-]+)?)\)", readme, markdown)

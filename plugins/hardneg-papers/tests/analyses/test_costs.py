@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hardneg.analysis.inputs import Files, System
+from hardneg.analysis.base import Files, System
 from hardneg_papers.analyses.costs import Costs, IndexSizes, Latency, costs, latency, operations, totals
 from pydantic import ValidationError
 

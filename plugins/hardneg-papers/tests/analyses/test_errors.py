@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hardneg.analysis.inputs import Files, System
+from hardneg.analysis.base import Files, System
 from hardneg_papers.analyses.errors import Errors, distribution, errors_in_index, errors_in_run
 from hardneg_papers.analyses.projection import Projection
 from hypothesis import given

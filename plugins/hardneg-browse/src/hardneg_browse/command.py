@@ -53,7 +53,7 @@ def browse(
                 return _serve(browsed, written, port)
             read = [*sources.negatives.values(), *sources.dropped.values(), *sources.runs.values()]
             outputs = planned_work.store_outputs("browse", [Target(export, folder=True)], read, overwrite)
-            with outputs.begun(), outputs.laid_out(), atomic_write.replacing_folder(export) as folder:
+            with outputs.reserve(), outputs.publish(), atomic_write.replacing_folder(export) as folder:
                 count = export_pages(browsed, written, folder)
             terminal.say(f"{export / 'index.html'}: {count:,} {'query' if count == 1 else 'queries'}")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hardneg.analysis.base import Files, System
 from hardneg_papers.analyses.errors import Errors, distribution, errors_in_index, errors_in_run
 from hardneg_papers.analyses.projection import Projection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.analysis.inputs import Files, System
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run
 from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8

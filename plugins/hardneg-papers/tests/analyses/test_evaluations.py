@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hardneg_papers.analyses.evaluations import AcrossCollections, Matrix, spread_over_collections
 
-from hardneg.analysis.inputs import Files
+from hardneg.analysis.base import Files
+from hardneg.evaluation.intervals import spread
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.evaluation.two_level import spread
 from hardneg.records import UsageError
 from tests.stages.analyzed import analyze
 

@@ -3,7 +3,7 @@ import pytest
 from hardneg_papers.analyses.projection import Projection, project
 from pydantic import ValidationError
 
-from hardneg.analysis.inputs import System
+from hardneg.analysis.base import System
 from hardneg.formats.negatives import write_negatives
 from hardneg.records import Hits, Negatives, RankedList, UsageError
 from tests.analysis.in_memory import Memory

@@ -297,18 +297,18 @@ def spread_over_collections(
     collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
     tables have them, and their groups.
     """
-    from hardneg.plugin import intervals, two_level
+    from hardneg.plugin import intervals
 
     def mean_of(components: Sequence[Any]) -> Any:
         variance = sum(each.variance for each in components)
-        freedom = two_level.satterthwaite(variance, components)
+        freedom = intervals.satterthwaite(variance, components)
         return intervals.Component(variance / len(components) ** 2, freedom)
 
     groups = [intervals.group_index(*each) for each in queries] if queries else [None] * len(collections)
-    parts = [two_level.spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
+    parts = [intervals.spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
     several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
     by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
-    return two_level.Spread(
+    return intervals.Spread(
         float(np.mean([part.mean for part in parts])),
         mean_of([part.query for part in parts]),
         tuple(intervals.mean_variance(values) for values in by_seed),

@@ -45,17 +45,16 @@ if TYPE_CHECKING:
     from hardneg.functions import session as sessions
     from hardneg.functions.evaluate import Evaluation
     from hardneg.functions.mine import training_stage
-    from hardneg.indexes import exact_ranks
-    from hardneg.indexes.backends import compressed as compression
-    from hardneg.indexes.kernels import checks as index_checks
-    from hardneg.indexes.kernels import lucene as lucene_search
-    from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-    from hardneg.indexes.kernels.exact import top_k
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.lucene import start_java
+    from hardneg.indexes import checks as index_checks
+    from hardneg.indexes import compressed as compression
+    from hardneg.indexes import exact_ranks, top_k
+    from hardneg.indexes import lucene as lucene_search
+    from hardneg.indexes.candidate_scoring import rank_candidates
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.indexes.lucene import start_java
     from hardneg.integrations import pyserini as pyserini_lines
-    from hardneg.mining.listing import ListsOfFile
-    from hardneg.mining.miners.selection import RULES as FILTER_RULES
+    from hardneg.mining.choosing import ListsOfFile
+    from hardneg.mining.thresholds import RULES as FILTER_RULES
     from hardneg.recipes import laid_indexes as run_indexes
     from hardneg.records import errors, layout, wording
     from hardneg.records import text as word_terms

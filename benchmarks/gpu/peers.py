@@ -14,8 +14,8 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
+from hardneg.indexes import exact
+from hardneg.indexes.exact import DeviceVectors, ExactOptions, search_exact
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.devices import float32_products
 from hardneg.training.methods.dual_encoder import train

@@ -6,7 +6,7 @@ from gpu.material import peak, seconds
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
+from hardneg.indexes.exact import DeviceVectors, ExactOptions, search_exact
 from hardneg.records import Hits
 
 _BLOCK, _QUERIES, _DIMENSION = 65_536, 2048, 768

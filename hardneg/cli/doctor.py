@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from hardneg.cli import adaptor, console, planned_work
-from hardneg.indexes.kernels.lucene import find_java, starts_alone
+from hardneg.indexes.lucene import find_java, starts_alone
 from hardneg.records import BM25, MissingDependency, ModelError
 from hardneg.runtime import bf16_on_cpu, cpu_name
 

@@ -16,7 +16,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.functions import given
 from hardneg.functions.arguments import whole_number
 from hardneg.functions.session import Session, usual_store
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.integrations.refresher import ENCODED, RefreshRecipe, saved
 from hardneg.integrations.rows import judged_queries

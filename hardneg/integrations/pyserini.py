@@ -22,7 +22,7 @@ from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
-from hardneg.indexes.kernels.lucene import find_java, starts_alone
+from hardneg.indexes.lucene import find_java, starts_alone
 from hardneg.indexes.open_store import form_in
 from hardneg.recipes.laid_indexes import laid_indexes
 from hardneg.records import errors, layout, types, wording

@@ -175,7 +175,7 @@ class EncoderTests(PluginTests):
         self._alike(stored, self._encode(encoder, texts), "a store holds what the documents became")
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
-        from hardneg.indexes.kernels.candidate_scoring import score_matrix
+        from hardneg.indexes.candidate_scoring import score_matrix
 
         encoder, texts = self._opened(tmp_path), self.documents()
         corpus = self._corpus(tmp_path, texts)
@@ -220,7 +220,7 @@ class TrainableEncoderTests(EncoderTests):
     def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
         import torch
 
-        from hardneg.indexes.kernels.candidate_scoring import score_matrix
+        from hardneg.indexes.candidate_scoring import score_matrix
 
         encoder = self._opened(tmp_path, to_train=True)
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")

@@ -109,7 +109,7 @@ class IndexTests(PluginTests):
         rule(recall >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{recall:.3f}")
 
     def test_gives_what_it_holds(self, tmp_path: Path) -> None:
-        from hardneg.indexes.kernels.candidate_scoring import score_pairs
+        from hardneg.indexes.candidate_scoring import score_pairs
 
         plugin, searcher, queries = self._opened(tmp_path)
         if plugin.input == "texts" or not hasattr(searcher, "encoded"):

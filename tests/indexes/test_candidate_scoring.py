@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from hardneg.indexes import candidate_scoring as max_passage
+from hardneg.indexes.candidate_scoring import PooledSearcher, angular_scores, first_of_each, rank_candidates
+from hardneg.indexes.checks import vector_blocks
+from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.exact_ranks import best_rank, overlap
-from hardneg.indexes.kernels import candidate_scoring as max_passage
-from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, angular_scores, first_of_each, rank_candidates
-from hardneg.indexes.kernels.checks import vector_blocks
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records import Hits, UsageError
 
 

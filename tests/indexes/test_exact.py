@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.backends.flat import Flat, FlatSearcher
-from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes import exact
+from hardneg.indexes.exact import ExactOptions, Flat, FlatSearcher, search_exact
 from hardneg.records import ArtifactError, Hits, UsageError
 from hardneg.runtime import Silent
 from hardneg.testing.indexes import write_encoded
@@ -149,7 +148,7 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
     found = searcher.vectors(np.array([2, 0, 2]))
     assert found.tolist() == [[5, 6], [1, 2], [5, 6]]
     assert (found.dtype, found.flags.aligned) == (np.float32, True)
-    with pytest.raises(UsageError, match=r"from 0 to 2: take out the pads"):
+    with pytest.raises(UsageError, match=r"from 0 to 2: leave out the pads"):
         searcher.vectors(np.array([1, -1]))
 
 

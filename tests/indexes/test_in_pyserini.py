@@ -7,10 +7,10 @@ import pytest
 
 from hardneg.formats.segments import segment_ids
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
-from hardneg.indexes.backends.flat import Flat, FlatSearcher
-from hardneg.indexes.backends.product import Binary, OpqPq, Pq
-from hardneg.indexes.kernels.candidate_scoring import pooled
+from hardneg.indexes.candidate_scoring import pooled
+from hardneg.indexes.compressed import Fp16, Hnsw, Sq8
+from hardneg.indexes.exact import Flat, FlatSearcher
+from hardneg.indexes.product import Binary, IvfFlat, IvfPq, OpqPq, Pq
 from hardneg.runtime import Silent
 from hardneg.testing.indexes import write_encoded
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.indexes.kernels import lucene as java
+from hardneg.indexes import lucene as java
 from hardneg.integrations import pyserini as openings
 from hardneg.integrations.pyserini import check, query_side, with_java
 from hardneg.records import errors, types

@@ -10,7 +10,7 @@ import pytest
 from recipes.recipes import plan_in, small_collection, small_tree
 
 from hardneg.formats.runs import read_run
-from hardneg.indexes.kernels.lucene import start_java
+from hardneg.indexes.lucene import start_java
 from hardneg.integrations.pyserini import openings
 from hardneg.recipes import Options, Watcher, execute, publish
 from hardneg.store import Store

@@ -12,8 +12,8 @@ from recipes.recipes import stored_collection
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.listing import LABEL, ListsOfFile, drawn_positives, permuted, planted
-from hardneg.mining.miners.ranks import TopK
+from hardneg.mining.choosing import LABEL, ListsOfFile, drawn_positives, permuted, planted
+from hardneg.mining.ranks import TopK
 from hardneg.recipes import check_recipe
 from hardneg.records import DataError, Negatives, RankedList, RecipeError
 from hardneg.runtime import Silent

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 import numpy as np
 import pytest
-from hardneg.indexes.backends.flat import Flat
-from hardneg.mining.miners.ranks import TopK
+from hardneg.indexes.exact import Flat
+from hardneg.mining.ranks import TopK
 from hardneg.testing import DatasetTests, FilterTests, IndexTests, LossTests, MinerTests, RerankerTests
 from hardneg.records.types import Document, Drops, Hits, Judgement, Negatives, Query
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run
-from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.indexes.checks import vector_blocks
 
 
 def errors(corpus, queries, relevant, copies=None, cut=2, block=2):

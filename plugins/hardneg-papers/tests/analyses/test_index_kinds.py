@@ -10,10 +10,10 @@ from hardneg_papers.analyses.errors import Errors
 from hardneg_papers.analyses.projection import Projection
 
 from hardneg.analysis.inputs import Files, System
-from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
-from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.compressed import Fp16, Hnsw, Sq8
+from hardneg.indexes.exact import Flat
 from hardneg.indexes.open_store import DenseIndex
+from hardneg.indexes.product import IvfFlat, IvfPq, OpqPq, Pq
 from hardneg.runtime import Silent
 from hardneg.testing.indexes import write_encoded
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.mining.miners.ranks import Mixed, Random, Sampled, TopK, Union, Window
-from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent, SimAns
+from hardneg.mining.ranks import Mixed, Random, Sampled, TopK, Union, Window
+from hardneg.mining.thresholds import Denoised, MaxScore, PosMargin, PosPercent, SimAns
 from hardneg.protocols import NegativeMiner
 from hardneg.records import Candidates, Negatives, PluginError, RankedList
 from hardneg.runtime import generator
@@ -240,7 +240,7 @@ def test_a_run_that_comes_behind_leaves_what_the_others_draw_as_it_was() -> None
 
 def test_what_is_wrong_with_the_runs_is_told_before_anything_runs() -> None:
     assert list(Union().problems(["a", "b"])) == []
-    assert list(Union().problems(["a"])) == ["union joins several runs: give another one, or take miner sampled"]
+    assert list(Union().problems(["a"])) == ["union joins several runs: give another one, or use miner sampled"]
     (told,) = Union(shares={"a": 1, "x": 1}).problems(["a", "b"])
     assert told == "union: no run x, no share of b: shares must name the runs, which are a, b"
     with pytest.raises(PluginError, match="no run x, no share of lookahead"):

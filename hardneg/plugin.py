@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from hardneg.report.content import estimates
     from hardneg.report.table import Section, Table
     from hardneg.rerankers import network as pair_scoring
-    from hardneg.runtime import distributed, model_server, seeding
+    from hardneg.runtime import distributed, seeding
     from hardneg.runtime.devices import has_bf16_units
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.stages import base as stages
@@ -102,7 +102,7 @@ __all__ = [  # noqa: RUF022
     "compression", "configure", "distributed", "encoders", "encoding", "errors", "estimates", "exact_ranks",
     "fields", "figures", "forms", "given", "has_bf16_units", "hash_index", "hub_tables", "identity", "index_checks",
     "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
-    "measuring", "metrics_files", "model_files", "model_server", "model_specs", "negatives_files", "numbers",
+    "measuring", "metrics_files", "model_files", "model_specs", "negatives_files", "numbers",
     "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
     "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
     "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",

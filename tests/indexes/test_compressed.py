@@ -271,7 +271,7 @@ def test_vectors_that_do_not_fit(plugin: Any, message: str, tmp_path: Path) -> N
 
 def test_no_vectors(tmp_path: Path) -> None:
     source = write_encoded(tmp_path / "flat", np.empty((0, 4), np.float32))
-    with pytest.raises(UsageError, match=r"holds 0 vectors, but the ranges of its numbers take 1"):
+    with pytest.raises(UsageError, match=r"holds 0 vectors, but the ranges of its numbers need 1"):
         Sq8().build(source, tmp_path / "sq8", Silent())
     for plugin in (Fp16(), Hnsw()):
         hits = built(plugin, source, tmp_path / repr(plugin)).search(np.ones((2, 4), np.float32), 3)

@@ -16,7 +16,7 @@ from hardneg.formats.segments import Segments
 from hardneg.records import Document, Encoded, Lookup, ModelError
 from hardneg.runtime import Silent, World
 from hardneg.testing import indexes as forms
-from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, check_light, rule
+from hardneg.testing.plugins import TOLERANCE, PluginTests, check_light, rule
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"
 _BLOCK = 3

@@ -11,7 +11,7 @@ from hardneg.formats.vectors import FlatWriter
 from hardneg.records import Encoded, EncodedRows, Hits
 from hardneg.runtime import Silent, generator
 from hardneg.store import tree_digest
-from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.testing.plugins import PluginTests, rule
 
 _TOPICS = ("river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor")
 _DEPTH = 10

@@ -284,7 +284,7 @@ def test_no_vectors(tmp_path: Path) -> None:
         (lambda: Pq(0), "subvectors is 0"),
         (lambda: Pq(bits=0), "bits from 1 to 8"),
         (lambda: OpqPq(iterations=0), "iterations is 0"),
-        (lambda: OpqPq(sample=200), r"opq-pq: sample is 200: 256 centroids \(8 bits\) take 256"),
+        (lambda: OpqPq(sample=200), r"opq-pq: sample is 200: 256 centroids \(8 bits\) need 256"),
         (lambda: IvfPq(lists=1000, nprobe=5, sample=999), "1000 lists need 1000"),
         (lambda: Sq8(sample=0), "sample is 0"),
         (lambda: IvfFlat(lists=4, nprobe=5), "ivf-flat: lists is 4 and nprobe is 5"),

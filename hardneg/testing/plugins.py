@@ -1,36 +1,134 @@
-"""The contracts of verbs (`hardneg.stages.base.StageSpec`) and of analyses as tests."""
+"""The contract of every plugin, and those of stages and analyses, as tests."""
 
+import dataclasses
 import json
 import math
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import eq
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import ValidationError
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from hardneg.analysis.base import Analysis, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.records import HardnegError
-from hardneg.registry import configure
+from hardneg.records import Candidates, HardnegError
+from hardneg.registry import configure, plugin_options
 from hardneg.stages.base import RecipeView, Sizes, StageSpec
-from hardneg.store import canonical
-from hardneg.testing.plugin_contract import HEAVY, check_light, rule
+from hardneg.store import canonical, plugin_identity
+
+LOOKAHEAD = 1024
+"""Queries or requests that a plugin may read before its first answer, by default."""
+TOLERANCE = 1e-4
+"""The largest difference of two numbers that may differ in their last bits, by default."""
+
+HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "pyserini", "jnius", "ranx", "matplotlib")
+_Item = TypeVar("_Item")
+
+
+def rule(holds: bool, text: str, detail: object = "") -> None:
+    """Fail the test and name the broken rule unless `holds`."""
+    __tracebackhide__ = True
+    if not holds:
+        raise AssertionError(f"broken rule: {text}" + (f"\n  found: {detail}" if str(detail) else ""))
+
+
+def lazily(items: Iterable[_Item], what: str, count: int) -> Iterator[_Item]:
+    """Yield the items that a plugin may read before its first answer, then fail."""
+    yield from items
+    rule(False, f"{what} are read lazily: at most {count} before the first answer")
+
+
+def check_independent(
+    answers: Callable[[Sequence[_Item]], Sequence[Any]],
+    items: Sequence[_Item],
+    text: str,
+    what: str = "queries",
+    same: Callable[[Any, Any], bool] = eq,
+) -> None:
+    """Fail unless an item gets the same answer in another order, alone, and when asked again."""
+    together = answers(items)
+    for cause, others in (
+        (f"the order of {what}", answers(items[::-1])[::-1]),
+        (f"the other {what} of a batch", [one for item in items for one in answers([item])]),
+        ("earlier calls", answers(items)),
+    ):
+        different = next((pair for pair in zip(together, others, strict=True) if not same([pair[0]], [pair[1]])), "")
+        rule(same(list(others), list(together)), f"{text}, not on {cause}", different)
+
+
+def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object], text: str) -> None:
+    """Fail if `use` changes the scores of lists."""
+    before = [item.scores.copy() for query in candidates for item in query.hits.values()]
+    use()
+    after = [item.scores for query in candidates for item in query.hits.values()]
+    rule(all(map(np.array_equal, before, after)), text)
+
+
+def check_light(module: str, text: str) -> None:
+    """Fail if importing a module, as plans do, loads a heavy package."""
+    program = f"import sys, {module}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    rule(not done.stdout.strip(), text, done.stdout.strip())
+
+
+class PluginTests:
+    """Set `plugin` to a configured instance, or override `make` where one needs files of its own."""
+
+    plugin: Any = None
+
+    def make(self, folder: Path) -> Any:
+        """Return the plugin under test; `folder` is empty and the test's own."""
+        if self.plugin is None:
+            raise AssertionError(f"{type(self).__name__} must set `plugin`, or override `make`")
+        return self.plugin
+
+    def test_is_a_frozen_dataclass_with_a_version(self, tmp_path: Path) -> None:
+        cls = type(self.make(tmp_path))
+        rule(dataclasses.is_dataclass(cls), "a plugin is a dataclass", cls)
+        frozen = cls.__dataclass_params__.frozen
+        rule(frozen, "a plugin is a frozen dataclass: @dataclass(frozen=True)", cls)
+        version = getattr(cls, "version", None)
+        rule(type(version) is int, "a plugin has `version: ClassVar[int]`", repr(version))
+        names = [field.name for field in dataclasses.fields(cls)]
+        rule("version" not in names, "`version` is a ClassVar, not a field: it is no option")
+
+    def test_options_survive_a_recipe(self, tmp_path: Path) -> None:
+        plugin = self.make(tmp_path)
+        try:
+            identity = plugin_identity("tested", plugin)
+            text = canonical(identity)
+        except (TypeError, ValueError) as error:  # pydantic's errors are ValueErrors
+            raise AssertionError(f"broken rule: options can be written as JSON\n  found: {error}") from error
+        again = TypeAdapter(type(plugin)).validate_python(identity["options"])
+        rule(again == plugin, "options read back from JSON make an equal plugin", f"{again} for {plugin}")
+        rule(canonical(plugin_identity("tested", again)) == text, "an equal plugin has the same identity")
+
+    def test_every_option_is_explained(self, tmp_path: Path) -> None:
+        cls = type(self.make(tmp_path))
+        written = cls.__doc__ or ""
+        automatic = written.startswith(f"{cls.__name__}(")
+        rule(bool(written.strip()) and not automatic, "the class has a docstring that says what it is for")
+        silent = [option["name"] for option in plugin_options(cls) if not option["meaning"]]
+        rule(not silent, "the docstring's `Args:` explain every option", f"nothing about {', '.join(silent)}")
+
 
 _MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_length=128)
 _NAME = "tested"
 
 
 class StageTests:
-    """Set `stage` to the verb's class and `mapping` to an entry of a recipe, with its `stage`.
+    """Set `stage` to the class of a stage and `mapping` to an entry of a recipe, with its `stage`.
 
-    Stages that it names should have names that are nothing else in it, such as `some-run`.
+    Give the stages that it refers to names that do not occur elsewhere in it, such as `some-run`.
 
-    What a verb does is not tested here: write a test that calls `make` with a `StageContext`.
+    The work of the stage is not tested here: write a test that calls `make` with a `StageContext`.
     """
 
     stage: ClassVar[type[StageSpec]]
@@ -41,7 +139,7 @@ class StageTests:
         return self.stage.model_validate(dict(self.mapping))
 
     def view(self) -> RecipeView:
-        """Return a recipe with this stage alone, without those that it names."""
+        """Return a recipe of this stage alone, without those that it refers to."""
         spec, plugins = self.spec(), dict[tuple[str, str], Any]()
         for field, kind, setting in spec.plugins():
             try:
@@ -119,14 +217,14 @@ command_of({module}.{cls}).main(["--help"], prog_name="hardneg analyze {name}")
 class AnalysisTests:
     """Set `analysis` to the class and `mapping` to options that a recipe may have; override `inputs`.
 
-    What it measures is not tested here: write a test with numbers that you have worked out by hand.
+    The numbers are not tested here: write a test with numbers that you have worked out by hand.
     """
 
     analysis: ClassVar[type[Analysis]]
     mapping: ClassVar[Mapping[str, Any]]
 
     def inputs(self, configured: Analysis, folder: Path) -> AnalysisInputs:
-        """The inputs; `folder` is empty and the test's own. `hardneg.analysis.inputs.Files` reads plain files."""
+        """Return the inputs; `folder` is the test's own. `hardneg.analysis.inputs.Files` reads plain files."""
         raise AssertionError(f"{type(self).__name__} must override `inputs`")
 
     def configured(self) -> Analysis:

@@ -1,6 +1,8 @@
-"""The contracts of miners (`hardneg.protocols.NegativeMiner`) and of filters (`NegativeFilter`) as tests."""
+"""The contracts of dataset loaders, writers of queries, miners and filters as tests."""
 
+import time
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -9,26 +11,169 @@ import numpy as np
 
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.mining.filters import MiningTexts
-from hardneg.records import Answers, Candidates, Document, Judgement, Negatives, Query, RankedList
+from hardneg.protocols import HintsQueries
+from hardneg.records import Candidates, Collection, Document, Negatives, RankedList, Written, types
 from hardneg.runtime import Silent, generator
-from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, check_independent, check_unchanged, lazily, rule
+from hardneg.testing.plugins import LOOKAHEAD, PluginTests, check_independent, check_unchanged, lazily, rule
 
 _CORPUS = [f"d{row}" for row in range(400)]
 _SEED = 7
 
 
+class DatasetTests(PluginTests):
+    """Set `plugin`; or override `write`, and `make` to return the loader of that folder.
+
+    Override `change` to change the content of the source. `seconds` is the longest time that `size_hint` may take,
+    with `query_hint` if there is one.
+    """
+
+    seconds: ClassVar[float] = 1.0
+
+    def write(self, folder: Path) -> None:
+        """Write a small source into the empty `folder`; nothing for a loader without files."""
+
+    def change(self, folder: Path) -> None:
+        """Change the content that `write` wrote into `folder`; otherwise its test is skipped."""
+        import pytest
+
+        pytest.skip("override `change` to test that another content has another fingerprint")
+
+    def _load(self, folder: Path) -> Collection:
+        self.write(folder)
+        collection: Collection = self.make(folder).load()
+        return collection
+
+    def test_documents_stream_twice_the_same(self, tmp_path: Path) -> None:
+        collection = self._load(tmp_path)
+        once = iter(collection.documents())
+        rule(once is not iter(collection.documents()), "each call of `documents` starts a new pass")
+        count, missing = 0, object()
+        for one, two in zip_longest(once, collection.documents(), fillvalue=missing):
+            rule(one == two, f"two passes over the documents are the same, at row {count}", f"{one!r:.80}, {two!r:.80}")
+            count += 1
+        rule(count > 0, "the tested source has documents")
+
+    def test_ids_are_unique_words(self, tmp_path: Path) -> None:
+        collection = self._load(tmp_path)
+        ids = {"documents": [item.doc_id for item in collection.documents()]}
+        ids |= {f"queries of {split}": [q.query_id for q in collection.queries(split)] for split in collection.splits()}
+        for what, names in ids.items():
+            wrong = [name for name in names if not isinstance(name, str) or name.split() != [name]]
+            rule(not wrong, f"ids of {what} are text without white space", repr(wrong[:3]))
+            repeated = len(names) - len(set(names))
+            rule(not repeated, f"ids of {what} are unique", f"{repeated} repeated")
+
+    def test_qrels_name_known_ids(self, tmp_path: Path) -> None:
+        collection = self._load(tmp_path)
+        documents = {item.doc_id for item in collection.documents()}
+        splits = list(collection.splits())
+        rule(bool(splits) and len(set(splits)) == len(splits), "there are splits, each named once", splits)
+        for split in splits:
+            queries, judged = {query.query_id for query in collection.queries(split)}, list(collection.qrels(split))
+            rule(bool(queries) and bool(judged), f"split {split} has queries and judgements")
+            strange = {item.query_id for item in judged} - queries
+            rule(not strange, f"judgements of {split} name queries of that split", sorted(strange)[:3])
+            strange = {item.doc_id for item in judged} - documents
+            rule(not strange, f"judgements of {split} name documents of the corpus", sorted(strange)[:3])
+            whole = all(isinstance(item.relevance, int) for item in judged)
+            rule(whole, f"relevance in {split} is a whole number")
+
+    def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
+        self.write(tmp_path)
+        before = self.make(tmp_path).fingerprint()
+        rule(isinstance(before, str) and bool(before), "a fingerprint is a text", repr(before))
+        rule(self.make(tmp_path).fingerprint() == before, "the same source has the same fingerprint")
+        self.change(tmp_path)
+        plugin = self.make(tmp_path)
+        rule(plugin.fingerprint() != before, "another content has another fingerprint", before)
+
+    def test_size_hint_is_cheap(self, tmp_path: Path) -> None:
+        self.write(tmp_path)
+        spent = float("inf")
+        for _ in range(3):  # a busy machine may be late once
+            plugin = self.make(tmp_path)
+            begun = time.monotonic()
+            hint = plugin.size_hint()
+            hints = plugin.query_hint() if isinstance(plugin, HintsQueries) else {}
+            spent = min(spent, time.monotonic() - begun)
+            if spent <= self.seconds:
+                break
+        splits = plugin.load().splits() if hints else []
+        counts = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
+        rule(counts, "a query hint is a whole number for each split that it names", repr(hints))
+        rule(type(hint) is int and hint >= 0, "a size hint is a whole number, 0 where it cannot be told", repr(hint))
+        rule(spent <= self.seconds, f"a size hint takes at most {self.seconds} s: it reads no corpus", f"{spent:.1f} s")
+
+    def test_is_stored(self, tmp_path: Path) -> None:
+        (tmp_path / "source").mkdir()
+        collection = self._load(tmp_path / "source")
+        write_collection(collection, tmp_path / "stored", Silent())
+        notes = list(collection.notes())
+        rule(all(isinstance(note, str) for note in notes), "notes are lines of text", notes)
+
+
+_NOUNS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow")
+
+
+class WriterTests(PluginTests):
+    """Set `plugin`; `lookahead` is the number of documents that it may read before its first answer."""
+
+    lookahead: ClassVar[int] = LOOKAHEAD
+
+    def documents(self) -> list[Document]:
+        """Return twelve documents of five sentences with titles, one of one word, and an empty one."""
+        return [*map(self._document, range(12)), Document("short", "word"), Document("empty", "")]
+
+    def _document(self, number: int) -> Document:
+        names = [(_NOUNS[(number + step) % 8], _NOUNS[(number + 3 * step) % 8]) for step in range(1, 6)]
+        text = " ".join(f"The {one} is by the {other} {number}." for one, other in names)
+        return Document(f"d{number}", text, f"About the {_NOUNS[number % 8]} {number}")
+
+    def _written(self, folder: Path, documents: Iterable[Document], count: int = 2, seed: int = _SEED) -> list[Written]:
+        (folder / "plugin").mkdir(exist_ok=True)
+        return list(self.make(folder / "plugin").write(iter(documents), count=count, seed=seed))
+
+    def test_one_answer_a_document_in_order(self, tmp_path: Path) -> None:
+        documents = self.documents()
+        written = self._written(tmp_path, documents)
+        ids = [each.document.doc_id for each in written]
+        rule(ids == [each.doc_id for each in documents], "one Written for each document, in the same order", ids)
+        rule(not self._written(tmp_path, []), "nothing is written without documents")
+        rule(any(each.queries for each in written), "some of these documents have a query")
+        texts = [text for each in written for text in each.queries]
+        wrong = [text for text in texts if not isinstance(text, str) or not text.strip()]
+        rule(not wrong, "a query is a text with words", repr(wrong[:3]))
+        for count in (1, 3):
+            most = max(len(each.queries) for each in self._written(tmp_path, documents, count))
+            rule(most <= count, f"at most {count} queries a document where so many are wanted", most)
+
+    def test_queries_depend_on_seed_and_document_only(self, tmp_path: Path) -> None:
+        text = "what is written for a document depends on it and the seed only"
+        check_independent(lambda some: self._written(tmp_path, some), self.documents(), text, "documents")
+
+    def test_a_document_keeps_words(self, tmp_path: Path) -> None:
+        lost = [each for each in self._written(tmp_path, self.documents()) if each.queries and not each.document.text]
+        rule(not lost, "some of a document's text is left", repr(lost[:2]))
+
+    def test_streams(self, tmp_path: Path) -> None:
+        """Memory must not grow with the number of documents."""
+        (own := tmp_path / "plugin").mkdir()
+        documents = lazily(map(self._document, range(self.lookahead)), "documents", self.lookahead)
+        next(iter(self.make(own).write(documents, count=1, seed=_SEED)))
+
+
 class MinerTests(PluginTests):
     """Set `plugin`; `runs` are the labels of the ranked lists that it reads, the one to select from first.
 
-    `lookahead` is how many queries it may read before it gives the first answer. Override `candidates` for a
-    miner that needs lists of another kind.
+    `lookahead` is the number of queries that it may read before its first answer. Override `candidates` for a miner
+    that needs other lists.
     """
 
     runs: ClassVar[tuple[str, ...]] = ("run",)
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
-        """Twelve queries with lists of 0 to 60 documents, positives at the top, inside and outside."""
+        """Return twelve queries with lists of 0 to 60 documents, with positives at the top, inside and outside."""
         return [self._query(number) for number in range(12)]
 
     def _query(self, number: int) -> Candidates:
@@ -145,16 +290,16 @@ _QUERIES = {f"q{row}": _WORDS[row] for row in range(6)}
 
 
 class FilterTests(PluginTests):
-    """Set `plugin`; `lookahead` is how many queries it may read before its first answer.
+    """Set `plugin`; `lookahead` is the number of queries that it may read before its first answer.
 
-    The collection of the tests has 40 documents of four words, `d0` to `d39`, and six queries, `q0` to `q5`, of
-    one word, which is their answer too.
+    The collection has 40 documents of four words, `d0` to `d39`, and six queries of one word, `q0` to `q5`, which is
+    also their answer.
     """
 
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
-        """Six queries, each with two lists of 0 to 20 documents, with or without its positive."""
+        """Return six queries, each with two lists of 0 to 20 documents, with or without its positive."""
         return [self._query(number) for number in range(len(_QUERIES))]
 
     def _query(self, number: int) -> Candidates:
@@ -165,15 +310,15 @@ class FilterTests(PluginTests):
         return Candidates(f"q{number}", [f"d{number}"], hits, doc_ids)
 
     def texts(self, folder: Path) -> MiningTexts:
-        """The texts that a filter may read."""
+        """Return the texts that a filter may read."""
         stored = folder / "collection"
         if not stored.exists():
             tried: Any = SimpleNamespace(
                 documents=lambda: map(Document, _DOCUMENTS, _DOCUMENTS.values()),
                 splits=lambda: ("train",),
-                queries=lambda split: map(Query, _QUERIES, _QUERIES.values()),
-                answers=lambda split: (Answers(query_id, (text,)) for query_id, text in _QUERIES.items()),
-                qrels=lambda split: (Judgement(query_id, f"d{row}", 1) for row, query_id in enumerate(_QUERIES)),
+                queries=lambda split: map(types.Query, _QUERIES, _QUERIES.values()),
+                answers=lambda split: (types.Answers(query_id, (text,)) for query_id, text in _QUERIES.items()),
+                qrels=lambda split: (types.Judgement(query_id, f"d{row}", 1) for row, query_id in enumerate(_QUERIES)),
                 notes=lambda: (),
             )
             write_collection(tried, stored, Silent())

@@ -1,6 +1,6 @@
-"""The plugins' contract as tests: `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
+"""The contracts of plugins as tests: `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
 
-pytest is imported by none of this until a test runs. Each failure says which rule of the contract is broken.
+pytest is not imported until a test runs. Each failure names the broken rule of the contract.
 """
 
 from hardneg.testing.data import DatasetTests, FilterTests, MinerTests, WriterTests

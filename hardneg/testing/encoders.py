@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.encoders.open.resolved import ResolvedModel, resolve
+from hardneg.encoders.open import resolved
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
@@ -23,10 +23,10 @@ _BLOCK = 3
 
 
 class EncoderTests(PluginTests):
-    """Set `plugin`; override `model` for a family that reads files or asks a server.
+    """Set `plugin`; override `model` for a family that reads files or calls a server.
 
-    tolerance: how far two numbers of one text may be apart (batches change last bits).
-    own_share: the least share of documents that are nearest to their own text; below 1 where vectors of any length are
+    tolerance: the largest difference of two numbers of one text (batches change last bits).
+    own_share: the least share of documents that are nearest to themselves; below 1 if vectors of any length are
     compared by inner products, so that a longer one may be nearer.
     """
 
@@ -34,35 +34,35 @@ class EncoderTests(PluginTests):
     own_share: ClassVar[float] = 1.0
 
     def model(self, folder: Path) -> ModelSpec:
-        """The model of a recipe; `folder` is the test's own."""
+        """Return the model of a recipe; `folder` is the test's own."""
         return ModelSpec("tested")
 
     def others(self, folder: Path) -> Sequence[Any]:
-        """The family with other options that change the numbers of a text."""
+        """Return the family with other options, each of which changes the numbers of a text."""
         return ()
 
     def documents(self) -> list[str]:
-        """Eight different texts, of one word to many."""
+        """Return eight different texts, of one word to many."""
         words = _TEXT.split()
         return [" ".join(words[i % 5 : i % 5 + 1 + 2 * i] * (1 + i // 6)) for i in range(8)]
 
     def queries(self) -> list[str]:
-        """Three queries."""
+        """Return three queries."""
         return ["old river", "the blue harbor and a bridge", "engines"]
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail unless this is `count` texts of the form."""
+        """Fail unless these are `count` texts of the form."""
         forms.check_encoded(encoded, form, count, dimension)
 
     def alike(self, one: Any, other: Any, tolerance: float) -> bool:
-        """Whether two encodings of the same texts differ by at most `tolerance`."""
+        """Return whether two encodings of the same texts differ by at most `tolerance`."""
         return forms.alike(one, other, tolerance)
 
     def _opened(self, folder: Path, to_train: bool = False) -> Any:
         return self.make(folder).load(self._resolved(folder), "cpu", None if to_train else "fp32")
 
-    def _resolved(self, folder: Path, spec: ModelSpec | None = None, family: Any = None) -> ResolvedModel:
-        return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
+    def _resolved(self, folder: Path, spec: ModelSpec | None = None, family: Any = None) -> resolved.ResolvedModel:
+        return resolved.resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
@@ -203,11 +203,9 @@ class EncoderTests(PluginTests):
         self.check_encoded(held, type(self.make(tmp_path)).form, len(rows), encoder.dimension)
 
     def test_what_cannot_learn_says_so(self, tmp_path: Path) -> None:
-        from hardneg.encoders.open.resolved import learner
-
         encoder = self._opened(tmp_path, to_train=True)
         try:
-            learner(encoder)
+            resolved.learner(encoder)
         except ModelError as error:
             rule(not type(self.make(tmp_path)).trainable, "what is `trainable` can learn", error)
         else:
@@ -215,7 +213,7 @@ class EncoderTests(PluginTests):
 
 
 class TrainableEncoderTests(EncoderTests):
-    """The tests of a family whose encoders can be trained; the family must be installed by its entry point."""
+    """The tests of a family whose encoders can be trained; it must be installed with an entry point."""
 
     def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
         import torch
@@ -262,12 +260,10 @@ class TrainableEncoderTests(EncoderTests):
         rule(bool(near), "a list of documents for each query scores as the matrix does", lists)
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
-        from hardneg.encoders.open.resolved import load_encoder, resolve
-
         encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
         encoder.save(folder)
-        again: Any = load_encoder(folder, "cpu", "fp32")
-        family = type(resolve(again.spec).family)
+        again: Any = resolved.load_encoder(folder, "cpu", "fp32")
+        family = type(resolved.resolve(again.spec).family)
         rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
         for side, texts in (("query", self.queries()), ("document", self.documents())):
             made, same = (self._encode(each, texts, side) for each in (encoder, again))

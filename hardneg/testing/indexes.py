@@ -22,8 +22,8 @@ class IndexTests(PluginTests):
 
     A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language): a
     document that shares a rare word with a query must be found, a query of unknown words must find nothing.
-    One of `"vectors"` is tested with those of `count` documents of `dimension` numbers, normalised where it is not
-    exact; one of another form with what `documents`, `encoded_queries`, `write` and `plain_scores` say.
+    A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised if it is not exact;
+    a backend of another form needs its own `documents`, `encoded_queries`, `write` and `plain_scores`.
     """
 
     exact: ClassVar[bool] = True
@@ -32,15 +32,15 @@ class IndexTests(PluginTests):
     dimension: ClassVar[int] = 16
 
     def texts(self) -> list[str]:
-        """Forty sentences, four equal ones for each of ten topics."""
+        """Return forty sentences, four equal ones for each of ten topics."""
         return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
 
     def queries(self) -> list[str]:
-        """Queries: the first matches documents 2, 12, 22 and 32 equally, the last one none."""
+        """Return queries: the first matches documents 2, 12, 22 and 32 equally, the last one none."""
         return ["violin", "copper harbor", "zzyzx"]
 
     def _built(self, folder: Path) -> tuple[Any, Path]:
-        """The plugin, and the folder of a built index, renamed as the store does."""
+        """Return the plugin and the folder of a built index, renamed as the store does."""
         plugin, path = self.make(folder), folder / "made.partial"
         path.mkdir()
         if plugin.input == "texts":
@@ -57,24 +57,24 @@ class IndexTests(PluginTests):
         return plugin, path.rename(folder / "made")
 
     def documents(self, plugin: Any) -> Any:
-        """`count` encoded documents; whole numbers where the index is exact, so that sums are exact."""
+        """Return `count` encoded documents, of whole numbers if the index is exact, so that sums are exact."""
         return drawn_documents(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> Any:
-        """A few encoded queries, the first one nearest to document 3."""
+        """Return a few encoded queries, the first one nearest to document 3."""
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...; return the folder."""
+        """Write documents as the stage `encode` does, with the ids `d0`, `d1`, ...; return the folder."""
         return write_encoded(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """The score of each query with each document by plain loops: float32 [Q, D]; -inf is no hit."""
+        """Return the score of each query with each document, float32 [Q, D]; -inf is no hit."""
         scores: NDArray[np.float32] = queries @ documents.T
         return scores
 
     def _opened(self, folder: Path) -> tuple[Any, Any, Any]:
-        """The plugin, a searcher of a built index, and the queries."""
+        """Return the plugin, a searcher of a built index, and the queries."""
         plugin, path = self._built(folder)
         queries = self.queries() if plugin.input == "texts" else self.encoded_queries(plugin)
         return plugin, plugin.open(path, _rows), queries
@@ -190,7 +190,7 @@ _QUERIES = 9
 
 
 def drawn_documents(count: int, dimension: int, exact: bool) -> NDArray[np.float32]:
-    """Return `count` documents, some of them equal; for an exact index whole numbers, so that sums are exact."""
+    """Return `count` documents, some of them equal; whole numbers for an exact index, so that sums are exact."""
     vectors = generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     vectors[count // 2 :: 7] = vectors[3]  # ties
     return np.round(vectors * 4) if exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -203,7 +203,7 @@ def drawn_queries(documents: NDArray[np.float32], exact: bool) -> NDArray[np.flo
 
 
 def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
-    """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
+    """Write documents as the stage `encode` does, with the ids `d0`, `d1`, ...."""
     with FlatWriter(folder, documents.shape[1], len(documents)) as writer:
         writer.write(documents)
         writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
@@ -212,7 +212,7 @@ def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
 
 
 def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> None:
-    """Fail unless this is `count` texts of the form, with finite numbers."""
+    """Fail unless these are `count` texts of the form, with finite numbers."""
     rule(len(encoded) == count, "texts are encoded in order, each once", f"{len(encoded)} for {count}")
     arrays = list(encoded.flat.values()) if isinstance(encoded, EncodedRows) else [encoded]
     plain = "vectors" if isinstance(encoded, np.ndarray) else form if form != "vectors" else "several vectors"

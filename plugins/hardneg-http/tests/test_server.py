@@ -153,7 +153,7 @@ def test_the_key_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key_of("m", None) is None
     monkeypatch.setenv("A_KEY", " s3cret\n")
     assert key_of("m", "A_KEY") == "s3cret"
-    for key, told in (("s3cret\nX: y", "has characters that no HTTP header takes"), ("s3crét", "has characters")):
+    for key, told in (("s3cret\nX: y", "has characters that an HTTP header cannot have"), ("s3crét", "has characters")):
         monkeypatch.setenv("A_KEY", key)
         with pytest.raises(ModelError, match=f"model 'm': the environment variable A_KEY {told}"):
             key_of("m", "A_KEY")

@@ -99,7 +99,7 @@ def test_a_number_that_makes_no_sense_is_told(tmp_path, data, name, value):
 
 
 def test_candidates_are_of_one_kind(tmp_path, data):
-    with pytest.raises(UsageError, match="candidates: goes without run"):
+    with pytest.raises(UsageError, match="candidates: cannot be combined with run"):
         given(tmp_path, data, candidates="bm25", run={})
 
 
@@ -149,7 +149,7 @@ def test_only_its_own_rows_and_whole_models_are_taken(tmp_path, data):
         negatives.attach(trainer)
     assert [line.split(":")[0] for line in str(told.value).split("; ")] == [
         "RefreshedNegatives.attach",
-        "the model is in parts on several devices",
+        "the model is split over several devices",
         "candidates and a run are for a CrossEncoder",
     ]
 
@@ -261,7 +261,7 @@ def test_it_trains_in_the_trainer(tmp_path: Path, data: Path, model: Any) -> Non
 
 
 def test_a_loss_that_needs_a_teacher_is_refused(tmp_path: Path, data: Path, model: Any) -> None:
-    with pytest.raises(UsageError, match="loss kl needs teacher, which it has not: take another loss"):
+    with pytest.raises(UsageError, match="loss kl needs teacher: use a loss that does not"):
         made(model, data, tmp_path, loss="kl")
 
 

@@ -69,12 +69,6 @@ def test_an_index_written_in_several_sessions_is_the_same(folder, tmp_path, monk
     assert np.array_equal(hits.scores, expected.scores)
 
 
-def test_k1_and_b_change_scores(folder):
-    plain = Bm25().open(folder, rows).search(["cat"], 3)
-    other = Bm25(k1=2.0, b=0.0).open(folder, rows).search(["cat"], 3)
-    assert not np.array_equal(plain.scores, other.scores)
-
-
 def test_a_language_changes_the_words(tmp_path):
     Bm25(language="de").build([("é0", "die Häuser"), ("é1", "the houses")], tmp_path, Silent())
     hits = Bm25(language="de").open(tmp_path, rows).search(["das Haus"], 2)

@@ -22,6 +22,7 @@ _DENSE: dict[str, dict[str, Any]] = {
     "flat": {},
     "fp16": {},
     "sq8": {},
+    "binary": {},
     "pq": {"subvectors": 8},
     "opq-pq": {"subvectors": 8},
     "ivf-flat": {"lists": 4, "nprobe": 2},

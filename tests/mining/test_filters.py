@@ -267,11 +267,6 @@ def test_a_list_that_is_long_enough_stays_as_it_is() -> None:
     assert list(found.negatives) == ["d1", "d2"] and found.noted == ()
 
 
-def test_one_that_is_missing_is_drawn() -> None:
-    found = fill(TopK(depth=2), 3, corpus_query())
-    assert len(found.negatives) == 3 and found.noted == ("random negatives",)
-
-
 def test_a_small_corpus_gives_all_it_has() -> None:
     assert sorted(fill(TopK(), 30, corpus_query(corpus=7)).negatives) == ["d1", "d2", "d3", "d5", "d6"]
 

@@ -136,7 +136,7 @@ def test_short_lists_are_repeated(tmp_path: Path, corpus: Corpus) -> None:
 
 
 def test_a_query_without_negatives_is_told(tmp_path: Path, corpus: Corpus) -> None:
-    with pytest.raises(errors.TrainingError, match=r"^2 queries without a negative, such as b: take a miner"):
+    with pytest.raises(errors.TrainingError, match=r"^2 queries without a negative, such as b: use a miner"):
         table_of(mined(tmp_path, a=["d1"], b=[]), ["a", "b", "c"], corpus, 1)
 
 

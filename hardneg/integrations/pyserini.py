@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open import contract, model_card, model_files, resolved
 from hardneg.encoders.open.model_card import ModelReference, Program, quoted
 from hardneg.encoders.spec import ModelSpec
@@ -15,9 +15,6 @@ from hardneg.indexes.open_store import form_in
 from hardneg.recipes.laid_indexes import laid_indexes
 from hardneg.records import errors, layout, types
 from hardneg.store import Store
-
-if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
 
 _HITS = 'hits = searcher.search("a question", k=10)'
 _VECTORS = "hits = searcher.search(vector, k=10)  # of numpy, [1, dimension]"
@@ -41,7 +38,7 @@ _OF_SEGMENTS = (
 class QuerySide:
     """The query encoder of an index: the opened model and its location, or the reason why there is none."""
 
-    encoder: "Encoder | None" = None
+    encoder: Encoder | None = None
     location: ModelReference = field(default_factory=lambda: ModelReference(""))
     reason: str = "no model is named: name the one that encoded the index"
 
@@ -155,8 +152,6 @@ def openings(
 
 def query_side(spec: ModelSpec) -> QuerySide:
     """Return the opened model of a spec. Raises ModelError if it cannot be opened."""
-    from hardneg.encoders.encoder import Encoder
-
     encoder = resolved.load_encoder(spec, "cpu", "fp32")
     if not isinstance(encoder, Encoder):
         return QuerySide(reason=f"Pyserini has no class for the model {spec.name!r}: give query vectors")

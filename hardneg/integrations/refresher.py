@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +23,11 @@ from hardneg.functions import given
 from hardneg.functions.mine import list_options
 from hardneg.functions.session import AdhocRecipe, Session, setting_texts, usual_store
 from hardneg.integrations.rows import ENDED, LISTS, CarryingBatchSampler, RefreshedRows, RefreshSchedule, plan_rows
+from hardneg.recipes import Plan
 from hardneg.records import errors, layout
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import Artifact, digest, file_digest, link_file, replace_text
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-
-if TYPE_CHECKING:
-    from hardneg.recipes import Plan
 
 _NAME = "RefreshedNegatives"
 ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"
@@ -60,7 +58,7 @@ class RefreshRecipe:
     def reranks(self) -> bool:
         return self.candidates is not None or self.run is not None
 
-    def plan(self, model: str, seed: int) -> "Plan":
+    def plan(self, model: str, seed: int) -> Plan:
         """Return the steps for the model in a folder; `seed` is for miners that draw.
 
         Raises:
@@ -80,25 +78,20 @@ class RefreshRecipe:
         if self.reranks:
             scored = {"run": SEARCHED, "plugin": {"name": layout.CROSS_ENCODER, "source": model}}
             stages[RERANKED] = {"stage": "rerank", **scored, "split": self.split, "depth": self.depth}
-        mining = {
-            "stage": "mine",
-            "split": self.split,
-            "miner": dict(self.miner),
-            "seed": seed,
-            "runs": {"dense": listed},
-        }
+        mining = {"stage": "mine", "split": self.split, "miner": dict(self.miner), "seed": seed}
+        mining |= {"runs": {"dense": listed}}
         mining |= {"filters": [*self.filters]} if self.filters else {}
         mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
         stages[listed] |= list_options(mining)
         return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named or None, self.settings, seed).plan()
 
-    def read(self, session: Session) -> "Artifact":
+    def read(self, session: Session) -> Artifact:
         """Return the stored collection, read now unless it is in the store; every process calls this."""
         stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": layout.RANDOM}}}
         return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
 
-def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["Artifact", Sequence[str]] | None:
+def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Artifact, Sequence[str]] | None:
     """Mine with the model of a plan; return the negatives and the keys of all artifacts that depend on the model.
 
     Every process calls this and encodes or scores a part; only the first one gets a result, the others None. The first
@@ -195,7 +188,7 @@ class Refresher:
             shutil.rmtree(folder, ignore_errors=True)
         return {**metrics, "refresh_seconds": round(time.monotonic() - began, 3)}
 
-    def _publish(self, mined: "Artifact", number: int, step: int, oldest: int) -> dict[str, float]:
+    def _publish(self, mined: Artifact, number: int, step: int, oldest: int) -> dict[str, float]:
         file, folder = read_negatives(mined.path / layout.NEGATIVES), self.refreshes.partial(number)
         link_file(mined.path / layout.NEGATIVES, folder / layout.NEGATIVES)
         self.rows.write_lists(file, folder)
@@ -347,23 +340,26 @@ class RefreshedNegatives:
         for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
             checked.whole_number(name, value, 1)
         if candidates is not None and run is not None:
-            raise errors.UsageError(
-                "RefreshedNegatives: candidates: cannot be combined with run: leave one of them out"
-            )
-        self._dataset, self._arguments, self._every = dataset, arguments, every
-        self._negatives, self._form, self._candidates, self._run = negatives, form, candidates, run
-        self._miner, self._filters = checked.plugin_setting("miner", miner), checked.plugin_settings("filters", filters)
-        self._index = None if index is None else checked.plugin_setting("index", index)
-        self._split, self._depth = split, depth
-        self._settings, self.folder = settings, Path(arguments.output_dir) / "negatives"
+            raise errors.UsageError(f"{_NAME}: candidates: cannot be combined with run: leave one of them out")
+        self._dataset, self._arguments, self._every, self._form = dataset, arguments, every, form
+        self._split, self._run, self.folder = split, run, Path(arguments.output_dir) / "negatives"
         self._store = store or self.folder / "store"
+        self._options: dict[str, Any] = {
+            "miner": checked.plugin_setting("miner", miner),
+            "filters": checked.plugin_settings("filters", filters),
+            "depth": depth,
+            "index": None if index is None else checked.plugin_setting("index", index),
+            "candidates": candidates,
+            "fill_to": negatives,
+            "settings": setting_texts(settings),
+        }
 
     @cached_property
     def dataset(self) -> RefreshedRows:
         """The rows as a `datasets.Dataset`, one for each positive of each query; this reads the collection."""
         read = self.recipe.read(self.session)
         collection = StoredCollection.open(read.path)
-        plan = plan_rows(collection, self.recipe.split, self._form, self._negatives)
+        plan = plan_rows(collection, self.recipe.split, self._form, self._options["fill_to"])
         rows = RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
         rows.key = read.key
         return rows
@@ -378,18 +374,9 @@ class RefreshedNegatives:
     def recipe(self) -> RefreshRecipe:
         """The recipe of each refresh."""
         store = self.session.store
-        return RefreshRecipe(
-            dataset=given.named_dataset(self._dataset, store),
-            split=given.split_of(self._dataset, self._split, "train"),
-            miner=self._miner,
-            filters=self._filters,
-            depth=self._depth,
-            index=self._index,
-            candidates=self._candidates,
-            run=None if self._run is None else given.run_file(self._run, store),
-            fill_to=self._negatives,
-            settings=setting_texts(self._settings),
-        )
+        dataset, split = given.named_dataset(self._dataset, store), given.split_of(self._dataset, self._split, "train")
+        run = None if self._run is None else given.run_file(self._run, store)
+        return RefreshRecipe(dataset, split, run=run, **self._options)
 
     def attach(self, trainer: Any) -> None:
         """Let a trainer, whose training data is `dataset`, mine.
@@ -413,7 +400,7 @@ class RefreshedNegatives:
         if not reranks and self.recipe.reranks:
             problems.append("candidates and a run are for a CrossEncoder: leave them out")
         if problems:
-            raise errors.UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
+            raise errors.UsageError(f"{_NAME}.attach: {'; '.join(problems)}")
         schedule, sampler_of = RefreshSchedule(self._every), trainer.get_batch_sampler
         rows.attached = True
 

@@ -203,8 +203,8 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
     store: Any = _store()
     here, store = world(), store.clone()  # so that no other call is blocked
     seen = {rank: (0, 0) for rank in (range(1, here.size) if here.first else (0,))}
-    round_number, gone = 0, None
-    while gone is None and not ending.wait(_ROUND):
+    round_number, dead = 0, None
+    while dead is None and not ending.wait(_ROUND):
         round_number += 1
         try:
             store.add(f"alive/{here.rank}", 1)
@@ -212,11 +212,11 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
                 if (count := store.add(f"alive/{rank}", 0)) != before:
                     seen[rank] = count, round_number
                 elif round_number - since > _SILENT_ROUNDS:
-                    gone = rank
+                    dead = rank
         except RuntimeError:
-            gone = 0
-    if gone is not None and not ending.wait(_ROUND):
-        lost(gone)
+            dead = 0
+    if dead is not None and not ending.wait(_ROUND):
+        lost(dead)
 
 
 def gather(part: "Tensor", total: int) -> "Tensor":

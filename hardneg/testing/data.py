@@ -36,7 +36,7 @@ class DatasetTests(PluginTests):
         """Change the content that `write` wrote into `folder`; otherwise its test is skipped."""
         import pytest
 
-        pytest.skip("override `change` to test that another content has another fingerprint")
+        pytest.skip("override `change` to test that changed content has another fingerprint")
 
     def _load(self, folder: Path) -> Collection:
         self.write(folder)
@@ -72,9 +72,9 @@ class DatasetTests(PluginTests):
             queries, judged = {query.query_id for query in collection.queries(split)}, list(collection.qrels(split))
             rule(bool(queries) and bool(judged), f"split {split} has queries and judgements")
             strange = {item.query_id for item in judged} - queries
-            rule(not strange, f"judgements of {split} name queries of that split", sorted(strange)[:3])
+            rule(not strange, f"judgements of {split} refer to queries of that split", sorted(strange)[:3])
             strange = {item.doc_id for item in judged} - documents
-            rule(not strange, f"judgements of {split} name documents of the corpus", sorted(strange)[:3])
+            rule(not strange, f"judgements of {split} refer to documents of the corpus", sorted(strange)[:3])
             whole = all(isinstance(item.relevance, int) for item in judged)
             rule(whole, f"relevance in {split} is a whole number")
 
@@ -85,24 +85,28 @@ class DatasetTests(PluginTests):
         rule(self.make(tmp_path).fingerprint() == before, "the same source has the same fingerprint")
         self.change(tmp_path)
         plugin = self.make(tmp_path)
-        rule(plugin.fingerprint() != before, "another content has another fingerprint", before)
+        rule(plugin.fingerprint() != before, "changed content has another fingerprint", before)
 
     def test_size_hint_is_cheap(self, tmp_path: Path) -> None:
         self.write(tmp_path)
         spent = float("inf")
         for _ in range(3):  # a busy machine may be late once
             plugin = self.make(tmp_path)
-            begun = time.monotonic()
+            started = time.monotonic()
             hint = plugin.size_hint()
             hints = plugin.query_hint() if isinstance(plugin, HintsQueries) else {}
-            spent = min(spent, time.monotonic() - begun)
+            spent = min(spent, time.monotonic() - started)
             if spent <= self.seconds:
                 break
         splits = plugin.load().splits() if hints else []
         counts = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
         rule(counts, "a query hint is a whole number for each split that it names", repr(hints))
-        rule(type(hint) is int and hint >= 0, "a size hint is a whole number, 0 where it cannot be told", repr(hint))
-        rule(spent <= self.seconds, f"a size hint takes at most {self.seconds} s: it reads no corpus", f"{spent:.1f} s")
+        rule(type(hint) is int and hint >= 0, "a size hint is a whole number, 0 if unknown", repr(hint))
+        rule(
+            spent <= self.seconds,
+            f"computing a size hint takes at most {self.seconds} s: it reads no corpus",
+            f"{spent:.1f} s",
+        )
 
     def test_is_stored(self, tmp_path: Path) -> None:
         (tmp_path / "source").mkdir()
@@ -138,17 +142,17 @@ class WriterTests(PluginTests):
         written = self._written(tmp_path, documents)
         ids = [each.document.doc_id for each in written]
         rule(ids == [each.doc_id for each in documents], "one Written for each document, in the same order", ids)
-        rule(not self._written(tmp_path, []), "nothing is written without documents")
+        rule(not self._written(tmp_path, []), "there are no queries without documents")
         rule(any(each.queries for each in written), "some of these documents have a query")
         texts = [text for each in written for text in each.queries]
         wrong = [text for text in texts if not isinstance(text, str) or not text.strip()]
         rule(not wrong, "a query is a text with words", repr(wrong[:3]))
         for count in (1, 3):
             most = max(len(each.queries) for each in self._written(tmp_path, documents, count))
-            rule(most <= count, f"at most {count} queries a document where so many are wanted", most)
+            rule(most <= count, f"at most {count} queries per document are written if so many are requested", most)
 
     def test_queries_depend_on_seed_and_document_only(self, tmp_path: Path) -> None:
-        text = "what is written for a document depends on it and the seed only"
+        text = "the queries of a document depend on it and the seed only"
         check_independent(lambda some: self._written(tmp_path, some), self.documents(), text, "documents")
 
     def test_a_document_keeps_words(self, tmp_path: Path) -> None:
@@ -197,9 +201,9 @@ class MinerTests(PluginTests):
         text = "one Negatives for each Candidates, in the same order"
         ids = [item.query_id for item in mined]
         rule(ids == [item.query_id for item in candidates], text, ids)
-        kept = all(list(a.positives) == list(b.positives) for a, b in zip(candidates, mined, strict=True))
-        rule(kept, "a query's positives are handed on unchanged")
-        rule(not self._mine(tmp_path, []), "no Negatives where there are no Candidates")
+        same = all(list(a.positives) == list(b.positives) for a, b in zip(candidates, mined, strict=True))
+        rule(same, "a query's positives are returned unchanged")
+        rule(not self._mine(tmp_path, []), "no Negatives without Candidates")
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of queries."""
@@ -221,7 +225,7 @@ class MinerTests(PluginTests):
         repeated = Candidates("twice", plain.positives, twice, plain.doc_ids, plain.duplicates)
         for mined in self._mine(tmp_path, [*self.candidates(), repeated]):
             many = sorted({doc_id for doc_id in mined.negatives if list(mined.negatives).count(doc_id) > 1})
-            rule(not many, "a document is a query's negative once", f"{many} of query {mined.query_id}")
+            rule(not many, "a document is a negative of a query at most once", f"{many} of query {mined.query_id}")
 
     def test_negatives_are_documents_of_the_collection(self, tmp_path: Path) -> None:
         for mined in self._mine(tmp_path, self.candidates()):
@@ -234,7 +238,7 @@ class MinerTests(PluginTests):
             rule(shape == (len(mined.negatives),), "there are as many scores as negatives", f"{shape} scores")
             rule(getattr(mined.scores, "dtype", None) == np.float32, "scores are a float32 array", type(mined.scores))
             counts = [isinstance(count, int) and count >= 0 for count in mined.dropped.values()]
-            rule(all(counts), "`dropped` counts what was left out, by reason", mined.dropped)
+            rule(all(counts), "`dropped` counts the dropped documents, by reason", mined.dropped)
 
     def test_reported_drops_are_right(self, tmp_path: Path) -> None:
         queries = self.candidates()
@@ -244,15 +248,15 @@ class MinerTests(PluginTests):
                 rule(len(set(sizes)) == 1, "a dropped document has a rank, a reason and a score", sizes)
                 listed = ["", *query.ranking.doc_ids[: drops.candidates]]
                 there = [listed[rank] if 0 < rank < len(listed) else None for rank in drops.ranks.tolist()]
-                text = "a dropped document stands at its rank among the candidates, counted from 1"
+                text = "`ranks` are the ranks of dropped documents among the candidates, counted from 1"
                 rule(there == list(drops.doc_ids), text, f"{list(drops.doc_ids)} of query {query.query_id}")
                 known = {doc_id: rank for rank, doc_id in enumerate(query.ranking.doc_ids, 1)}
                 ranks = [known.get(doc_id, 0) for doc_id in mined.negatives]
-                text = "`chosen` are the negatives' ranks in the list, 0 for those from elsewhere"
+                text = "`chosen` are the negatives' ranks in the list, 0 for others"
                 rule(drops.chosen.tolist() == ranks, text, f"{drops.chosen.tolist()}, not {ranks}")
 
     def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
-        text = "what is mined for a query depends on (seed, query_id) only"
+        text = "the negatives of a query depend on (seed, query_id) only"
         check_independent(lambda some: [_plain(item) for item in self._mine(tmp_path, some)], self.candidates(), text)
 
     def test_short_and_empty_lists(self, tmp_path: Path) -> None:
@@ -269,8 +273,10 @@ class MinerTests(PluginTests):
             try:
                 mined = self._mine(tmp_path, [case])
             except Exception as error:
-                raise AssertionError(f"broken rule: short and empty lists are no error\n  found: {error!r}") from error
-            rule(len(mined) == 1, "a query without candidates has an answer too, an empty one", case.query_id)
+                raise AssertionError(
+                    f"broken rule: short and empty lists are not an error\n  found: {error!r}"
+                ) from error
+            rule(len(mined) == 1, "a query without candidates has an answer, an empty one", case.query_id)
             many = len(mined[0].scores) == len(mined[0].negatives)
             rule(many, "there are as many scores as negatives", case.query_id)
 
@@ -332,9 +338,9 @@ class FilterTests(PluginTests):
         candidates = self.candidates()
         reasons = self._reasons(tmp_path, candidates)
         rule(len(reasons) == len(candidates), "one mapping for each Candidates, in the same order", len(reasons))
-        rule(not self._reasons(tmp_path, []), "no mapping where there are no Candidates")
+        rule(not self._reasons(tmp_path, []), "no mapping without Candidates")
         words = {word for each in reasons for word in each.values()}
-        rule(all(isinstance(word, str) and word for word in words), "a reason is a word that is counted", words)
+        rule(all(isinstance(word, str) and word for word in words), "a reason is a word, which is counted", words)
 
     def test_reasons_depend_on_the_query_only(self, tmp_path: Path) -> None:
         candidates = self.candidates()
@@ -356,4 +362,4 @@ class FilterTests(PluginTests):
         nan = np.full(4, np.nan, np.float32)
         drawn = Candidates("q1", ["d1"], {"drawn": RankedList(["d5", "d11", "d21", "d31"], nan)}, ())
         reasons = self._reasons(tmp_path, [drawn])
-        rule(len(reasons) == 1, "documents without a score are no error")
+        rule(len(reasons) == 1, "documents without a score are not an error")

@@ -45,15 +45,15 @@ class IndexTests(PluginTests):
         path.mkdir()
         if plugin.input == "texts":
             count = plugin.build(((f"d{i}", text) for i, text in enumerate(self.texts())), path, Silent())
-            rule(count == len(self.texts()), "`build` returns how many documents the index holds", count)
+            rule(count == len(self.texts()), "`build` returns the number of documents in the index", count)
         else:
             source = self.write(folder / "vectors", self.documents(plugin))
             before = tree_digest(source)
             count = plugin.build(source, path, Silent())
-            rule(count == self.count, "`build` returns how many documents the index holds", count)
-            rule(tree_digest(source) == before, "`build` does not change what it reads")
+            rule(count == self.count, "`build` returns the number of documents in the index", count)
+            rule(tree_digest(source) == before, "`build` does not change its source")
         extra = sorted(item.name for item in folder.iterdir() if item.name not in ("made.partial", "vectors"))
-        rule(not extra, "`build` writes into its folder only", extra)
+        rule(not extra, "`build` writes only to its own folder", extra)
         return plugin, path.rename(folder / "made")
 
     def documents(self, plugin: Any) -> Any:
@@ -101,7 +101,11 @@ class IndexTests(PluginTests):
         best = Hits(np.where(np.isneginf(top), -1, order), top)
         if self.exact:
             same = np.array_equal(hits.rows, best.rows)
-            rule(same, "an exact index finds what a full sort finds, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
+            rule(
+                same,
+                "an exact index returns the same as a full sort, ties by row",
+                f"{hits.rows[0]} for {best.rows[0]}",
+            )
             rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores are those of the form", hits.scores[0])
             return
         reached = np.take_along_axis(scores, np.maximum(hits.rows, 0), 1) >= best.scores[:, -1:] - 1e-5
@@ -117,9 +121,13 @@ class IndexTests(PluginTests):
         hits = searcher.search(queries, _DEPTH)
         query, column = np.nonzero(hits.rows >= 0)
         held = searcher.encoded(hits.rows[query, column])
-        rule(len(held) == len(query), "one encoded text a row", len(held))
+        rule(len(held) == len(query), "one encoded text per row", len(held))
         scores, own = score_pairs(queries[query], held), hits.scores[query, column]
-        rule(np.allclose(scores, own, rtol=1e-4, atol=1e-4), "a query's score with it is the row's", scores - own)
+        rule(
+            np.allclose(scores, own, rtol=1e-4, atol=1e-4),
+            "a query's score with the encoded row is the score of the hit",
+            scores - own,
+        )
 
     def test_gives_its_vectors(self, tmp_path: Path) -> None:
         plugin, searcher, queries = self._opened(tmp_path)
@@ -129,22 +137,22 @@ class IndexTests(PluginTests):
         real = hits.rows >= 0
         vectors = searcher.vectors(hits.rows[real])
         rule(vectors.dtype == np.float32, "vectors are float32", vectors.dtype)
-        rule(vectors.shape == (int(real.sum()), self.dimension), "one vector a row", vectors.shape)
+        rule(vectors.shape == (int(real.sum()), self.dimension), "one vector per row", vectors.shape)
         scores = (vectors * queries[np.nonzero(real)[0]]).sum(1)
         same = np.allclose(scores, hits.scores[real], rtol=1e-4, atol=1e-4)
-        rule(same, "a query's inner product with a row's vector is the row's score", scores - hits.scores[real])
+        rule(same, "a query's inner product with a row's vector is the score of the hit", scores - hits.scores[real])
 
     def test_more_than_there_is(self, tmp_path: Path) -> None:
         plugin, searcher, queries = self._opened(tmp_path)
         total = len(self.texts()) if plugin.input == "texts" else self.count
         hits = searcher.search(queries, total + 5)
         _check(hits, len(queries), total + 5)
-        rule(bool((hits.rows[:, total:] == -1).all()), "what is missing is padded with -1", hits.rows[0, -6:])
+        rule(bool((hits.rows[:, total:] == -1).all()), "short lists are padded with -1", hits.rows[0, -6:])
         if plugin.input == "texts" or not self.exact:
             return
         scored = np.isfinite(self.plain_scores(queries, self.documents(plugin))).sum(1)
         counts = (hits.rows >= 0).sum(1)
-        rule(np.array_equal(counts, scored), "an exact index gives all that has a score where k is large", counts)
+        rule(np.array_equal(counts, scored), "an exact index returns all documents with a score if k is large", counts)
 
     def test_no_queries(self, tmp_path: Path) -> None:
         _, searcher, queries = self._opened(tmp_path)
@@ -155,10 +163,10 @@ class IndexTests(PluginTests):
         hits = searcher.search(queries, _DEPTH)
         moved = (tmp_path / "made").rename(tmp_path / "moved")
         again = self.make(tmp_path).open(moved, _rows)
-        rule(_same(again.search(queries, _DEPTH), hits), "an index that was moved and opened again finds the same")
+        rule(_same(again.search(queries, _DEPTH), hits), "a moved and reopened index has the same hits")
         lines = [again.search(queries[i : i + 1], _DEPTH) for i in range(len(queries))]
         rows, scores = np.vstack([line.rows for line in lines]), np.vstack([line.scores for line in lines])
-        rule(_same(Hits(rows, scores), hits), "what a query finds depends on no other query of its batch")
+        rule(_same(Hits(rows, scores), hits), "the hits of a query depend on no other query of its batch")
 
 
 def _rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
@@ -173,12 +181,12 @@ def _check(hits: Hits, count: int, k: int) -> None:
     rule(np.array_equal(np.isneginf(scores), rows < 0), "a score is -inf where, and only where, the row is -1")
     for line, values in zip(rows, scores, strict=True):
         real = line[line >= 0]
-        rule(bool((line[: len(real)] >= 0).all()), "pads stand at the end of a list", line)
-        rule(len(np.unique(real)) == len(real), "a document is found once a query", line)
+        rule(bool((line[: len(real)] >= 0).all()), "pads are at the end of a list", line)
+        rule(len(np.unique(real)) == len(real), "a document is found at most once per query", line)
         values = values[: len(real)]
         rule(bool((values[1:] <= values[:-1]).all()), "scores descend", values)
         tied = values[1:] == values[:-1]
-        rule(bool((real[1:] > real[:-1])[tied].all()), "equal scores stand in ascending row order", line)
+        rule(bool((real[1:] > real[:-1])[tied].all()), "equal scores are in ascending row order", line)
 
 
 def _same(one: Hits, two: Hits) -> bool:
@@ -226,7 +234,7 @@ def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> No
         rule(encoded.offsets.dtype == np.int64, "offsets are int64", encoded.offsets.dtype)
         ascend = encoded.offsets[0] == 0 and bool((np.diff(encoded.offsets) >= 0).all())
         rule(ascend, "offsets begin with 0 and ascend", encoded.offsets)
-        rule({len(array) for array in arrays} == {encoded.offsets[-1]}, "offsets end at the number of numbers")
+        rule({len(array) for array in arrays} == {encoded.offsets[-1]}, "the last offset is the length of the arrays")
 
 
 def alike(one: Encoded, other: Encoded, tolerance: float) -> bool:

@@ -97,7 +97,7 @@ class PluginTests:
         version = getattr(cls, "version", None)
         rule(type(version) is int, "a plugin has `version: ClassVar[int]`", repr(version))
         names = [field.name for field in dataclasses.fields(cls)]
-        rule("version" not in names, "`version` is a ClassVar, not a field: it is no option")
+        rule("version" not in names, "`version` is a ClassVar, not a field or option")
 
     def test_options_survive_a_recipe(self, tmp_path: Path) -> None:
         plugin = self.make(tmp_path)
@@ -114,7 +114,7 @@ class PluginTests:
         cls = type(self.make(tmp_path))
         written = cls.__doc__ or ""
         automatic = written.startswith(f"{cls.__name__}(")
-        rule(bool(written.strip()) and not automatic, "the class has a docstring that says what it is for")
+        rule(bool(written.strip()) and not automatic, "the class has a docstring that says its purpose")
         silent = [option["name"] for option in plugin_options(cls) if not option["meaning"]]
         rule(not silent, "the docstring's `Args:` explain every option", f"nothing about {', '.join(silent)}")
 
@@ -145,24 +145,27 @@ class StageTests:
             try:
                 plugins[_NAME, field] = configure(kind, setting)
             except HardnegError as error:
-                rule(False, "the mapping names plugins that are installed, with options that they have", error)
+                rule(False, "the mapping names installed plugins and their options", error)
         return RecipeView(_NAME, {_NAME: spec}, plugins, ModelSpec("tested"))
 
     def test_is_a_frozen_model_with_a_version(self) -> None:
-        rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a verb is a StageSpec", self.stage)
-        rule(type(getattr(self.stage, "version", None)) is int, "a verb has `version`, a whole number")
-        rule(isinstance(getattr(self.stage, "artifact_type", None), str), "a verb has `artifact_type`: what it makes")
+        rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a stage is a StageSpec", self.stage)
+        rule(type(getattr(self.stage, "version", None)) is int, "a stage has `version`, a whole number")
+        rule(
+            isinstance(getattr(self.stage, "artifact_type", None), str),
+            "a stage has `artifact_type`, the kind of its artifact",
+        )
         own = [name for name in ("version", "artifact_type") if name in self.stage.model_fields]
-        rule(not own, "`version` and `artifact_type` are no fields", ", ".join(own))
+        rule(not own, "`version` and `artifact_type` are not fields", ", ".join(own))
         config = self.stage.model_config
-        rule(bool(config.get("frozen")), "a verb is frozen", config)
-        rule(config.get("extra") == "forbid", "a verb refuses what it does not know: extra='forbid'", config)
-        rule(bool((self.stage.__doc__ or "").strip()), "the class has a docstring that says what it is for")
+        rule(bool(config.get("frozen")), "a stage is frozen", config)
+        rule(config.get("extra") == "forbid", "a stage refuses unknown fields: extra='forbid'", config)
+        rule(bool((self.stage.__doc__ or "").strip()), "the class has a docstring that says its purpose")
         hooks = {name for name in vars(StageSpec) if not name.startswith("_") and name != "model_config"}
         rule(not hooks & self.stage.model_fields.keys(), "no field has a hook's name", hooks)
 
     def test_its_mapping_is_checked(self) -> None:
-        rule(self.spec().verb == self.mapping["stage"], "the field `stage` is the verb", self.spec().verb)
+        rule(self.spec().verb == self.mapping["stage"], "the field `stage` is the name of the stage", self.spec().verb)
         try:
             self.stage.model_validate({**self.mapping, "no such field": 1})
         except ValidationError:
@@ -174,14 +177,14 @@ class StageTests:
         text = canonical(spec.identity())
         again = self.stage.model_validate(json.loads(json.dumps(dict(self.mapping))))
         rule(canonical(again.identity()) == text, "the same mapping has the same identity")
-        rule("stage" not in spec.identity(), "the verb enters a key by itself")
+        rule("stage" not in spec.identity(), "`stage` enters a key separately")
         named = {name for _, name, _ in spec.references() if re.search(rf'"{re.escape(name)}"(?!:)', text)}
         rule(not named, "a reference counts by the key of its stage, not by its name", ", ".join(named))
 
     def test_its_estimate_is_finite(self) -> None:
         for documents in (0, 1000):
             row = self.spec().estimate(Sizes(documents, {}, _MODEL, BASE))
-            rule(bool(row.unit.strip()), "an estimate says what it counts", row)
+            rule(bool(row.unit.strip()), "an estimate names its unit", row)
             sound = all(math.isfinite(value) and value >= 0 for value in (row.items, row.disk))
             rule(sound, "an estimate's numbers are finite, and none is negative", row)
 
@@ -189,20 +192,20 @@ class StageTests:
         for target, source in self.spec().publishes(self.view()).items():
             for path in map(PurePosixPath, (target, source)):
                 rule(not path.is_absolute() and ".." not in path.parts, "paths stay inside their folder", str(path))
-            rule(PurePosixPath(target).parts != (), "what is published has a name", target)
+            rule(PurePosixPath(target).parts != (), "a published path has a name", target)
 
     def test_its_hooks_bear_a_recipe_with_mistakes(self) -> None:
         spec, view = self.spec(), self.view()
         for line in spec.problems(view):
             field = line.partition(":")[0].partition(".")[0]
-            rule(field in self.stage.model_fields, "a problem begins with its field and a colon", line)
+            rule(field in self.stage.model_fields, "a problem begins with a field and a colon", line)
         rule(all(isinstance(name, str) for name in spec.traits(view)), "traits are words")
-        rule(all(isinstance(name, str) for name in spec.implied(view).values()), "implied inputs are stages' names")
+        rule(all(isinstance(name, str) for name in spec.implied(view).values()), "implied inputs are names of stages")
         for find in spec.content(view).values():
-            rule(callable(find), "`content` gives what finds a digest, and finds none itself")
+            rule(callable(find), "`content` returns functions that compute digests, and computes none itself")
 
     def test_its_module_is_light(self) -> None:
-        check_light(self.stage.__module__, "importing a verb's module loads nothing heavy")
+        check_light(self.stage.__module__, "importing the module of a stage loads nothing heavy")
 
 
 _HELP = """
@@ -238,7 +241,7 @@ class AnalysisTests:
         rule(type(cls.version) is int, "an analysis has `version`, a whole number", cls.version)
         rule(bool(cls.name.strip() and cls.title.strip()), "an analysis has a name and a title")
         example = f"Example: hardneg analyze {cls.name} "
-        rule(example in (cls.__doc__ or ""), "the docstring ends in an example of the command", example)
+        rule(example in (cls.__doc__ or ""), "the docstring ends with an example of the command", example)
 
     def test_its_options_are_checked(self) -> None:
         self.configured()
@@ -250,7 +253,10 @@ class AnalysisTests:
 
     def test_its_identity_is_stable(self) -> None:
         again = self.analysis.model_validate(json.loads(json.dumps(dict(self.mapping))))
-        rule(canonical(again.identity()) == canonical(self.configured().identity()), "equal options have one identity")
+        rule(
+            canonical(again.identity()) == canonical(self.configured().identity()),
+            "equal options have the same identity",
+        )
 
     def test_it_measures_what_json_holds_and_shows_it(self, tmp_path: Path) -> None:
         configured = self.configured()
@@ -259,11 +265,14 @@ class AnalysisTests:
         read = json.loads(json.dumps(numbers, allow_nan=False))
         shown = [list(configured.tables(each)) for each in (numbers, read)]
         texts = [[[[*table.columns], *map(list, table.rows)] for table in tables] for tables in shown]
-        rule(canonical(texts[0]) == canonical(texts[1]), "the table is the same from what was read")
+        rule(canonical(texts[0]) == canonical(texts[1]), "the table is the same from numbers read back")
         for table in shown[0]:
-            rule(all(len(row) == len(table.columns) for row in table.rows), "a row has a cell a column", table)
+            rule(all(len(row) == len(table.columns) for row in table.rows), "a row has a cell for each column", table)
             rule(all(isinstance(cell, str) for row in table.rows for cell in row), "cells are texts", table)
-        rule(isinstance(configured.heading(read), str) and isinstance(configured.explain(read), str), "words are texts")
+        rule(
+            isinstance(configured.heading(read), str) and isinstance(configured.explain(read), str),
+            "headings and explanations are texts",
+        )
         write_analysis(configured, self.inputs(configured, tmp_path), tmp_path / "made")
         svg = (tmp_path / "made" / f"{configured.name}.svg").read_text(encoding="utf-8")
         rule(svg.count("<svg") == 1, "`draw` writes a figure to each path")
@@ -272,5 +281,5 @@ class AnalysisTests:
         cls = self.analysis
         program = _HELP.format(module=cls.__module__, cls=cls.__name__, name=cls.name, heavy=HEAVY)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-        rule(done.returncode == 0, "the command tells its help, and loads nothing heavy", done.stderr[-800:])
+        rule(done.returncode == 0, "the command prints its help, and loads nothing heavy", done.stderr[-800:])
         rule("Example:" in done.stdout and "plot" in done.stdout, "the help has the options", done.stdout)

@@ -46,17 +46,19 @@ class RerankerTests(PluginTests):
     def test_a_score_a_document_in_order(self, tmp_path: Path) -> None:
         requests = self.requests()
         answers = self._scores(tmp_path, requests)
-        rule(len(answers) == len(requests), "there is one answer a request", f"{len(answers)} for {len(requests)}")
+        rule(len(answers) == len(requests), "there is one answer per request", f"{len(answers)} for {len(requests)}")
         lengths = [len(scores) for scores in answers], [len(documents) for _, documents in requests]
         rule(lengths[0] == lengths[1], "an answer has one score a document, in their order", lengths[0])
         rule(all(np.isfinite(scores).all() for scores in answers), "scores are finite")
-        rule(not self._scores(tmp_path, []), "there is no answer where there is no request")
+        rule(not self._scores(tmp_path, []), "there is no answer without a request")
 
     def test_an_empty_document_list(self, tmp_path: Path) -> None:
         try:
             answers = self._scores(tmp_path, [("river", [])])
         except Exception as error:
-            raise AssertionError(f"broken rule: an empty list of documents is no error\n  found: {error!r}") from error
+            raise AssertionError(
+                f"broken rule: an empty list of documents is not an error\n  found: {error!r}"
+            ) from error
         rule(answers == [[]], "an empty list of documents has an empty list of scores", answers)
 
     def test_other_requests_have_no_effect(self, tmp_path: Path) -> None:
@@ -97,17 +99,23 @@ class TrainableRerankerTests(RerankerTests):
             torch.manual_seed(seed)
             before = torch.get_rng_state()
             outputs.append(self._outputs(plugin.load(None)))
-            rule(bool(torch.equal(before, torch.get_rng_state())), "loading leaves torch's random state as it was")
-        rule(bool(np.array_equal(outputs[0], outputs[1])), "`load(None)` gives the same weights at each call", outputs)
+            rule(bool(torch.equal(before, torch.get_rng_state())), "loading does not change torch's random state")
+        rule(
+            bool(np.array_equal(outputs[0], outputs[1])), "`load(None)` returns the same weights at each call", outputs
+        )
 
     def test_a_network_of_one_or_two_outputs(self, tmp_path: Path) -> None:
         from sentence_transformers import CrossEncoder
 
         network = self.make(tmp_path).load(None)
-        rule(isinstance(network, CrossEncoder), "`load` gives a sentence_transformers.CrossEncoder", type(network))
-        rule(network.num_labels in (1, 2), "the network has one output or two", network.num_labels)
+        rule(isinstance(network, CrossEncoder), "`load` returns a sentence_transformers.CrossEncoder", type(network))
+        rule(network.num_labels in (1, 2), "the network has one or two outputs", network.num_labels)
         rule(not network.training, "the network is in evaluation mode")
-        rule(isinstance(network.max_seq_length, int), "`max_seq_length` says how much is read", network.max_seq_length)
+        rule(
+            isinstance(network.max_seq_length, int),
+            "`max_seq_length` is a whole number of tokens",
+            network.max_seq_length,
+        )
 
     def test_its_own_scores_are_the_networks(self, tmp_path: Path) -> None:
         import torch
@@ -119,7 +127,7 @@ class TrainableRerankerTests(RerankerTests):
         expected = network.activation_fn(logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).tolist()
         actual = [score for scores in self._scores(tmp_path, self.requests()) for score in scores]
         near = np.allclose(actual, expected, rtol=self.rounding, atol=self.rounding)
-        rule(near, "`rerank` gives the network's scores", f"{actual} instead of {expected}")
+        rule(near, "`rerank` returns the network's scores", f"{actual} instead of {expected}")
 
     def test_a_saved_network_comes_back(self, tmp_path: Path) -> None:
         import torch
@@ -132,14 +140,17 @@ class TrainableRerankerTests(RerankerTests):
         network.save_pretrained(str(tmp_path / "trained"), create_model_card=False)
         again = plugin.load(tmp_path / "trained")
         near = np.allclose(self._outputs(again), self._outputs(network), atol=1e-6)
-        rule(near, "`load(folder)` gives the network that was saved there")
-        rule(again.max_seq_length == network.max_seq_length, "`load(folder)` reads as much as `load(None)`")
+        rule(near, "`load(folder)` returns the network that was saved there")
+        rule(
+            again.max_seq_length == network.max_seq_length,
+            "`load(folder)` has the same `max_seq_length` as `load(None)`",
+        )
 
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
         plugin = self.make(tmp_path)
         name = plugin.fingerprint()
-        rule(isinstance(name, str) and bool(name), "`fingerprint` is a text that is not empty", name)
-        rule(plugin.fingerprint() == name, "`fingerprint` is the same as long as the content is")
+        rule(isinstance(name, str) and bool(name), "`fingerprint` is a non-empty text", name)
+        rule(plugin.fingerprint() == name, "`fingerprint` does not change while the content does not")
 
 
 _MASKS = ("positive", "own", "valid")
@@ -186,7 +197,7 @@ class LossTests(PluginTests):
         scores = batch.scores.detach().clone().requires_grad_()
         value = self.make(folder)(replace(batch, scores=scores))
         rule(tuple(value.shape) == (), "a loss is a scalar", f"shape {tuple(value.shape)}")
-        rule(value.requires_grad, "a loss keeps the gradient's graph, also where it is zero")
+        rule(value.requires_grad, "a loss requires a gradient, even where it is zero")
         value.backward()
         gradient = scores.grad
         return value.detach(), scores.detach() * 0 if gradient is None else gradient
@@ -209,7 +220,7 @@ class LossTests(PluginTests):
         more = {"weights": wide[:, 0], "ranks": wide.long(), "teacher": wide}
         more |= _with_each_other(torch.Generator().manual_seed(3), self.scale)
         value, _ = self._learn(tmp_path, replace(batch, **{**more, **_there(batch, _OPTIONAL)}))
-        rule(bool(value.isfinite()), "optional parts may be given to a loss that does not need them", value)
+        rule(bool(value.isfinite()), "a loss accepts optional parts that it does not need", value)
 
     def test_finite_for_scores_of_any_size(self, tmp_path: Path) -> None:
         batch = self.batch()
@@ -223,17 +234,17 @@ class LossTests(PluginTests):
     def test_bfloat16_scores(self, tmp_path: Path) -> None:
         scores = self.batch().scores.bfloat16()
         half, _ = self._learn(tmp_path, replace(self.batch(), scores=scores))
-        rule(half.dtype.itemsize >= 4, "bfloat16 scores are computed with in 32 bits", f"a value of {half.dtype}")
+        rule(half.dtype.itemsize >= 4, "computation with bfloat16 scores is in 32 bits", f"a value of {half.dtype}")
         whole, _ = self._learn(tmp_path, replace(self.batch(), scores=scores.float()))
         near = abs(float(half) - float(whole)) <= 1e-3 * abs(float(whole)) + 1e-6
-        rule(near, "bfloat16 scores are computed with in 32 bits", f"{float(half)} instead of {float(whole)}")
+        rule(near, "computation with bfloat16 scores is in 32 bits", f"{float(half)} instead of {float(whole)}")
 
     def test_nothing_to_learn(self, tmp_path: Path) -> None:
         batch = self.batch()
         own = {name: part.new_full(part.shape, -inf) for name, part in _there(batch, _OWN).items()}
         value, gradient = self._learn(tmp_path, replace(batch, valid=batch.positive.clone(), **own))
-        rule(float(value) == 0, "the loss is 0 where no row has a negative", float(value))
-        rule(not bool(gradient.any()), "the gradient is 0 where no row has a negative")
+        rule(float(value) == 0, "the loss is 0 if no row has a negative", float(value))
+        rule(not bool(gradient.any()), "the gradient is 0 if no row has a negative")
 
     def test_masked_scores_do_not_count(self, tmp_path: Path) -> None:
         batch = self.batch()
@@ -271,7 +282,11 @@ class LossTests(PluginTests):
             result = str(error)
         same = result == "the gradient is the derivative"
         rule(same or self.stops_gradients, "64-bit scores have the loss's derivative", result)
-        rule(not (same and self.stops_gradients), "a loss that stops gradients has another than its derivative", result)
+        rule(
+            not (same and self.stops_gradients),
+            "a loss that stops gradients has another gradient than its derivative",
+            result,
+        )
 
     def test_is_a_pure_function(self, tmp_path: Path) -> None:
         batch, loss = self.batch(), self.make(tmp_path)

@@ -79,8 +79,8 @@ SHOWN = {
         ("index", "sparse", "hardneg-sparse"),
     ],
 }
-NEEDED = {"hardneg-judge": ["hardneg-http"]}
 """Each plugin of a package: its kind, its name, and what `plugins show` has of it."""
+NEEDED = {"hardneg-judge": ["hardneg-http"]}
 
 CUT_DOWN = ("dataset.packages=[networkx]", "dataset.max_passages=150")
 CUT_DOWN += ("stages.star.options={max_steps: 2, batch_size: 4, warmup_steps: 1}",)

@@ -359,7 +359,7 @@ def _writer(path: Path, language: str, append: bool) -> Any:
     known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
     if language != ENGLISH and not known.containsKey(language):
         names = ", ".join(sorted([AUTO, ENGLISH, *known.keySet().toArray()]))
-        raise UsageError(f"bm25: Lucene here does not know language {language!r}: use one of {names}")
+        raise UsageError(f"bm25: Lucene has no analyzer for language {language!r}: use one of {names}")
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
     arguments += ["-language", language, "-threads", str(threads())] + ["-append"] * append
     return autoclass("io.anserini.index.SimpleIndexer")(arguments)

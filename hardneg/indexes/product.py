@@ -43,7 +43,7 @@ class ListedBackend(compressed.FaissBackend):
 
     def __post_init__(self) -> None:
         if self.lists and not 1 <= self.nprobe <= self.lists:
-            problem = f"lists is {self.lists} and nprobe is {self.nprobe}: 1 ≤ nprobe ≤ lists must hold"
+            problem = f"lists is {self.lists} and nprobe is {self.nprobe}: nprobe must be between 1 and lists"
             raise UsageError(f"{self.name}: {problem}")
         if self.subvectors < 1 or not min(1, type(self).bits) <= self.bits <= 8:
             raise UsageError(
@@ -228,7 +228,7 @@ class PqSearcher(compressed.CompressedSearcher):
         """
         opened = compressed.CompressedSearcher.open(path)
         if not isinstance(innermost(opened.index), load_faiss().IndexPQ):
-            raise ArtifactError(f"{path / 'index'}: not a product-quantised index: build one, or open it as what it is")
+            raise ArtifactError(f"{path / 'index'}: not a product-quantised index: build one with `pq` or `opq-pq`")
         return cls(path, opened.index)
 
     def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:

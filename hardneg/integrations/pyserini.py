@@ -141,7 +141,9 @@ def openings(
     if run != folder:
         published = [index for index in published if index.folder == folder]
     if not published:
-        raise errors.ArtifactError(f"{folder}: its indexes are not in this store: name the right {{store}}", "store")
+        raise errors.ArtifactError(
+            f"{folder}: its indexes are not in this store: set {{store}} to the one of its run", "store"
+        )
     opened = {repr(None): QuerySide(reason="its queries are vectors of another program")}
     for index in published:
         if index.model is not None and repr(index.model) not in opened:

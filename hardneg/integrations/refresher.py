@@ -158,7 +158,7 @@ class Refresher:
             (self.refreshes.folder / ENDED).unlink(missing_ok=True)
             settings = self.refreshes.folder / "settings.json"
             if step and settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != self._identity:
-                raise errors.TrainingError(f"{settings.parent}: mined with other settings: start the training anew")
+                raise errors.TrainingError(f"{settings.parent}: mined with other settings: start a new training run")
             for number in [] if step else self.refreshes.numbers():
                 self.refreshes.remove(number)
             self.refreshes.forget_after(step)
@@ -265,7 +265,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             return
         if mined_at != step:
             missing = f"{refreshes.folder}: refresh {number}, which step {step + 1} needs, is missing"
-            advice = f"resume from the checkpoint of step {mined_at}, whose model mined it, or start anew"
+            advice = f"resume from the checkpoint of step {mined_at}, whose model mined it, or start a new training run"
             raise errors.TrainingError(f"{missing}: {advice}")
         self._make(number, step)
 

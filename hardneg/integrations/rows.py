@@ -90,7 +90,7 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
         DataError: there are no rows.
     """
     if form not in FORMS:
-        raise UsageError(f"form {form!r}: one of {', '.join(FORMS)}")
+        raise UsageError(f"form {form!r} is unknown: use one of {', '.join(FORMS)}")
     ids, texts, known = judged_queries(collection, split)
     flat = [doc_id for query_id in ids for doc_id in known[query_id]]
     rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
@@ -234,7 +234,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     def __getitems__(self, keys: Sequence[int]) -> list[dict[str, Any]]:
         """Return the rows of a batch; an index is row + refresh * number of rows."""
         if not self.attached:
-            raise TrainingError("these rows have no negatives before a trainer mines: call attach(trainer)")
+            raise TrainingError("these rows have no negatives until a trainer mines them: call attach(trainer)")
         number, rows = max(keys) // len(self), np.array(keys, np.int64) % len(self)
         columns = self._resolved(rows, self._table(number))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -271,7 +271,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
             if (self.refreshes.folder / ENDED).exists() and (newest := self.refreshes.newest()):
                 return self.refreshes.negatives(newest.number).parent
             if get_worker_info() is None or os.getppid() != parent:
-                raise TrainingError(f"{folder}: refresh {number} is missing: start the training anew")
+                raise TrainingError(f"{folder}: refresh {number} is missing: start a new training run")
             time.sleep(0.02)
         return folder
 

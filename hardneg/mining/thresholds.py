@@ -111,7 +111,7 @@ class SimAns:
         check_counts(count=self.count, depth=self.depth)
         if not 0 <= self.sharpness < np.inf or not isfinite(self.shift):
             values = f"{self.sharpness} and {self.shift}"
-            raise PluginError(f"sharpness must be a number of 0 or above and shift one, not {values}")
+            raise PluginError(f"sharpness must be a number of at least 0 and shift a number, not {values}")
         if self.shift and self.form in ("unshifted", "absolute"):
             raise PluginError(f"form {self.form} has no shift: leave shift out, or use form paper")
 

@@ -59,7 +59,9 @@ def test_one_negative_has_no_number(collection: StoredCollection) -> None:
 
 
 def test_what_cannot_be(collection: StoredCollection) -> None:
-    with pytest.raises(errors.UsageError, match="form 'pairs': one of n-tuple, labeled-pair, labeled-list"):
+    with pytest.raises(
+        errors.UsageError, match="form 'pairs' is unknown: use one of n-tuple, labeled-pair, labeled-list"
+    ):
         plan_rows(collection, "train", "pairs", 1)
     with pytest.raises(errors.DataError, match="no split 'dev'"):
         plan_rows(collection, "dev", "n-tuple", 1)

@@ -102,11 +102,7 @@ class DatasetTests(PluginTests):
         counts = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
         rule(counts, "a query hint is a whole number for each split that it names", repr(hints))
         rule(type(hint) is int and hint >= 0, "a size hint is a whole number, 0 if unknown", repr(hint))
-        rule(
-            spent <= self.seconds,
-            f"computing a size hint takes at most {self.seconds} s: it reads no corpus",
-            f"{spent:.1f} s",
-        )
+        rule(spent <= self.seconds, f"size hints take at most {self.seconds} s: they read no corpus", f"{spent:.1f} s")
 
     def test_is_stored(self, tmp_path: Path) -> None:
         (tmp_path / "source").mkdir()

@@ -151,10 +151,7 @@ class StageTests:
     def test_is_a_frozen_model_with_a_version(self) -> None:
         rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a stage is a StageSpec", self.stage)
         rule(type(getattr(self.stage, "version", None)) is int, "a stage has `version`, a whole number")
-        rule(
-            isinstance(getattr(self.stage, "artifact_type", None), str),
-            "a stage has `artifact_type`, the kind of its artifact",
-        )
+        rule(isinstance(getattr(self.stage, "artifact_type", None), str), "a stage has `artifact_type`, a kind")
         own = [name for name in ("version", "artifact_type") if name in self.stage.model_fields]
         rule(not own, "`version` and `artifact_type` are not fields", ", ".join(own))
         config = self.stage.model_config
@@ -253,10 +250,7 @@ class AnalysisTests:
 
     def test_its_identity_is_stable(self) -> None:
         again = self.analysis.model_validate(json.loads(json.dumps(dict(self.mapping))))
-        rule(
-            canonical(again.identity()) == canonical(self.configured().identity()),
-            "equal options have the same identity",
-        )
+        rule(canonical(again.identity()) == canonical(self.configured().identity()), "equal options are identical")
 
     def test_it_measures_what_json_holds_and_shows_it(self, tmp_path: Path) -> None:
         configured = self.configured()
@@ -269,10 +263,7 @@ class AnalysisTests:
         for table in shown[0]:
             rule(all(len(row) == len(table.columns) for row in table.rows), "a row has a cell for each column", table)
             rule(all(isinstance(cell, str) for row in table.rows for cell in row), "cells are texts", table)
-        rule(
-            isinstance(configured.heading(read), str) and isinstance(configured.explain(read), str),
-            "headings and explanations are texts",
-        )
+        rule(isinstance(configured.heading(read) + configured.explain(read), str), "heading and explanation are texts")
         write_analysis(configured, self.inputs(configured, tmp_path), tmp_path / "made")
         svg = (tmp_path / "made" / f"{configured.name}.svg").read_text(encoding="utf-8")
         rule(svg.count("<svg") == 1, "`draw` writes a figure to each path")

@@ -100,9 +100,7 @@ class TrainableRerankerTests(RerankerTests):
             before = torch.get_rng_state()
             outputs.append(self._outputs(plugin.load(None)))
             rule(bool(torch.equal(before, torch.get_rng_state())), "loading does not change torch's random state")
-        rule(
-            bool(np.array_equal(outputs[0], outputs[1])), "`load(None)` returns the same weights at each call", outputs
-        )
+        rule(bool(np.array_equal(outputs[0], outputs[1])), "`load(None)` always returns the same weights", outputs)
 
     def test_a_network_of_one_or_two_outputs(self, tmp_path: Path) -> None:
         from sentence_transformers import CrossEncoder
@@ -111,11 +109,7 @@ class TrainableRerankerTests(RerankerTests):
         rule(isinstance(network, CrossEncoder), "`load` returns a sentence_transformers.CrossEncoder", type(network))
         rule(network.num_labels in (1, 2), "the network has one or two outputs", network.num_labels)
         rule(not network.training, "the network is in evaluation mode")
-        rule(
-            isinstance(network.max_seq_length, int),
-            "`max_seq_length` is a whole number of tokens",
-            network.max_seq_length,
-        )
+        rule(isinstance(network.max_seq_length, int), "`max_seq_length` is a whole number", network.max_seq_length)
 
     def test_its_own_scores_are_the_networks(self, tmp_path: Path) -> None:
         import torch
@@ -141,10 +135,7 @@ class TrainableRerankerTests(RerankerTests):
         again = plugin.load(tmp_path / "trained")
         near = np.allclose(self._outputs(again), self._outputs(network), atol=1e-6)
         rule(near, "`load(folder)` returns the network that was saved there")
-        rule(
-            again.max_seq_length == network.max_seq_length,
-            "`load(folder)` has the same `max_seq_length` as `load(None)`",
-        )
+        rule(again.max_seq_length == network.max_seq_length, "`load(folder)` keeps `max_seq_length`")
 
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
         plugin = self.make(tmp_path)
@@ -282,11 +273,7 @@ class LossTests(PluginTests):
             result = str(error)
         same = result == "the gradient is the derivative"
         rule(same or self.stops_gradients, "64-bit scores have the loss's derivative", result)
-        rule(
-            not (same and self.stops_gradients),
-            "a loss that stops gradients has another gradient than its derivative",
-            result,
-        )
+        rule(not (same and self.stops_gradients), "with stopped gradients, the derivative differs", result)
 
     def test_is_a_pure_function(self, tmp_path: Path) -> None:
         batch, loss = self.batch(), self.make(tmp_path)

@@ -183,7 +183,7 @@ BROKEN = [
     (LOSS, f"{SOUND_LOSS}\n    needs = 'ranks'", "test_says_what_it_needs", "`needs` is a tuple of optional parts of a batch"),
     (LOSS, "batch.own.zero_()\n        return (softplus(scores - own) * negative).sum()", "test_is_a_pure_function",
      "a loss does not change its batch"),
-    (INDEX, "rows = rows[:, ::-1]", "test_finds_the_best", "returns the same as a full sort"),
+    (INDEX, "rows = rows[:, ::-1]", "test_finds_the_best", "an exact index equals a full sort"),
     (INDEX, "rows[rows < 0] = 0", "test_more_than_there_is", "-inf where, and only where, the row is -1"),
     (INDEX, "rows = rows.astype(np.int32)", "test_hits_have_their_form", "rows are int64"),
     (INDEX, "assert len(queries), 'none'", "test_no_queries", "none"),

@@ -82,40 +82,8 @@ class ExactSearcher(Searcher, Protocol):
         """Return the same searcher with these options, which change at most the last bits of scores, and a progress."""
 
 
-@dataclass(frozen=True)
-class DeviceVectors:
-    """Vectors in the memory of a device; rows: float32 [N, d], finite."""
-
-    rows: Tensor
-
-    @classmethod
-    def load(cls, vectors: FlatVectors, device: torch.device) -> "DeviceVectors":
-        """Read all vectors of a folder onto `device`.
-
-        Raises:
-            ArtifactError: a vector is not finite; the message names its row.
-        """
-        rows = torch.empty((len(vectors), vectors.dimension), device=device)
-        for start, block in checks.vector_blocks(vectors, _ROWS):
-            rows[start : start + len(block)] = torch.from_numpy(block)
-        return cls(rows)
-
-    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return a copy of these rows, int64 [n]: float32 [n, d]."""
-        copied: NDArray[np.float32] = self.rows[torch.from_numpy(rows).to(self.rows.device)].cpu().numpy()
-        return copied
-
-    @property
-    def dimension(self) -> int:
-        """The length of a vector."""
-        return self.rows.shape[1]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
-"""The searched vectors; of a folder only a block is in memory."""
+Vectors = NDArray[np.float32] | FlatVectors | Tensor
+"""The searched vectors, in memory, in a folder that is read block by block, or on a device: float32 [N, d]."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +107,7 @@ def search_exact(
     """Return the k vectors with the largest inner products; ties by ascending row, at rank k too.
 
     Args:
-        vectors: float32 [N, d]; with `FlatVectors` only a block is in memory.
+        vectors: float32 [N, d]; of `FlatVectors` only a block is in memory.
         queries: float32 [Q, d].
         k: length of the lists; above N they are padded with row -1 and score -inf.
         options: block sizes and devices.
@@ -150,7 +118,7 @@ def search_exact(
         ArtifactError: vectors or inner products that are not finite.
     """
     options = options or ExactOptions()
-    checks.check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
+    checks.check_queries(queries, vectors.dimension if isinstance(vectors, FlatVectors) else vectors.shape[1], k)
     devices, package = options.everywhere, faster("search")
     shape = max(options.expected, len(queries)), len(vectors), queries.shape[1]
     rough = None if package is None else package.rough_search(devices[0], *shape, k)
@@ -247,9 +215,9 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
 
 def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
     """Yield the first row of each block and its rows on the device; later blocks may overwrite them."""
-    if isinstance(vectors, DeviceVectors):
+    if isinstance(vectors, Tensor):
         starts = range(0, len(vectors), blocks.corpus)
-        yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
+        yield from ((start, vectors[start : start + blocks.corpus].to(blocks.device)) for start in starts)
     elif blocks.device.type == "cuda":
         yield from copied_ahead(vectors, blocks.corpus, blocks.device)
     else:
@@ -260,6 +228,18 @@ def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tenso
 def to_device(block: NDArray[np.float32], device: torch.device) -> Tensor:
     copied = np.require(block, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
     return torch.from_numpy(copied).to(device)
+
+
+def on_device(vectors: FlatVectors, device: torch.device) -> Tensor:
+    """Return all vectors of a folder on a device: float32 [N, d].
+
+    Raises:
+        ArtifactError: a vector is not finite; the message names its row.
+    """
+    rows = torch.empty((len(vectors), vectors.dimension), device=device)
+    for start, block in checks.vector_blocks(vectors, _ROWS):
+        rows[start : start + len(block)] = torch.from_numpy(block)
+    return rows
 
 
 def copied_ahead(
@@ -355,12 +335,15 @@ class FlatSearcher:
             UsageError: a row is not in the index.
         """
         checks.check_rows(rows, len(self.flat))
-        return self._held.gather(rows)
+        if isinstance(held := self._held, FlatVectors):
+            return held.gather(rows)
+        gathered: NDArray[np.float32] = held[torch.from_numpy(rows).to(held.device)].cpu().numpy()
+        return gathered
 
     encoded = vectors
 
     @cached_property
-    def _held(self) -> FlatVectors | DeviceVectors:
+    def _held(self) -> FlatVectors | Tensor:
         options = self.options or ExactOptions()
         small = 4 * len(self.flat) * self.flat.dimension <= options.resident
-        return DeviceVectors.load(self.flat, options.where) if small else self.flat
+        return on_device(self.flat, options.where) if small else self.flat

@@ -122,21 +122,25 @@ def search_exact(
     devices, package = options.everywhere, faster("search")
     shape = max(options.expected, len(queries)), len(vectors), queries.shape[1]
     rough = None if package is None else package.rough_search(devices[0], *shape, k)
+    blocks = _blocks(options, rough)
+    tracked = (progress or Silent()).task("search", len(vectors), "passages")
+    settings = nullcontext() if rough is None else rough.computing()
+    with tracked as task, float32_products(blocks.device), settings:
+        if len(devices) > 1 and len(vectors) > blocks.corpus and isinstance(vectors, FlatVectors):
+            return _search_on(devices, partial(search_blocks, queries=queries, k=k), vectors, blocks, task)
+        return search_blocks(vectors, queries, k, blocks, task)
+
+
+def _blocks(options: ExactOptions, rough: Any) -> Blocks:
     if rough is not None:
         usual = rough.corpus, rough.queries
     else:  # what fits a CPU's caches, and what fills a GPU's cores
         usual = (2048, 512) if options.where.type == "cpu" else (65536, 2048)
     sizes = zip((options.corpus_block, options.query_block), usual, strict=True)
-    corpus, some = (default if size is None else size for size, default in sizes)
-    if min(corpus, some) < 1:
-        raise UsageError(f"block sizes must be at least 1, not {corpus} and {some}")
-    blocks = Blocks(corpus, some, options.where, rough, options.expected)
-    tracked = (progress or Silent()).task("search", len(vectors), "passages")
-    settings = nullcontext() if rough is None else rough.computing()
-    with tracked as task, float32_products(blocks.device), settings:
-        if len(devices) > 1 and len(vectors) > corpus and isinstance(vectors, FlatVectors):
-            return _search_on(devices, partial(search_blocks, queries=queries, k=k), vectors, blocks, task)
-        return search_blocks(vectors, queries, k, blocks, task)
+    corpus, queries = (default if size is None else size for size, default in sizes)
+    if min(corpus, queries) < 1:
+        raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
+    return Blocks(corpus, queries, options.where, rough, options.expected)
 
 
 def spans(count: int, block: int, devices: int) -> list[range]:

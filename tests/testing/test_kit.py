@@ -197,7 +197,7 @@ BROKEN = [
     (DATASET, "shared = iter(documents_)\n    def documents(self): return self.shared", "test_documents_stream_twice", "starts a new pass"),
     (DATASET, "documents_ = [Document('a', 'one'), Document('a', 'two')]", "test_ids_are_unique", "ids of documents are unique"),
     (DATASET, "documents_ = [Document('a', 'one'), Document('b c', 'two')]", "test_ids_are_unique", "without white space"),
-    (DATASET, "def qrels(self, split): return iter([Judgement('q', 'z', 1)])", "test_qrels_name", "name documents of the corpus"),
+    (DATASET, "def qrels(self, split): return iter([Judgement('q', 'z', 1)])", "test_qrels_name", "refer to documents of the corpus"),
     (DATASET, "def fingerprint(self): return self.source", "test_the_fingerprint", "changed content has another"),
     (DATASET, "def size_hint(self):\n        import time; time.sleep(1.1); return 2", "test_size_hint", "at most 1.0 s"),
     (DATASET, "def query_hint(self): return {'none': 1}", "test_size_hint", "for each split that it names"),

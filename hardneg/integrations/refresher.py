@@ -344,15 +344,10 @@ class RefreshedNegatives:
         self._dataset, self._arguments, self._every, self._form = dataset, arguments, every, form
         self._split, self._run, self.folder = split, run, Path(arguments.output_dir) / "negatives"
         self._store = store or self.folder / "store"
-        self._options: dict[str, Any] = {
-            "miner": checked.plugin_setting("miner", miner),
-            "filters": checked.plugin_settings("filters", filters),
-            "depth": depth,
-            "index": None if index is None else checked.plugin_setting("index", index),
-            "candidates": candidates,
-            "fill_to": negatives,
-            "settings": setting_texts(settings),
-        }
+        self._options: dict[str, Any] = {"depth": depth, "candidates": candidates, "fill_to": negatives}
+        self._options |= {"miner": checked.plugin_setting("miner", miner), "settings": setting_texts(settings)}
+        self._options["filters"] = checked.plugin_settings("filters", filters)
+        self._options["index"] = None if index is None else checked.plugin_setting("index", index)
 
     @cached_property
     def dataset(self) -> RefreshedRows:

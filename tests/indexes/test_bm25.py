@@ -100,7 +100,7 @@ def test_an_empty_corpus_and_long_queries(tmp_path, folder):
 
 
 def test_mistakes_are_told(tmp_path, folder):
-    with pytest.raises(ArtifactError, match="not a Lucene index"):
+    with pytest.raises(ArtifactError, match="cannot be read as a Lucene index"):
         Bm25().open(tmp_path, rows)
     with pytest.raises(UsageError, match="use one of ar, "):
         Bm25(language="xx").build([], tmp_path / "x", Silent())

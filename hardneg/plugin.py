@@ -44,17 +44,16 @@ if TYPE_CHECKING:
     from hardneg.functions import session as sessions
     from hardneg.functions.evaluate import Evaluation
     from hardneg.functions.mine import training_stage
-    from hardneg.indexes import exact_ranks
-    from hardneg.indexes.backends import compressed as compression
-    from hardneg.indexes.kernels import checks as index_checks
-    from hardneg.indexes.kernels import lucene as lucene_search
-    from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-    from hardneg.indexes.kernels.exact import top_k
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.lucene import start_java
+    from hardneg.indexes import checks as index_checks
+    from hardneg.indexes import compressed as compression
+    from hardneg.indexes import exact_ranks, top_k
+    from hardneg.indexes import lucene as lucene_search
+    from hardneg.indexes.candidate_scoring import rank_candidates
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.indexes.lucene import start_java
     from hardneg.integrations import pyserini as pyserini_lines
-    from hardneg.mining.listing import ListsOfFile
-    from hardneg.mining.miners.selection import RULES as FILTER_RULES
+    from hardneg.mining.choosing import ListsOfFile
+    from hardneg.mining.thresholds import RULES as FILTER_RULES
     from hardneg.recipes import laid_indexes as run_indexes
     from hardneg.records import errors, layout, wording
     from hardneg.records import text as word_terms
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
     from hardneg.report.content import estimates
     from hardneg.report.table import Section, Table
     from hardneg.rerankers import network as pair_scoring
-    from hardneg.runtime import distributed, model_server, seeding
+    from hardneg.runtime import distributed, seeding
     from hardneg.runtime.devices import has_bf16_units
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.stages import base as stages
@@ -101,7 +100,7 @@ __all__ = [  # noqa: RUF022
     "compression", "configure", "distributed", "encoders", "encoding", "errors", "estimates", "exact_ranks",
     "fields", "figures", "forms", "given", "has_bf16_units", "hash_index", "hub_tables", "identity", "index_checks",
     "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
-    "measuring", "metrics_files", "model_files", "model_server", "model_specs", "negatives_files", "numbers",
+    "measuring", "metrics_files", "model_files", "model_specs", "negatives_files", "numbers",
     "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
     "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
     "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",

@@ -37,7 +37,7 @@ def test_flags_are_named_by_the_command_line_alone() -> None:
 
 
 PROGRAMS = (
-    "kernels/lucene.py",
+    "indexes/lucene.py",
     "--ink: ",
     "hardneg artifacts check",
     " --preset ",

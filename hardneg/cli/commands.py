@@ -294,27 +294,17 @@ def pyserini(
     option: list[str] = typer.Option(
         [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
     ),
-    check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
     store: Path | None = adaptor.STORE,
 ) -> None:
     """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
 
-    Example: hardneg pyserini runs/star-passage --check
+    Example: hardneg pyserini runs/star-passage
 
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
     from hardneg.encoders.spec import ModelSpec
-    from hardneg.integrations.pyserini import check as run_lines
     from hardneg.integrations.pyserini import openings, with_java
 
-    spec, failed = None if model is None else ModelSpec(model), []
+    spec = None if model is None else ModelSpec(model)
     for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
-        lines = with_java(text)
-        say(f"# {name}\n{lines}\n")
-        if check and (outcome := run_lines(lines)):
-            say(f"# {outcome}\n")
-            failed += [name] if outcome.startswith("fails") else []
-    if failed:
-        raise errors.HardnegError(
-            f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed"
-        )
+        say(f"# {name}\n{with_java(text)}\n")

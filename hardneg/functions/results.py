@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.negatives import NegativesFile
     from hardneg.formats.runs import Run
-    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
+    from hardneg.indexes.candidate_scoring import PositiveScores
 
 _ROWS = "rows.arrow"
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]

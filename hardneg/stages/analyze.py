@@ -199,7 +199,7 @@ class Artifacts(AnalysisInputs):
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.indexes.kernels.exact.exact import ExactOptions
+        from hardneg.indexes.exact import ExactOptions
 
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
         searcher = inputs.open_searcher(self._input(index), self._collection, device, progress)

@@ -68,7 +68,9 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
     assert not (folder / "store").exists()
     tiny_static(folder / "model")
     told = problem("elsewhere.jsonl", "--form", "triplet")
-    assert told == "elsewhere.jsonl: no query is of split train: name its split, or its collection"
+    assert (
+        told == "elsewhere.jsonl: none of its queries is in split train: name the split or collection it was mined from"
+    )
     assert not (folder / "judged").exists()
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_lists import rows_of, write
 
-from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, rank_candidates, score_matrix, score_pairs
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.candidate_scoring import PooledSearcher, rank_candidates, score_matrix, score_pairs
+from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records import Hits, UsageError
 from hardneg.runtime import Silent
@@ -105,5 +105,5 @@ def test_segments_give_their_documents(tmp_path):
     ranked = rank_candidates(pooled, rows_of([{0: 3.0, 2: 0.5}, {1: 1.0}, {}]), candidates, 3)
     assert ranked.rows.tolist() == [[0, 1, -1], [2, 0, 1], [0, -1, -1]]
     assert ranked.scores.tolist() == [[6.0, 3.5, -np.inf], [3.0, 1.0, 0.0], [0.0, -np.inf, -np.inf]]
-    with pytest.raises(UsageError, match="an index of segments is searched by encoded queries"):
+    with pytest.raises(UsageError, match="an index of segments is searched with encoded queries"):
         pooled.search(["text"], 3)

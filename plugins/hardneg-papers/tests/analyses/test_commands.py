@@ -10,7 +10,7 @@ from recipes.recipes import small_collection
 
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.mining.miners.thresholds import Denoised
+from hardneg.mining.thresholds import Denoised
 from hardneg.records import Candidates, RankedList
 from hardneg.store import Store
 from tests.run_lists import ranked

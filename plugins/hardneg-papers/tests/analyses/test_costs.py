@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hardneg.analysis.base import Files, System
 from hardneg_papers.analyses.costs import Costs, IndexSizes, Latency, costs, latency, operations, totals
 from pydantic import ValidationError
 
+from hardneg.analysis.base import Files, System
 from hardneg.records import Hits, UsageError
 
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hardneg.analysis.base import Files, System
 from hardneg_papers.analyses.errors import Errors, distribution, errors_in_index, errors_in_run
 from hardneg_papers.analyses.projection import Projection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardneg.analysis.base import Files, System
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run
-from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
-from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.indexes.checks import vector_blocks
+from hardneg.indexes.compressed import Fp16, Hnsw, Sq8
+from hardneg.indexes.exact import Flat
 from hardneg.indexes.open_store import DenseIndex
+from hardneg.indexes.product import IvfFlat, IvfPq, OpqPq, Pq
 from hardneg.runtime import Silent
 from hardneg.testing.indexes import write_encoded
 

@@ -10,7 +10,7 @@ from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.mining.miners.thresholds import Denoised
+from hardneg.mining.thresholds import Denoised
 from hardneg.records import ArtifactError, Candidates, Drops, Negatives, RankedList
 from hardneg.runtime import Silent
 from tests.run_lists import ranked

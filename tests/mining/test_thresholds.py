@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hardneg.formats.runs import read_run, write_run
-from hardneg.mining.miners.selection import RULES, scores_of
-from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent, SimAns
+from hardneg.mining.thresholds import RULES, Denoised, MaxScore, PosMargin, PosPercent, SimAns, scores_of
 from hardneg.records import Candidates, Negatives, PluginError, PluginSetting, RankedList
 from hardneg.registry import configure, plugin_options
 from tests.run_lists import ranked
@@ -195,7 +194,7 @@ def test_copies_are_no_negatives_and_are_counted() -> None:
 
 def test_inherited_options_are_explained():
     told = {option["name"]: option["meaning"] for option in plugin_options(PosMargin)}
-    assert told["margin"].startswith("keep documents") and told["depth"].startswith("how many documents")
+    assert told["margin"].startswith("keep documents") and told["depth"].startswith("number of documents")
 
 
 @pytest.mark.parametrize(
@@ -203,8 +202,11 @@ def test_inherited_options_are_explained():
     [
         (lambda: Denoised(depth=0), "depth and count must be 1 or above, not depth 0 and count 4"),
         (lambda: MaxScore(highest=float("inf")), "highest must be a number, not inf"),
-        (lambda: SimAns(sharpness=-1.0), "sharpness must be a number of 0 or above and shift one, not -1.0 and 0.0"),
-        (lambda: SimAns(form="absolute", shift=1.0), "form absolute has no shift: leave shift out, or take form paper"),
+        (
+            lambda: SimAns(sharpness=-1.0),
+            "sharpness must be a number of at least 0 and shift a number, not -1.0 and 0.0",
+        ),
+        (lambda: SimAns(form="absolute", shift=1.0), "form absolute has no shift: leave shift out, or use form paper"),
         (lambda: PosPercent(share=1.5), "share must be above 0 and at most 1, not 1.5"),
         (lambda: configure("miners", PluginSetting("denoised", {"order": "best"})), "order: must be 'top'"),
         (lambda: configure("miners", PluginSetting("max-score")), "highest: "),

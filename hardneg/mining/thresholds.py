@@ -1,4 +1,4 @@
-"""Miners that filter candidates by their scores, or draw by them."""
+"""Miners that filter candidates by their scores, or draw by them, and the rules for scores."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,13 +10,29 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.mining.miners import selection
-from hardneg.mining.miners.selection import RULES, Rule, refusal, scores_of
+from hardneg.mining.ranks import accepted, check_counts, refusal
 from hardneg.records import SCORED_DEPTH, SCORES, TOP_DEPTH, Candidates, Drops, Negatives, PluginError, RankedList
 from hardneg.runtime import generator
 
 SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 Scores = NDArray[np.float64]
+
+Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
+"""From candidates' scores float32 [n] and the lowest score of their query's positives, float32 [n] or [1], to bool [n].
+
+Documents without a score (nan) are dropped, and all documents by a rule that compares if no positive has a score.
+"""
+
+RULES: Mapping[str, Callable[[float], Rule]] = {
+    "denoised": lambda most: lambda scores, positive: scores < most,
+    "max-score": lambda most: lambda scores, positive: scores <= most,
+    "pos-margin": lambda width: lambda scores, positive: scores + width <= positive,
+    "pos-percent": lambda share: lambda scores, positive: scores <= positive - np.abs(positive) * (1 - share),
+}
+"""The rule of each miner by the miner's name, from its threshold."""
+
+COMPARING = ("pos-margin", "pos-percent")
+"""The rules that compare a document's score with those of the query's positives."""
 
 FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
     "paper": lambda away, shift: (away - shift) ** 2,
@@ -24,7 +40,33 @@ FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
     "absolute": lambda away, shift: np.abs(away),
     "opposite": lambda away, shift: (away + shift) ** 2,
 }
-"""The penalty f on a document's log odds, of s(d) - s(positive), float64 [n], and the shift."""
+"""The penalty f on a document's log odds, from s(d) - s(positive), float64 [n], and the shift."""
+
+
+def check_threshold(rule: str, name: str, value: float) -> None:
+    """Check that a rule can have this threshold. Raises PluginError."""
+    if not isfinite(value):
+        raise PluginError(f"{name} must be a number, not {value}")
+    if rule == "pos-percent" and not 0 < value <= 1:
+        raise PluginError(f"{name} must be above 0 and at most 1, not {value}")
+
+
+def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]:
+    """Return the scores of documents in a list: float32 [n], nan for documents that are not in it."""
+    known = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
+    return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
+
+
+def judged(
+    query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
+) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
+    """Return the scores of documents in a list, the reason to drop each (empty: none), and notes on the query."""
+    scores, known = scores_of(doc_ids, scored), scores_of(query.positives, scored)
+    positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest that is known
+    unknown = compares and bool(np.isnan(positive[0]))
+    against = np.where(rule(scores, positive), "", NO_POSITIVE if unknown else SCORE)
+    verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
+    return scores, verdicts, (NO_POSITIVE,) if unknown else ()
 
 
 @dataclass(frozen=True)
@@ -32,14 +74,14 @@ class SimAns:
     """Draw ambiguous negatives: scored near the positive, neither far above it nor far below.
 
     The odds of document d, with away = s(d) - s(positive), are exp(-sharpness * f), where f is by `form`. Draws are
-    without replacement, from the top of the list. A positive that the list lacks has no score: use a run
+    without replacement, from the top of the list. A positive that is not in the list has no score: use a run
     searched with `positives`.
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval (EMNLP 2022,
     arXiv 2210.11773), Eq. 4; its programs have the other forms.
 
     Attributes:
-        count: how many documents to draw; a list with fewer fit ones has all of them drawn.
+        count: number of documents to draw; a list with fewer candidates has all of them drawn.
         depth: the last rank to draw from, counted from 1 before any exclusion.
         sharpness: the paper's a; scores of a narrow range, such as cosines, need a larger one.
         shift: the paper's b; the forms unshifted and absolute have none.
@@ -66,21 +108,21 @@ class SimAns:
     exclude_copies: bool = True
 
     def __post_init__(self) -> None:
-        selection.check_counts(count=self.count, depth=self.depth)
+        check_counts(count=self.count, depth=self.depth)
         if not 0 <= self.sharpness < np.inf or not isfinite(self.shift):
             values = f"{self.sharpness} and {self.shift}"
-            raise PluginError(f"sharpness must be a number of 0 or above and shift one, not {values}")
+            raise PluginError(f"sharpness must be a number of at least 0 and shift a number, not {values}")
         if self.shift and self.form in ("unshifted", "absolute"):
-            raise PluginError(f"form {self.form} has no shift: leave shift out, or take form paper")
+            raise PluginError(f"form {self.form} has no shift: leave shift out, or use form paper")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Return the negatives of each query, in the list's order."""
+        """Yield the negatives of each query, in the list's order."""
         for query in candidates:
             yield self._mined(query, generator(seed, "simans", query.query_id))
 
     def _mined(self, query: Candidates, draws: np.random.Generator) -> Negatives:
         top, dropped = query.ranking.doc_ids[: self.depth], Counter[str]()
-        fit = selection.accepted(top, refusal(query, self.exclude_copies), dropped)
+        fit = accepted(top, refusal(query, self.exclude_copies), dropped)
         ranks = np.array([rank for rank, _ in fit], np.int64)
         scores = np.asarray(query.ranking.scores, np.float32)[ranks]
         known = scores_of(query.positives, query.ranking)
@@ -106,14 +148,14 @@ class SimAns:
 
 @dataclass(frozen=True)
 class Filtered:
-    """The first `count` documents of a list's top that a rule keeps by their scores, positives left out.
+    """The first `count` documents of a list's top that a rule keeps by their scores, without positives.
 
-    A subclass names its rule, and the field that has the rule's threshold.
+    A subclass names its rule, and the field of the rule's threshold.
 
     Attributes:
-        depth: how many documents of the list to look at.
-        count: how many to keep.
-        order: which of those that the rule keeps come first: top, as the list has them; scored, the highest score of
+        depth: number of documents of the list to look at.
+        count: number of documents to keep.
+        order: which of the documents that the rule keeps come first: top, as in the list; scored, the highest score of
             the run labelled `scores` first; random, drawn.
         fill: random: missing negatives are drawn from the list below `depth`, with any scores.
         exclude_copies: also leave out documents whose contents equal a positive's.
@@ -131,11 +173,11 @@ class Filtered:
     exclude_copies: bool = True
 
     def __post_init__(self) -> None:
-        selection.check_counts(depth=self.depth, count=self.count)
-        selection.check_threshold(self.named, self.threshold, getattr(self, self.threshold))
+        check_counts(depth=self.depth, count=self.count)
+        check_threshold(self.named, self.threshold, getattr(self, self.threshold))
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Return the negatives of each query, with the documents that were left out of the first `depth`."""
+        """Yield the negatives of each query, with the documents that were left out of the first `depth`."""
         rule = self._rule()
         for query in candidates:
             yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
@@ -158,25 +200,13 @@ class Filtered:
         dropped = Counter(filter(None, reasons))
         if self.fill == "random":
             behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
-            others = selection.accepted((ranking.doc_ids[i] for i in behind), refused, dropped)
+            others = accepted((ranking.doc_ids[i] for i in behind), refused, dropped)
             chosen += [behind[i] for i, _ in islice(others, self.count - len(chosen))]
         out = [i for i, reason in enumerate(reasons) if reason]
         ranks, taken = (np.array(rows, np.int32) + 1 for rows in (out, chosen))
         drops = Drops(len(top), [top[i] for i in out], ranks, [reasons[i] for i in out], scores[out], taken)
         doc_ids, own = [ranking.doc_ids[i] for i in chosen], np.asarray(ranking.scores, np.float32)[chosen]
         return Negatives(query.query_id, query.positives, doc_ids, own, dict(dropped), drops, noted)
-
-
-def judged(
-    query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
-) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
-    """Return the scores of documents in a list, the reason to drop each (empty: none), and notes on the query."""
-    scores, known = scores_of(doc_ids, scored), scores_of(query.positives, scored)
-    positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest that is known
-    unknown = compares and bool(np.isnan(positive[0]))
-    against = np.where(rule(scores, positive), "", NO_POSITIVE if unknown else SCORE)
-    verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
-    return scores, verdicts, (NO_POSITIVE,) if unknown else ()
 
 
 @dataclass(frozen=True)

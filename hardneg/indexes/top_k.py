@@ -1,7 +1,7 @@
-"""The best k documents of each query, kept while blocks of scores come in.
+"""The best k documents of each query, updated block by block of scores.
 
-Rows are visited in ascending order, so a document that only equals a query's k-th score cannot enter its list
-any more: comparing a block with those scores leaves few candidates, and ties stay in row order.
+Rows come in ascending order, so a document that only equals a query's k-th score cannot enter its list any more:
+comparing a block with these scores leaves few candidates, and ties stay in row order.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hardneg.indexes.kernels.checks import no_hits
+from hardneg.indexes.checks import no_hits
 from hardneg.records import ArtifactError, Hits
 
 _SLACK = 128  # candidates beyond k that are let in before the next selection
@@ -21,7 +21,7 @@ _SLACK = 128  # candidates beyond k that are let in before the next selection
 class Best:
     """Candidates of q queries among the rows seen so far, in row order: float32 and int64 [q, m].
 
-    They include the best k (all rows, while there are no more than k) and may be padded with -inf and -1.
+    They include the best k, or all rows if there are fewer, and may be padded with -inf and -1.
     bar: float32 [q, 1], a score that k candidates of the query reach.
     """
 
@@ -31,11 +31,13 @@ class Best:
 
 
 def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
-    """The candidates of `best` and of a block's scores [q, b], whose first row is `start`."""
+    """Merge the scores of a block, [q, b], whose first row is `start`, into the candidates."""
     if best is None and scores.shape[1] > k:
-        bar, kept = _largest(scores, k)
-        rows = kept % scores.shape[1] + start  # those alone: a number for each score would take twice their memory
-        return Best(_at(scores, kept).view(-1, k), rows.view(-1, k), bar)
+        bar, best_cells = _largest(scores, k)
+        rows = (
+            best_cells % scores.shape[1] + start
+        )  # a row number for each score would take twice the memory of the scores
+        return Best(_at(scores, best_cells).view(-1, k), rows.view(-1, k), bar)
     if best is None or best.scores.shape[1] < k:
         rows = torch.arange(start, start + scores.shape[1], device=scores.device).repeat(len(scores), 1)
         if best is not None:
@@ -50,7 +52,7 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
 
 
 def true_indices(mask: Tensor) -> Tensor:
-    """Return flat indices of the true values, ascending; on a GPU they are read eight at a time, as most are false."""
+    """Return flat indices of the true values, ascending; a GPU reads eight at a time, as most are false."""
     flat = mask.view(-1)
     if mask.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(flat.numpy()))
@@ -65,7 +67,7 @@ def _at(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def entered(best: Best, query: Tensor, row: Tensor, score: Tensor, k: int, slack: int = 0) -> Best:
-    """Add candidates, by ascending query, then row; the best k of each query are selected where it has `slack` more."""
+    """Add candidates, sorted by query and row; select the best k once a query has more than k + `slack`."""
     counts = torch.bincount(query, minlength=len(best.scores))
     first = counts.cumsum(0) - counts
     column = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
@@ -78,15 +80,15 @@ def entered(best: Best, query: Tensor, row: Tensor, score: Tensor, k: int, slack
 
 
 def selected(scores: Tensor, rows: Tensor, k: int) -> Best:
-    """The k largest of each line, kept in row order; among equals at the bar the first rows stay."""
+    """Select the k largest scores of each query, in row order; of equal ones at the bar the first rows stay."""
     if scores.shape[1] <= k:
         return Best(scores.clone(), rows, scores.amin(1, keepdim=True))
-    bar, kept = _largest(scores, k)
-    return Best(_at(scores, kept).view(-1, k), _at(rows, kept).view(-1, k), bar)
+    bar, best_cells = _largest(scores, k)
+    return Best(_at(scores, best_cells).view(-1, k), _at(rows, best_cells).view(-1, k), bar)
 
 
 def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return float32 [q, 1], the k-th score of each line; int64 [q * k], flat indices of its k largest, ascending."""
+    """Return each line's k-th score, float32 [q, 1], and flat indices of its k largest, ascending, int64 [q * k]."""
     if scores.device.type != "cpu":
         bar = scores.topk(k, sorted=False).values.amin(1, keepdim=True)
     else:  # numpy's partition is several times as fast
@@ -101,10 +103,10 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """The k best of parts of the queries, `count` in all, as lists; None is a part that no block has met.
+    """Return the k best of all parts of the `count` queries as lists; a part is None where there were no rows.
 
     Raises:
-        ArtifactError: for scores that are not finite.
+        ArtifactError: a score is not finite.
     """
     hits, done = no_hits(count, k), 0
     for part in best:
@@ -122,16 +124,16 @@ def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
 
 
 class BestRows:
-    """The best k rows of each query, part by part of the queries, in one pass over the rows."""
+    """The best k rows of each query, for queries in several parts, in one pass over the rows."""
 
     def __init__(self, parts: int, k: int) -> None:
-        """Without any rows; parts: of the queries, how many."""
+        """Start without rows; parts: number of parts of the queries."""
         self._k, self._best = k, list[Best | None]([None] * parts)
 
     def add(self, part: int, scores: Tensor, start: int) -> None:
-        """Takes the scores of a part of the queries with a block of rows, float32 [q, b], from row `start` on."""
+        """Add the scores of one part of the queries with the block of rows from `start`, float32 [q, b]."""
         self._best[part] = merged(self._best[part], scores, start, self._k)
 
     def hits(self, count: int) -> Hits:
-        """The lists of all queries, `count`. Raises ArtifactError for scores that are not finite."""
+        """Return the lists of all `count` queries. Raises ArtifactError if a score is not finite."""
         return best_hits(self._best, count, self._k)

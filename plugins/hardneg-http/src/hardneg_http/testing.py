@@ -1,4 +1,4 @@
-"""A small HTTP server for tests of plugins that ask one: it keeps requests, and fails on demand."""
+"""A small HTTP server for tests of clients: it records requests, and fails on demand."""
 
 import json
 import threading

@@ -1,7 +1,4 @@
-"""Requests to a model's server: retried while it may help, given up at a deadline; its key is never shown.
-
-For plugins, which depend on httpx; nothing else here needs it.
-"""
+"""Requests to a model server: retried while that may help, given up at a deadline; the API key is never shown."""
 
 import json
 import logging
@@ -15,11 +12,13 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from hardneg.records import ModelError
+import httpx
+
+from hardneg.plugin import errors
 
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
-_REFUSED = dict.fromkeys((401, 403), "; the server takes no request with this key: set the variable that `key` names")
+_REFUSED = dict.fromkeys((401, 403), "; the server rejects this API key: set the variable that `key` names")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
 _GRACE = 0.25  # seconds in which the client's own timeout says what is wrong
 _SHOWN = 200  # characters
@@ -28,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Passing(Exception):
-    """What may be otherwise at the next attempt; after: the seconds that the server asks to wait."""
+    """A failure that may not recur at the next attempt; after: the seconds that the server asks to wait."""
 
     def __init__(self, reason: str, after: float = 0.0) -> None:
         super().__init__(reason)
@@ -36,9 +35,9 @@ class _Passing(Exception):
 
 
 def check_address(url: str, example: str) -> None:
-    """Refuses what is no address of a server, or holds a secret.
+    """Check that a text is the address of a server, without a secret in it.
 
-    Raises ValueError: it is no URL of http or https, or it has a user, a key or a query string.
+    Raises ValueError: it is no URL of http or https, or has a user, a key or a query string.
     """
     try:
         parts = urlsplit(url)
@@ -47,35 +46,36 @@ def check_address(url: str, example: str) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"url: {url!r} is no address: give it as {example}")
     if parts.username or parts.password or parts.query:
-        raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")
+        raise ValueError("url: must not contain a user, key or query string: name a variable that holds a key in `key`")
 
 
 def key_of(model: str, variable: str | None) -> str | None:
-    """The API key in an environment variable, if one is named. Raises ModelError: it is no key that a header takes."""
+    """Return the API key in an environment variable, or None if none is named.
+
+    Raises ModelError: the variable is not set, or cannot be sent as a header.
+    """
     if variable is None:
         return None
     if not (key := os.environ.get(variable, "").strip()):
-        raise ModelError(f"model {model!r}: no API key: set the environment variable {variable}")
+        raise errors.ModelError(f"model {model!r}: no API key: set the environment variable {variable}")
     if not (key.isascii() and key.isprintable()):
-        reason = f"the environment variable {variable} has characters that no HTTP header takes"
-        raise ModelError(f"model {model!r}: {reason}: set it to the API key alone")
+        reason = f"the environment variable {variable} has characters that an HTTP header cannot have"
+        raise errors.ModelError(f"model {model!r}: {reason}: set it to the API key alone")
     return key
 
 
 class ModelServer:
-    """Asks one server; several threads may use it."""
+    """A client of one server, for any number of threads."""
 
     def __init__(
         self, url: str, key: str | None, said: Mapping[str, Any], timeout: float, deadline: float, connections: int
     ) -> None:
-        """Where to ask and with what.
+        """Set the address and the limits; nothing is sent yet.
 
-        url: of the server, before the paths. key: the API key or None. said: fields of every request, with `model`.
+        url: of the server, without a path. key: the API key or None. said: fields of every request, with `model`.
         timeout: seconds in which the server must begin to answer, and go on. deadline: seconds for a request with all
-        its attempts. connections: requests under way at a time.
+        its attempts. connections: the largest number of simultaneous requests.
         """
-        import httpx
-
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         self.url, self.said, self._key, self._deadline = url, said, key, deadline
@@ -83,12 +83,12 @@ class ModelServer:
         self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
 
     def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
-        """The server's answer to a request with the fields of `said` and `body`.
+        """Return the server's answer to a request with the fields of `said` and `body`.
 
-        Attempts come at growing and random intervals, and not before the server's `Retry-After`; none begins once
-        `ended` is set. mebibytes: that an answer may have.
+        Attempts come at growing random intervals, and not before the server's `Retry-After`; none begins once `ended`
+        is set. mebibytes: the largest size of an answer.
 
-        Raises ModelError: the server refuses, answers at more length, or not within the deadline.
+        Raises ModelError: the server refuses, answers at greater length, or not within the deadline.
         """
         end, ended, longest, attempts = time.monotonic() + self._deadline, ended or Event(), _FIRST_WAIT, 0
         while not ended.is_set():
@@ -103,14 +103,12 @@ class ModelServer:
                     tried = f"{attempts} attempt{'s' if attempts > 1 else ''} in {self._deadline:g} s"
                     raise self.error(f"given up after {tried}; the last one: {error}") from None
                 level, self._warned = logging.INFO if self._warned else logging.WARNING, True
-                _log.log(level, "%s: %s; asked again in %.1f s", self.url, self.without_key(str(error)), pause)
+                _log.log(level, "%s: %s; trying again in %.1f s", self.url, self.without_key(str(error)), pause)
                 ended.wait(pause)
         raise self.error("another request has failed")
 
     def reach(self) -> None:
-        """Asks for the list of models. Raises ModelError where nothing answers, or not to this key."""
-        import httpx
-
+        """Request the list of models. Raises ModelError if nothing answers, or the key is rejected."""
         try:
             soon = min(_SOON, self._timeout)
             status = _within(soon, partial(self._http.get, f"{self.url}/models", timeout=soon)).status_code
@@ -120,20 +118,18 @@ class ModelServer:
             raise self.error(f"status {status}{_REFUSED[status]}")
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Close the connections."""
         self._http.close()
 
-    def error(self, reason: str) -> ModelError:
-        """An error that names the model and where it is; without the key."""
-        return ModelError(f"model {self.said['model']!r} at {self.url}: {self.without_key(reason)}")
+    def error(self, reason: str) -> errors.ModelError:
+        """Return an error that names the model and its server, without the key."""
+        return errors.ModelError(f"model {self.said['model']!r} at {self.url}: {self.without_key(reason)}")
 
     def without_key(self, text: str) -> str:
-        """The text without the key, which a server may repeat."""
+        """Return a text without the key, which a server may repeat."""
         return text.replace(self._key, "(the key)") if self._key else text
 
     def _attempt(self, path: str, body: Mapping[str, Any], mebibytes: int, left: float, end: float) -> bytes:
-        import httpx
-
         timeout, content = min(self._timeout, left), bytearray()
         try:
             with self._http.stream(
@@ -151,7 +147,7 @@ class ModelServer:
             raise self.error(self._reason(error)) from None
         if (status := response.status_code) == 200:
             return bytes(content)
-        # the key goes before the text is cut, so that no part of it is left
+        # the key is removed before the text is cut, so that no part of it is left
         line = self.without_key(_first_line(self.without_key(content.decode("utf-8", "replace"))))[:_SHOWN]
         reason = f"status {status}{f': {line}' if line else ''}"
         if status in _PASSING:
@@ -163,7 +159,7 @@ class ModelServer:
 
 
 def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """The result of work in a thread of its own, or _Passing: timeouts of reads bound no server that drips headers."""
+    """Return the result of work in a thread, or raise _Passing: a server that drips headers outlasts read timeouts."""
     result = Future[_Result]()
 
     def run() -> None:
@@ -180,7 +176,7 @@ def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
 
 
 def _first_line(text: str) -> str:
-    """The message in a body, in printable characters: `error.message`, `message`, `detail`, or the line itself."""
+    """Return the message in a body, in printable characters: `error.message`, `message`, `detail`, or line one."""
     try:
         body = json.loads(text)
         error = body.get("error", body.get("message", body.get("detail", text)))
@@ -192,7 +188,7 @@ def _first_line(text: str) -> str:
 
 
 def _seconds(header: str | None) -> float:
-    """The seconds of `Retry-After`; 0 where it is a date."""
+    """Return the seconds of `Retry-After`; 0 if it is a date."""
     try:
         return max(0.0, float(header or 0))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Documents scored by their vectors: candidates of a query, positives of a mining, documents of several vectors."""
+"""Scores of documents by their vectors: candidates, positives, and documents of several vectors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,34 +8,33 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.formats import hash_index, segments
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.hash_index import ranges
 from hardneg.formats.queries import Queries
-from hardneg.formats.segments import document_rows
-from hardneg.indexes.kernels.checks import check_depth, check_encoded, check_queries, in_order, no_hits
+from hardneg.indexes import checks
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records import Encoded, EncodedRows, Hits, Negatives, RankedList, UsageError
 
-_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which take more memory
+_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which need more memory
 _QUERIES = 4096
-_EACH = 8  # vectors of a document, at most, among the best in most lists
-_HITS, _POOLED = 1 << 26, 1 << 20  # of vectors: held at a time, ranked at a time
+_EACH = 8  # the largest number of vectors of one document among the best, in most lists
+_HITS, _POOLED = 1 << 26, 1 << 20  # vectors that are held and ranked at a time
 
 
 def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
-    """Return the score of each query with each document: float32 [Q, D], for no more than fit into memory.
+    """Return the score of each query with each document: float32 [Q, D], which must fit into memory.
 
     Raises:
-        UsageError: they are of different forms or sizes, or not finite.
+        UsageError: queries and documents differ in form or size, or are not finite.
     """
     return _scored(queries, documents, "score_matrix", lambda one, other: one @ other.T)
 
 
 def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
-    """Return the score of each query with the document beside it: float32 [n].
+    """Return the score of each query with the document at the same position: float32 [n].
 
     Raises:
-        UsageError: they are of different forms or sizes, or not finite.
+        UsageError: queries and documents differ in form or size, or are not finite.
     """
     return _scored(queries, documents, "score_pairs", lambda one, other: np.einsum("nd,nd->n", other, one))
 
@@ -44,7 +43,7 @@ def _scored(
     queries: Encoded, documents: Encoded, method: str, products: Callable[..., NDArray[np.float32]]
 ) -> NDArray[np.float32]:
     if isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray):
-        check_queries(queries, documents.shape[1], 1)
+        checks.check_queries(queries, documents.shape[1], 1)
         return products(queries, documents)
     if isinstance(queries, EncodedRows) and type(queries) is type(documents):
         scores: NDArray[np.float32] = getattr(queries, method)(documents)
@@ -62,20 +61,20 @@ def rank_candidates(
     """Return the k candidates that score best with each query; ties by ascending row, at rank k too.
 
     Args:
-        searcher: of encoded texts; if it ranks documents by the best of their vectors, so does this.
-        queries: Q of them, encoded by the index's model.
-        candidates: int64 [Q, C], each query's own, as rows of `searcher`; -1 pads short lists.
-        k: how many; short lists are padded, and a document without a score is no hit.
-        at_once: how many are decoded and scored at a time; None: the searcher's own, or a default for the form.
+        searcher: of encoded texts; if it ranks documents by the best of their vectors, candidates are ranked so too.
+        queries: Q queries, encoded by the index's model.
+        candidates: int64 [Q, C], each query's own, as rows of `searcher`; short lists are padded with -1.
+        k: length of the lists; short ones are padded, and a document without a score is no hit.
+        at_once: documents decoded and scored at a time; None: the searcher's own number, or a default for the form.
 
     Raises:
-        UsageError: for an index of texts, texts, queries of another form or dimension or not finite, or rows that are
-            not in the index.
+        UsageError: the index has no vectors, queries are texts or have another form or dimension or are not finite, or
+            a row is not in the index.
     """
     stored, first = (searcher.searcher, searcher.first) if isinstance(searcher, PooledSearcher) else (searcher, None)
     if not isinstance(stored, StoredSearcher | DenseSearcher):
         raise UsageError("candidates are scored by their vectors, and this index has none: name a dense index")
-    wanted = check_encoded("candidates are scored", queries)
+    wanted = checks.check_encoded("candidates are scored", queries)
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
     scores = np.full(rows.shape, -np.inf, np.float32)
@@ -88,12 +87,12 @@ def rank_candidates(
         if first is None or not len(chosen):
             scores[start + owner, column] = _pairs(stored, part, chosen, at_once)
         else:  # the best of a document's vectors
-            vectors, document = ranges(first[chosen], first[chosen + 1])
+            vectors, document = hash_index.ranges(first[chosen], first[chosen + 1])
             begins = np.searchsorted(document, np.arange(len(chosen)))
             each = _pairs(stored, part[document], vectors, at_once)
             scores[start + owner, column] = np.maximum.reduceat(each, begins)
     rows[np.isneginf(scores)] = -1
-    hits = in_order(rows, scores)
+    hits = checks.in_order(rows, scores)
     return Hits(hits.rows[:, :k], hits.scores[:, :k])
 
 
@@ -127,7 +126,7 @@ PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """Return for each query its positives' scores in the run, float32 [positives], nan where it lacks them."""
+    """Return the scores of each query's positives in the run, float32 [positives], nan for those not in its list."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
@@ -145,10 +144,11 @@ def fill_from_model(
     encode: Callable[[Sequence[str]], Encoded],
     searcher: Searcher,
 ) -> None:
-    """Replace nan in `scores` by the model's own scores, as a search computes them.
+    """Replace nan in `scores` by the model's scores, as a search computes them.
 
-    encode: encodes queries. searcher: of the model's index, by document. A document that shares no term with its query
-    has no score.
+    A document that shares no term with its query still has no score.
+
+    encode: encodes queries. searcher: of documents in the model's index.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
@@ -166,18 +166,18 @@ def fill_from_model(
 def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
     """Return a searcher of documents for an index folder's vectors; doc_ids: those of the corpus.
 
-    Where each document has one vector it is `searcher` itself, else no `DenseSearcher`: a document has no vector.
+    It is `searcher` itself if each document has one vector, and otherwise not a `DenseSearcher`.
 
     Raises:
-        ArtifactError: the index is one of another corpus.
+        ArtifactError: the index is of another corpus.
     """
-    first = document_rows(folder, doc_ids)
+    first = segments.document_rows(folder, doc_ids)
     return searcher if first is None else PooledSearcher(searcher, first)
 
 
 @dataclass(frozen=True)
 class PooledSearcher:
-    """Searches the vectors with `searcher` and ranks documents: a hit's row is its document's number.
+    """Searches vectors with `searcher` and ranks documents by their best vector; the row of a hit is the document's.
 
     first: int64 [D + 1], the row of each document's first vector, and the number of vectors.
     """
@@ -186,16 +186,16 @@ class PooledSearcher:
     first: NDArray[np.int64]
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k documents of the largest maximum over their vectors; ties by ascending row, at rank k too.
+        """Return the k documents with the largest maximum over their vectors; ties by ascending row, at rank k too.
 
-        Exactly so where `searcher` is exact: a document has at most m vectors, so the best k * m hold k documents.
-        Where m is large, fewer are searched first, and more for the queries whose lists have less than k documents.
+        It is exact if `searcher` is: a document has at most m vectors, so the best k * m contain k documents. Where m
+        is large, fewer are searched first, and more only for queries with fewer than k documents among them.
 
         Raises:
-            UsageError: for texts, k below 1, or what `searcher` refuses.
+            UsageError: texts, k below 1, or what `searcher` refuses.
         """
-        check_depth(k)
-        wanted = check_encoded("an index of segments is searched", queries)
+        checks.check_depth(k)
+        wanted = checks.check_encoded("an index of segments is searched", queries)
         most = max(1, min(k * self._most, int(self.first[-1])))
         depth = min(most, k * _EACH) if k < len(self.first) - 1 else most
         hits = self._search(wanted, k, depth)
@@ -210,8 +210,8 @@ class PooledSearcher:
         return int(np.diff(self.first).max(initial=1))
 
     def _search(self, queries: Encoded, k: int, depth: int) -> Hits:
-        """Return the documents of the best `depth` vectors, the first k of them."""
-        out = no_hits(len(queries), k)
+        """Return the first k documents of the best `depth` vectors."""
+        out = checks.no_hits(len(queries), k)
         searched, ranked = max(1, _HITS // depth), max(1, _POOLED // depth)
         for start in range(0, len(queries), searched):
             hits = self.searcher.search(queries[start : start + searched], depth)
@@ -225,7 +225,7 @@ class PooledSearcher:
 
 
 def first_of_each(hits: Hits, k: int) -> Hits:
-    """Return the first k different rows of each list, padded to k where there are fewer; -1 is no row."""
+    """Return the first k distinct rows of each list, padded to k; -1 is no row."""
     order = np.argsort(hits.rows, axis=1, stable=True)
     ordered = np.take_along_axis(hits.rows, order, 1)
     new = np.ones_like(ordered, bool)
@@ -234,7 +234,7 @@ def first_of_each(hits: Hits, k: int) -> Hits:
     np.put_along_axis(keep, order, new & (ordered >= 0), 1)
     rank = np.cumsum(keep, 1) - 1
     line, column = np.nonzero(keep & (rank < k))
-    first = no_hits(len(hits.rows), k)
+    first = checks.no_hits(len(hits.rows), k)
     first.rows[line, rank[line, column]] = hits.rows[line, column]
     first.scores[line, rank[line, column]] = hits.scores[line, column]
     return first

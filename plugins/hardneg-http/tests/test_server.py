@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hardneg_http import server
+from hardneg_http.server import ModelServer, _seconds, key_of
+from hardneg_http.testing import ServedModel, serving
 
 from hardneg.records import ModelError
-from hardneg.runtime import model_server
-from hardneg.runtime.model_server import ModelServer, _seconds, key_of
-from hardneg.testing.server import ServedModel, serving
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -27,7 +27,7 @@ class Echo(ServedModel):
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Echo]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(model_server, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(server, "_FIRST_WAIT", 0.001)
     with serving(Echo()) as echo:
         yield echo
 
@@ -59,7 +59,7 @@ def test_what_does_not_pass_is_not(served: Echo, status: int) -> None:
     served.fault = lambda number, handler: handler.reply(status, body, Location="/elsewhere") or True
     with pytest.raises(ModelError) as caught:
         post(served, "s3cret")
-    advice = "; the server takes no request with this key: set the variable that `key` names"
+    advice = "; the server rejects this API key: set the variable that `key` names"
     told = f"model 'm' at {served.url}: status {status}: no, not with (the key)"
     assert str(caught.value) == told + (advice if status in (401, 403) else "")
     assert len(served.requests) == 1
@@ -72,7 +72,7 @@ def test_no_part_of_the_key_is_told(served: Echo, body: bytes, caplog: pytest.Lo
     served.fault = lambda number, handler: handler.reply(400 if number else 503, body) or True
     with pytest.raises(ModelError) as caught, caplog.at_level(logging.INFO):
         post(served, "s3cret")
-    logged = [record.getMessage() for record in caplog.records if record.name == "hardneg.runtime.model_server"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "hardneg_http.server"]
     for told in (str(caught.value), *logged):
         assert "s3" not in told and "(th" in told
     assert len(logged) == 1
@@ -122,7 +122,7 @@ def test_the_server_says_when_to_ask_again(served: Echo) -> None:
 def test_it_is_given_up_at_the_deadline(served: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
     served.fault = lambda number, handler: handler.reply(503, b"overloaded") or True
     moments = iter(range(1000))  # a second passes between two looks at the clock
-    monkeypatch.setattr(model_server, "time", SimpleNamespace(monotonic=lambda: float(next(moments))))
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: float(next(moments))))
     with pytest.raises(ModelError, match=r"given up after 3 attempts in 9 s; the last one: status 503: overloaded$"):
         post(served, deadline=9)
     assert len(served.requests) == 3
@@ -153,7 +153,7 @@ def test_the_key_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key_of("m", None) is None
     monkeypatch.setenv("A_KEY", " s3cret\n")
     assert key_of("m", "A_KEY") == "s3cret"
-    for key, told in (("s3cret\nX: y", "has characters that no HTTP header takes"), ("s3crét", "has characters")):
+    for key, told in (("s3cret\nX: y", "has characters that an HTTP header cannot have"), ("s3crét", "has characters")):
         monkeypatch.setenv("A_KEY", key)
         with pytest.raises(ModelError, match=f"model 'm': the environment variable A_KEY {told}"):
             key_of("m", "A_KEY")

@@ -1,10 +1,10 @@
-"""Shared by all indexes: checks of queries and rows, vectors read block by block, lists of hits."""
+"""Checks of queries and rows, blocks of vectors, and lists of hits, for all indexes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,63 +12,61 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors import FlatVectors
 from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageError
 
-_Made = TypeVar("_Made")
-
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
     """Return the queries, one vector each. Raises UsageError that names the `index_type` for texts and other forms."""
     if isinstance(queries, EncodedRows):
-        raise UsageError(f"a {index_type} index searches with one vector a query: use the model that encoded it")
+        raise UsageError(f"a {index_type} index needs one vector per query: encode them with the model of the index")
     if not isinstance(queries, np.ndarray):
         raise UsageError(f"a {index_type} index searches with vectors, not texts: encode the queries first")
     return queries
 
 
 def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
-    """Return the queries, which must be encoded. Raises UsageError, which begins with `what`, for texts."""
+    """Return the queries if they are encoded. Raises UsageError, which begins with `what`, for texts."""
     if not isinstance(queries, np.ndarray | EncodedRows):
-        raise UsageError(f"{what} by encoded queries, not texts: encode the queries first")
+        raise UsageError(f"{what} with encoded queries, not texts: encode the queries first")
     return queries
 
 
 def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
-    """Check queries float32 [Q, dimension] and k. Raises UsageError for others, k below 1, or one not finite."""
+    """Check queries float32 [Q, dimension] and k. Raises UsageError for another shape, k below 1, or nan and inf."""
     if queries.ndim != 2 or queries.shape[1] != dimension:
         raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
     check_depth(k)
     if not np.isfinite(queries).all():
         row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
-        raise UsageError(f"the vector of query {row} (from 0) is not finite: check the model")
+        raise UsageError(f"the vector of query {row} (counted from 0) is not finite: check the model")
 
 
 def check_depth(k: int) -> None:
-    """Check how many hits are wanted. Raises UsageError where k is below 1."""
+    """Check the length of the lists. Raises UsageError if k is below 1."""
     if k < 1:
         raise UsageError(f"k is {k}: ask for at least one document")
 
 
 def check_rows(rows: NDArray[np.int64], count: int) -> None:
-    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for one outside, as pads are."""
+    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for a row outside, such as a pad."""
     if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
-        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: take out the pads (-1) first")
+        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: leave out the pads (-1)")
 
 
 class DecodedRows:
-    """A searcher that returns rows of its `store` (`hardneg.protocols.StoredSearcher`)."""
+    """Base of searchers that return rows of their `store` (`hardneg.protocols.StoredSearcher`)."""
 
     store: Any
 
     def encoded(self, rows: NDArray[np.int64]) -> Any:
-        """Return rows int64 [n] of the index, decoded. Raises UsageError for others, ArtifactError for damage."""
+        """Return rows int64 [n] of the index, decoded. Raises UsageError for rows outside, ArtifactError for damage."""
         check_rows(rows, len(self.store))
         return self.store.gather(rows)
 
 
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """The number of each block's first row and its rows, float32 [n, d], aligned; the next blocks overwrite it.
+    """Yield the first row of each block and its vectors, float32 [n, d], aligned; later blocks overwrite them.
 
     Raises:
-        ArtifactError: for a vector that is not finite, naming its row.
+        ArtifactError: a vector is not finite; the message names its row.
     """
     first, starts = getattr(vectors, "first_row", 0), range(0, len(vectors), size)
     if isinstance(vectors, FlatVectors):
@@ -83,8 +81,8 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
         yield start, block
 
 
-def one_ahead(jobs: Iterable[Callable[[], _Made]]) -> Iterator[_Made]:
-    """What each job returns, which a thread makes while the one before it is in use."""
+def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+    """Yield what each job returns; a thread runs the next job while the result of the last one is in use."""
     with ThreadPoolExecutor(1) as maker:
         left = iter(jobs)
         waiting = [maker.submit(job) for job in islice(left, 1)]
@@ -95,7 +93,7 @@ def one_ahead(jobs: Iterable[Callable[[], _Made]]) -> Iterator[_Made]:
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
-    """Check float32 [n, d], the vectors of `rows`. Raises ArtifactError that names the row of one not finite."""
+    """Check the vectors of `rows`, float32 [n, d]. Raises ArtifactError that names the first row with nan or inf."""
     if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
         row = rows[int(np.flatnonzero(~finite)[0])]
         raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
@@ -107,15 +105,14 @@ def no_hits(queries: int, k: int) -> Hits:
 
 
 def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Hits:
-    """Lists [Q, k] in any order by descending score, ties by ascending row; pads last."""
+    """Sort lists [Q, k] by descending score, ties by ascending row; pads are last."""
     order = np.lexsort((rows, -scores))
     return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
 
 
 def merged_lists(one: Hits, other: Hits) -> Hits:
-    """The best of two lists a query, [Q, k] each, of different rows: by descending score, ties by ascending row."""
-    k = one.rows.shape[1]
+    """Return the best of two lists per query, [Q, k] each, without common rows; ties by ascending row."""
+    k, pads = one.rows.shape[1], np.iinfo(np.int64).max
     rows, scores = np.concatenate([one.rows, other.rows], 1), np.concatenate([one.scores, other.scores], 1)
-    pads = np.iinfo(np.int64).max
     hits = in_order(np.where(rows < 0, pads, rows), scores)
     return Hits(np.where(hits.rows == pads, -1, hits.rows)[:, :k], hits.scores[:, :k])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.mining.miners.thresholds import Denoised, Filtered, MaxScore, PosMargin, PosPercent
+from hardneg.mining.thresholds import Denoised, Filtered, MaxScore, PosMargin, PosPercent
 from hardneg.records import Candidates, RankedList
 
 QUERIES, DOCUMENTS, NEAREST, MOST_POSITIVES = 20, 60, 30, 3

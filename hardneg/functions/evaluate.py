@@ -131,43 +131,24 @@ class RunsToScore:
 
     def measured(self) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
-        from hardneg.evaluation import metrics
+        from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
-        from hardneg.formats import answer_matching
-        from hardneg.formats.qrels import without_excluded
-        from hardneg.formats.runs import read_run
+        from hardneg.stages.evaluate import score_runs
 
-        cutoffs, notes = metrics.answer_cutoffs(self.metrics), list[str]()
-        found: dict[str, dict[str, Any]] = {label: {} for label in self.files}
-
-        def score(names: Sequence[str], judged: Any, measure: Callable[[Any], Mapping[str, Any]]) -> None:
-            collection = self.collection
-            excluded = {} if collection is None else collection.excluded()
-            for label, path in self.files.items():
-                run = without_excluded(read_run(path), excluded)
-                documents = None if collection is None else len(collection.corpus)
-                notes.extend(metrics.run_notes(label, run, judged, names, documents))
-                found[label] |= measure(run)
-
-        if cutoffs:
-            if (collection := self.collection) is None:
-                problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
-                raise UsageError(problem, "dataset", "split")
-            answers = answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
-            ids, cuts = answers.query_ids, list(cutoffs.values())
-            score([*cutoffs], set(ids), lambda run: metrics.answer_coverage(run, answers, ids, cuts))
-            left_out = {**answers.left_out, "questions without answers": len(collection.queries(self.split)) - len(ids)}
-            notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
-        if others := [name for name in self.metrics if name not in cutoffs]:
+        cutoffs, qrels = answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
+        if cutoffs and self.collection is None:
+            problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+            raise UsageError(problem, "dataset", "split")
+        if cutoffs.keys() != {*self.metrics}:
             if self.qrels is None and self.dataset is None:
                 raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
-            level, qrels = self.fields["relevance_level"], self.grades()
+            qrels = self.grades()
             if self.qrels is None and not qrels:
                 raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
-            score(others, qrels, lambda run: metrics.evaluate(run, qrels, others, level))
-            notes += metrics.judgement_notes(qrels, others, level)
-        ordered = {label: {name: scores[name] for name in self.metrics} for label, scores in found.items()}
-        return Measured(ordered, notes=tuple(dict.fromkeys(notes)))
+        rows = {label: (label, path, self.metrics) for label, path in self.files.items()}
+        level, match = self.fields["relevance_level"], self.fields.get("answer_match", "string")
+        scores, left_out, notes = score_runs(rows, qrels, level, self.collection, self.split, match)
+        return Measured(scores, notes=(*notes, *(f"{reason}: {count}" for reason, count in left_out.items())))
 
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the paired tests of the runs against the baselines, or of each with each."""

@@ -24,7 +24,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
 from hardneg.indexes.kernels.lucene import find_java, starts_alone
 from hardneg.indexes.open_store import form_in
-from hardneg.recipes.laid_indexes import laid_indexes
+from hardneg.recipes import published_indexes
 from hardneg.records import errors, layout, types, wording
 from hardneg.store import Store
 
@@ -166,7 +166,7 @@ def openings(
     if not (run / layout.LOCK).exists():
         yield folder.name, opening(folder, options, QuerySide() if model is None else query_side(model))
         return
-    laid_out = laid_indexes(run, store)
+    laid_out = published_indexes(run, store)
     if run != folder:
         laid_out = [laid for laid in laid_out if laid.folder == folder]
     if not laid_out:

@@ -1,6 +1,7 @@
-"""Stages `encode`, `import` and `index`: the corpus as vectors, made here or brought in, and indexes to search in."""
+"""Stages `dataset`, `model`, `encode`, `import` and `index`: the collection, models brought in, and indexes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -8,19 +9,100 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from hardneg import fields
 from hardneg.encoders import protocol, spec
-from hardneg.fields import FREE, LATER, IndexSetting, InputFile, Name, OwnCut, Reference, Trait
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.formats import vectors_import
-from hardneg.formats.collection import StoredCollection
+from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.vectors import FlatVectors, index_bytes
 from hardneg.protocols import EstimatedBackend, Searcher
-from hardneg.records import layout, wording
+from hardneg.records import errors, layout, wording
 from hardneg.registry import configure
 from hardneg.runtime import distributed, progress
-from hardneg.stages import blocks, inputs
-from hardneg.stages.base import FORMS, ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, encoding
+from hardneg.stages import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, StageSpec, base, work
 from hardneg.store import SCRATCH
 from hardneg.store.blocks import BlockResult
+
+
+class ReadDataset(StageSpec):
+    """Reads the collection into Arrow files: stage `dataset`, made from the recipe's `dataset`.
+
+    withheld: training labels that are kept back. exclude_own: a document that has a query's id does not count for that
+    query; by default in ArguAna and Quora alone, whose queries are documents, as BEIR measures them.
+    """
+
+    version = 1
+    artifact_type = "collection"
+    purpose = "read the passages, queries and labels"
+    stage: Literal["dataset"] = "dataset"
+    loader: Annotated[fields.Setting, fields.PluginKind("datasets", location_options=("source",))]
+    withheld: fields.Kept | None = Field(default=None, json_schema_extra=fields.LATER)
+    exclude_own: bool | None = Field(default=None, json_schema_extra=fields.LATER)
+
+    @property
+    def _excludes(self) -> bool:
+        names = re.split(r"[/\\]", str(self.loader.options.get("source", "")).lower())
+        return not {"arguana", "quora"}.isdisjoint(names) if self.exclude_own is None else self.exclude_own
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
+        return {"source": recipe.plugin("loader").fingerprint, **excluded}
+
+    def estimate(self, sizes: Sizes) -> Row:
+        return Row(sizes.documents, "passages", sizes.documents * 600)
+
+    def make(self, context: "StageContext[ReadDataset]") -> Facts:
+        """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
+        collection = context.plugins["loader"].load()
+        if self.withheld is not None:
+            collection = self.withheld.of(collection)
+        return write_collection(collection, context.folder, context.progress, exclude_own=self._excludes)
+
+
+class BroughtModel(StageSpec):
+    """Brings in a second model, which others encode with, such as a guide of a training, or start from.
+
+    model: what it is, as the recipe's own `model` says it.
+    """
+
+    version = 1
+    artifact_type = "model"
+    artifact_folder = layout.MODEL_FOLDER
+    every_process = True
+    inherits = ()
+    purpose = "bring in another model, beside the recipe's own"
+    stage: Literal["model"]
+    model: fields.Model = Field(json_schema_extra=fields.FREE)
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        return {"model": lambda: recipe.models.of(self.model).digest}
+
+    def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
+        return self.model
+
+    def network(self, recipe: RecipeView) -> spec.ModelSpec:
+        return self.model
+
+    def estimate(self, sizes: Sizes) -> Row:
+        return Row(1, "model", sizes.network.weights)
+
+    def make(self, context: "StageContext[BroughtModel]") -> Facts:
+        """Loads it, which checks it, and saves it with its prompts and lengths.
+
+        Raises:
+            ModelError: it is not there, or cannot do what is said of it.
+            UsageError: it has no weights here.
+        """
+        from hardneg.encoders.encoder import Encoder
+
+        if not distributed.world().first:
+            return {}
+        encoder = load_encoder(self.model, context.device)
+        if not isinstance(encoder, Encoder):
+            problem = "has no weights here that could be kept: make it the recipe's own model"
+            raise errors.UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
+        encoder.save(context.folder / layout.MODEL_FOLDER)
+        return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}
 
 
 class Encode(IndexSpec):
@@ -35,13 +117,15 @@ class Encode(IndexSpec):
     artifact_type = "index"
     needs_dataset = True
     stage: Literal["encode"]
-    model: Annotated[Name, Reference(("model",))] = layout.START
+    model: Annotated[fields.Name, fields.Reference(("model",))] = layout.START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
+    segments: fields.OwnCut = Field(default=None, json_schema_extra=fields.LATER)
     document_prompt: str | None = Field(
-        default=None, json_schema_extra=LATER, description="The prompt before each passage, in place of the model's."
+        default=None,
+        json_schema_extra=fields.LATER,
+        description="The prompt before each passage, in place of the model's.",
     )
-    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         model = recipe.models.of(self.began_with(recipe))
@@ -49,8 +133,8 @@ class Encode(IndexSpec):
             yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        form = FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
-        own = [Trait.SEGMENTS] if self.segments is not None else []
+        form = base.FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
+        own = [fields.Trait.SEGMENTS] if self.segments is not None else []
         return dict.fromkeys([*own, *([form] if form else [])], recipe.name)
 
     def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
@@ -60,7 +144,7 @@ class Encode(IndexSpec):
         return self.model
 
     def estimate(self, sizes: Sizes) -> Row:
-        return encoding(self.segments, sizes)
+        return base.encoding(self.segments, sizes)
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.open_store import open_store
@@ -71,8 +155,8 @@ class Encode(IndexSpec):
         """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
         from hardneg.encoders.stream import Layout
 
-        corpus, scratch = inputs.open_corpus(context), context.folder / SCRATCH
-        encoder = inputs.open_prompted(context, "document", self.document_prompt, self.precision)
+        corpus, scratch = work.open_corpus(context), context.folder / SCRATCH
+        encoder = work.open_prompted(context, "document", self.document_prompt, self.precision)
         rows = encoder.rows(corpus, self.segments, scratch, context.progress, distributed.world())
         options = protocol.EncodeOptions(self.tokens_per_batch, self.precision)
         sizes, unit = Layout.of_encoder(encoder, rows).sizes, "passages" if self.segments is None else "segments"
@@ -80,7 +164,7 @@ class Encode(IndexSpec):
 
 
 @dataclass(frozen=True)
-class EncodedBlocks(blocks.StageBlocks):
+class EncodedBlocks(work.StageBlocks):
     """The blocks of an index, as a process has opened them."""
 
     encoder: protocol.TextEncoder = field(kw_only=True)
@@ -120,15 +204,15 @@ class ImportVectors(IndexSpec):
     purpose = "take the passages' vectors from a file"
     needs_dataset = True
     stage: Literal["import"]
-    vectors: Annotated[Name, InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
-        json_schema_extra=FREE
+    vectors: Annotated[fields.Name, fields.InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
+        json_schema_extra=fields.FREE
     )
-    ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
-        default=None, json_schema_extra=FREE
+    ids: Annotated[fields.Name | None, fields.InputFile("the id of each vector of an array, one a line")] = Field(
+        default=None, json_schema_extra=fields.FREE
     )
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        return {Trait.IMPORTED: recipe.name}
+        return {fields.Trait.IMPORTED: recipe.name}
 
     def estimate(self, sizes: Sizes) -> Row:
         return Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
@@ -139,7 +223,7 @@ class ImportVectors(IndexSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options=options, progress=progress)
 
     def make(self, context: "StageContext[ImportVectors]") -> Facts:
-        corpus, ids = inputs.open_corpus(context), None if self.ids is None else Path(self.ids).expanduser()
+        corpus, ids = work.open_corpus(context), None if self.ids is None else Path(self.ids).expanduser()
         file = vectors_import.open_vectors(Path(self.vectors).expanduser(), ids)
         owners = vectors_import.VectorOwners(corpus.doc_ids, corpus.rows, "document")
         others = vectors_import.arrange_vectors(file, owners, context.folder, context.progress)
@@ -159,20 +243,20 @@ class BuildIndex(IndexSpec):
     purpose = "build an index to search in"
     needs_dataset = True
     stage: Literal["index"]
-    backend: IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
+    backend: fields.IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
     vectors: Annotated[
-        Name | None,
-        Reference(
+        fields.Name | None,
+        fields.Reference(
             ("index",),
-            refuses={Trait.COMPRESSED: "name an encode stage or a flat index"},
-            passes=(Trait.SEGMENTS, Trait.IMPORTED, *FORMS.values()),
+            refuses={fields.Trait.COMPRESSED: "name an encode stage or a flat index"},
+            passes=(fields.Trait.SEGMENTS, fields.Trait.IMPORTED, *base.FORMS.values()),
         ),
     ] = None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         source = getattr(recipe.plugin("backend"), "input", None)
         traits, name = recipe.traits(self.vectors or ""), self.backend.name
-        form = next((form for form, trait in FORMS.items() if trait in traits), "vectors")
+        form = next((form for form, trait in base.FORMS.items() if trait in traits), "vectors")
         if source == "texts" and self.vectors is not None:
             yield f"vectors: {name} is built from texts; leave it out"
         elif source not in (None, "texts") and self.vectors is None:
@@ -181,7 +265,7 @@ class BuildIndex(IndexSpec):
             yield f"backend: {name} is built from {source}, and {self.vectors!r} holds {form}; name another"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        own = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
+        own = [fields.Trait.TEXTS] if self.vectors is None else super().traits(recipe)
         return dict.fromkeys(own, recipe.name)
 
     def query_model(self, recipe: RecipeView) -> str | None:
@@ -207,7 +291,7 @@ class BuildIndex(IndexSpec):
         vectors, folder = context.inputs.get("vectors"), context.folder
         source: Any = None if vectors is None else vectors.folder
         if source is None:
-            corpus = inputs.open_corpus(context)
+            corpus = work.open_corpus(context)
             source = zip(corpus.doc_ids, chain.from_iterable(corpus.blocks()), strict=True)
         count = context.plugins["backend"].build(source, folder, context.progress)
         encoded = vectors.facts if vectors else {}

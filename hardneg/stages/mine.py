@@ -24,8 +24,7 @@ from hardneg.mining.miners import selection, thresholds
 from hardneg.protocols import RunJoiner
 from hardneg.records import errors, layout, types
 from hardneg.runtime import progress, seeding
-from hardneg.stages import blocks, inputs
-from hardneg.stages.base import Facts, RecipeView, StageContext, StageSpec
+from hardneg.stages import Facts, RecipeView, StageContext, StageSpec, work
 from hardneg.store.blocks import BlockResult, contiguous
 
 _BLOCK = 1024  # queries
@@ -114,8 +113,8 @@ class Mine(StageSpec):
 
     def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
         """Blocks of queries, whose candidates stream through the miner."""
-        collection = inputs.open_collection(context.inputs["dataset"])
-        query_ids = inputs.open_queries(context, collection, self.split).query_ids
+        collection = work.open_collection(context.inputs["dataset"])
+        query_ids = work.open_queries(context, collection, self.split).query_ids
         known = qrels.positives(collection.all_qrels())
         if self.also_qrels:
             known = extended(known, [Path(file).expanduser() for file in self.also_qrels], collection)
@@ -127,7 +126,7 @@ class Mine(StageSpec):
             file = listing.ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split)
         return MinedBlocks(
             context,
-            blocks.query_blocks(len(query_ids), _BLOCK),
+            work.query_blocks(len(query_ids), _BLOCK),
             "mining",
             collection=collection,
             query_ids=query_ids,
@@ -138,7 +137,7 @@ class Mine(StageSpec):
 
 
 @dataclass(frozen=True)
-class MinedBlocks(blocks.StageBlocks):
+class MinedBlocks(work.StageBlocks):
     """A mining at work, in blocks of queries: what it reads, and how it chooses."""
 
     collection: StoredCollection = field(kw_only=True)
@@ -244,9 +243,9 @@ class Label(StageSpec):
         Queries for which a positive is known are left out: they need no label.
         """
         facts, path = Counter[str](), context.folder / layout.NEGATIVES
-        collection = inputs.open_collection(context.inputs["dataset"])
+        collection = work.open_collection(context.inputs["dataset"])
         known = qrels.positives(collection.all_qrels())
-        query_ids = inputs.queries_of(context, collection, self.split).query_ids
+        query_ids = work.queries_of(context, collection, self.split).query_ids
         paths = {
             label: context.inputs[name].folder / layout.RUN
             for label, name in (("run", "run"), (types.SCORES, "scores"))
@@ -263,7 +262,7 @@ class Label(StageSpec):
 
         limits = (self.above, self.below, self.count, self.depth)
         negatives.write_negatives(path, pseudo_labels(unlabelled(), collection.corpus, facts, *limits))
-        inputs.pass_on(context)
+        work.pass_on(context)
         rows = negatives.read_negatives(path)
         if self.size is not None:
             before, stay = len(rows), set(seeding.drawn_order(self.seed, "label", rows.query_ids)[: self.size])

@@ -12,8 +12,7 @@ from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.records import layout, wording
 from hardneg.report import content, figure, page, query_section
 from hardneg.report.table import Section, Table
-from hardneg.stages import base, inputs
-from hardneg.stages.base import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, by_label
+from hardneg.stages import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, base, by_label, work
 from hardneg.training.checkpoint import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
@@ -105,7 +104,7 @@ class Report(StageSpec):
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
-        collection = inputs.open_collection(dataset)
+        collection = work.open_collection(dataset)
         lists = {label: sources[0].folder / layout.RUN for label, sources in runs.items()}
         passages = query_section.Passages(lists, collection.qrels(split), collection, split)
         page.write_report(context.folder, shown, measured, passages)

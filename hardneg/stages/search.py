@@ -25,8 +25,7 @@ from hardneg.mining import listing
 from hardneg.protocols import Searcher
 from hardneg.records import Encoded, errors, layout, types, wording
 from hardneg.runtime import distributed, progress
-from hardneg.stages import blocks, inputs
-from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
+from hardneg.stages import Facts, RecipeView, RunSpec, StageContext, work
 from hardneg.store import SCRATCH
 from hardneg.store.blocks import contiguous
 
@@ -125,9 +124,9 @@ class Search(RunSpec):
 
     def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
         """Blocks of queries; those that follow each other share a pass over the index."""
-        collection, whole = inputs.open_collection(context.inputs["dataset"]), Counter[str]()
+        collection, whole = work.open_collection(context.inputs["dataset"]), Counter[str]()
         wanted = searched_queries(context, collection, whole, first)
-        sizes, travels = blocks.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
+        sizes, travels = work.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
         return SearchBlocks(
             context, sizes, "searching", travels=travels, collection=collection, queries=wanted, whole=whole
         )
@@ -156,7 +155,7 @@ def searched_queries(
                 context.progress.note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
         distributed.barrier()
         return query_files.Queries.open(context.folder / layout.QUERIES)
-    own = inputs.open_queries(context, collection, spec.split)
+    own = work.open_queries(context, collection, spec.split)
     if spec.text_of != "query":
         texts = positive_texts(own, qrels.positives(collection.all_qrels()), collection.corpus, facts)
         if not len(texts):
@@ -205,7 +204,7 @@ def positive_texts(
 
 
 @dataclass(frozen=True)
-class SearchBlocks(blocks.RunBlocks):
+class SearchBlocks(work.RunBlocks):
     """A search at work: what it reads, and what it counts and times.
 
     whole: what is counted of all queries when they are read. held: the encoded queries of the last windows.
@@ -226,7 +225,7 @@ class SearchBlocks(blocks.RunBlocks):
             facts["queries without candidates"] = sum(not ranked.doc_ids for ranked in self._candidates())
         return facts
 
-    def ranking(self, numbers: Sequence[int], task: progress.Task) -> blocks.Ranking:
+    def ranking(self, numbers: Sequence[int], task: progress.Task) -> work.Ranking:
         """The lists of some blocks; those that follow each other share a pass over the index."""
         for some in contiguous(numbers):
             entries = self._entries(range(len(self.queries))[some.start * _BLOCK : some.stop * _BLOCK])
@@ -259,14 +258,14 @@ class SearchBlocks(blocks.RunBlocks):
     @cached_property
     def _searcher(self) -> Searcher:
         index, device, progress = self.context.inputs["index"], self.context.device, self.context.progress
-        return inputs.open_searcher(index, self.collection, device, progress, expected=len(self.queries))
+        return work.open_searcher(index, self.collection, device, progress, expected=len(self.queries))
 
     @cached_property
     def _encoder(self) -> TextEncoder | None:
         spec = self.context.spec
         if "model" not in self.context.inputs:
             return None
-        return inputs.open_prompted(self.context, "query", spec.query_prompt, spec.precision)
+        return work.open_prompted(self.context, "query", spec.query_prompt, spec.precision)
 
     @property
     def _options(self) -> EncodeOptions:
@@ -292,7 +291,7 @@ class SearchBlocks(blocks.RunBlocks):
         self.whole[_OTHERS] = vectors_import.arrange_vectors(file, owners, folder, context.progress)
         return FlatVectors.open(folder)
 
-    def _entries(self, part: range) -> Iterator[blocks.Entry]:
+    def _entries(self, part: range) -> Iterator[work.Entry]:
         """The ranked lists of a part of the queries, in order."""
         spec, corpus = self.context.spec, self.collection.corpus
         vectors, searcher, encoder = self._vectors, self._searcher, self._encoder

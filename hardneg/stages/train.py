@@ -20,8 +20,19 @@ from hardneg.protocols import DenseSearcher, EstimatedBackend, RunJoiner, Search
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import configure
 from hardneg.runtime import distributed, seeding
-from hardneg.stages import base, inputs, training
-from hardneg.stages.base import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, source_of
+from hardneg.stages import (
+    ArtifactInput,
+    Facts,
+    IndexSpec,
+    RecipeView,
+    Row,
+    Sizes,
+    StageContext,
+    base,
+    source_of,
+    training,
+    work,
+)
 from hardneg.store import SCRATCH, options_in_key
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.options import Devices, RefreshOptions, RerankerOptions
@@ -144,7 +155,7 @@ class Train(training.TeacherOptions, training.DualOptions):
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> training.Opened:
         from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
-        encoder, lacking = inputs.open_learner(context), dict[str, int]()
+        encoder, lacking = work.open_learner(context), dict[str, int]()
         if self.datasets:
             data: TrainingData | Mixture = self._mixture(context)
         else:
@@ -180,7 +191,7 @@ class Train(training.TeacherOptions, training.DualOptions):
         """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
         sources = dict[str, TrainingData]()
         for name in sorted(self.datasets):
-            collection = inputs.open_collection(context.inputs[f"datasets.{name}.dataset"])
+            collection = work.open_collection(context.inputs[f"datasets.{name}.dataset"])
             data = training.examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
             sources[name] = replace(data, segments=self.segments)
         return Mixture(sources, self.mixing.temperature, self.mixing.one_source, self.segments)
@@ -371,7 +382,7 @@ class TrainQueries(training.EncoderOptions, IndexSpec):
         from hardneg.encoders.encoder import split
         from hardneg.training.methods.adore import JpqTraining
 
-        encoder = split(inputs.open_learner(context))
+        encoder = split(work.open_learner(context))
         queries, negatives = collection.queries(self.split), context.inputs.get("negatives")
         data = training.training_data(collection, queries, negatives)
         way = self._method(context, collection, data, encoder)
@@ -396,7 +407,7 @@ class TrainQueries(training.EncoderOptions, IndexSpec):
 
         index, seed = context.inputs["index"], self.options.seed
         where = f"{context.name}: index {index.name}"
-        searcher = inputs.open_searcher(index, collection, context.device, None, few=self.schedule == "dynamic")
+        searcher = work.open_searcher(index, collection, context.device, None, few=self.schedule == "dynamic")
         if not isinstance(searcher, DenseSearcher | StoredSearcher):
             problem = "holds nothing of documents that queries could be scored with"
             raise errors.UsageError(f"{where} {problem}: name an encode stage or an index of one")
@@ -508,7 +519,7 @@ class TrainRefreshed(training.DualOptions):
         from hardneg.training.refresh.mining import known_to_be_relevant
 
         refresh, refreshes = self.refresh, folder.RefreshFolder(context.folder / SCRATCH / "refreshes")
-        encoder, queries = inputs.open_learner(context), collection.queries(self.split)
+        encoder, queries = work.open_learner(context), collection.queries(self.split)
         data = training.training_data(collection, queries, context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
         data = self.guided(context, self.ordered(context, data))

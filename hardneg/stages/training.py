@@ -24,8 +24,7 @@ from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime import barrier, world
-from hardneg.stages import base, inputs
-from hardneg.stages.base import ArtifactInput, Facts, RecipeView, StageContext, StageSpec
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, base, work
 from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
@@ -121,7 +120,7 @@ class TrainConfig(OptionGroup):
         from hardneg.training.loop import learn
 
         loss, options = context.plugins["loss"], self.options
-        collection = inputs.open_collection(context.inputs["dataset"])
+        collection = work.open_collection(context.inputs["dataset"])
         with ExitStack() as ending:
             way, told = self.opened(context, collection, ending)
             judge = self.judge(context, collection, way.encoder)
@@ -253,7 +252,7 @@ _GUIDE = Reference(("index",), {**base.NOT_ONE_VECTOR, Trait.SEGMENTS: "name one
 def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
     """The `training_data` of the queries that were mined or labelled; of split `train` where none were."""
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
-    return training_data(collection, inputs.own_queries(negatives) or collection.queries(split), negatives)
+    return training_data(collection, work.own_queries(negatives) or collection.queries(split), negatives)
 
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
@@ -364,12 +363,12 @@ class GuideOptions(OptionGroup):
         source = context.inputs.get("guide")
         if source is None:
             return data
-        searcher = inputs.open_searcher(source, inputs.open_collection(context.inputs["dataset"]), context.device, None)
+        searcher = work.open_searcher(source, work.open_collection(context.inputs["dataset"]), context.device, None)
         if not isinstance(searcher, StoredSearcher | DenseSearcher):
             problem = f"guide {source.name} holds nothing of documents"
             raise errors.UsageError(f"{context.name}: {problem}: name an encode stage")
         model = context.inputs["guide.model"]
-        queries = inputs.encoded_queries(context, model, data.texts, "guide-queries")
+        queries = work.encoded_queries(context, model, data.texts, "guide-queries")
         return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
 
     def guide_facts(self, context: StageContext[Any]) -> dict[str, object]:
@@ -425,7 +424,7 @@ class BatchOptions(OptionGroup):
         needs: dict[str, Any] = {}
         if "vectors" in plugin.needs:
             model = context.inputs["batches_from.model"]
-            needs["vectors"] = inputs.encoded_queries(context, model, data.texts, "batches-queries")
+            needs["vectors"] = work.encoded_queries(context, model, data.texts, "batches-queries")
         if "run" in plugin.needs:
             needs["run"] = runs.lists_in_order(context.inputs["batches_from"].folder / layout.RUN, data.query_ids)
         queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)

@@ -23,8 +23,7 @@ from hardneg.protocols import QueryWriter, SessionWriter
 from hardneg.records import errors, layout, types, wording
 from hardneg.records.text import terms
 from hardneg.runtime import seeding
-from hardneg.stages import inputs
-from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, StageSpec, source_of
+from hardneg.stages import Facts, RecipeView, Row, Sizes, StageContext, StageSpec, source_of, work
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
@@ -110,7 +109,7 @@ class WriteQueries(StageSpec):
         Raises:
             DataError: there are no documents, no query was written, or a split has none.
         """
-        inputs.open_corpus(context)
+        work.open_corpus(context)
         used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
         with ExitStack() as stack:
             writers: dict[str, QueryWriter] = {}
@@ -118,7 +117,7 @@ class WriteQueries(StageSpec):
                 plugin = context.plugins[f"writers.{number}"]
                 session = isinstance(plugin, SessionWriter)
                 writers[name] = stack.enter_context(plugin.writing(counts, context.device)) if session else plugin
-            writing = _Writing(context.name, self, inputs.open_collection(context.inputs["dataset"]), writers)
+            writing = _Writing(context.name, self, work.open_collection(context.inputs["dataset"]), writers)
             facts = write_collection(writing, context.folder, context.progress)
         of_writers = {f"{name}: {what}": count for name, counts in used.items() for what, count in counts.items()}
         return {**facts, **writing.counts, **of_writers}
@@ -377,8 +376,8 @@ class RoundTrip(StageSpec):
         Raises:
             DataError: none stays.
         """
-        collection = inputs.open_collection(context.inputs["dataset"])
-        queries = inputs.open_queries(context, collection, self.split)
+        collection = work.open_collection(context.inputs["dataset"])
+        queries = work.open_queries(context, collection, self.split)
         returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)
 
         def staying() -> Iterator[tuple[str, types.RankedList]]:

@@ -184,7 +184,7 @@ def test_mistakes_are_told_before_anything_runs(made: tuple[Path, Store, Outcome
 
 
 def test_an_index_of_texts_is_refused(made: tuple[Path, Store, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardneg.stages.inputs.open_searcher", lambda *rest, **more: object())
+    monkeypatch.setattr("hardneg.stages.work.open_searcher", lambda *rest, **more: object())
     plan = make_plan(load_recipe(made[0], settings=["stages.adore.depth=9"]))
     told = "adore: index start-index holds nothing of documents that queries could be scored with"
     with pytest.raises(UsageError, match=told):

@@ -1,0 +1,303 @@
+"""Stages `rerank` and `fuse`: runs made from other runs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, tee
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from hardneg import fields
+from hardneg.encoders.protocol import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
+from hardneg.evaluation import fusion_tuning, metrics
+from hardneg.evaluation.fusion import Fusion, Method, Norm
+from hardneg.formats import qrels, runs
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.queries import Queries
+from hardneg.protocols import Reranker, TrainableReranker
+from hardneg.records import errors, layout, types, wording
+from hardneg.runtime import Task
+from hardneg.stages import Facts, RecipeView, RunSpec, StageContext, source_of, work
+from hardneg.store import replace_text
+
+_PAIRS = 1024  # of a block, which a stop may cost: they are sorted by length together
+_SLOW_PAIRS = 256  # of a block of what scores one query after another
+
+
+class Rerank(RunSpec):
+    """Scores the best documents of a run anew, query and document together.
+
+    reranker: the stage that trained it. positives: the known positives that a list
+    lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
+    """
+
+    version = 2
+    purpose = "have a reranker score what was found"
+    every_process = True
+    stage: Literal["rerank"]
+    reranker: Annotated[fields.Name | None, fields.Reference(("reranker",))] = None
+    plugin: Annotated[fields.Setting | None, fields.PluginKind("rerankers")] = Field(
+        None, description="A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID."
+    )
+    run: Annotated[
+        fields.Name, fields.Reference(("run",), passes=(fields.Trait.ADDED_POSITIVES, fields.Trait.OWN_QUERIES))
+    ]
+    split: fields.Name = Field("test", description=fields.SPLIT)
+    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many documents of each query are scored, the best.")
+    positives: bool = False
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Rerank":
+        if (self.reranker is None) == (self.plugin is None):
+            raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
+        return self
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {**super().traits(recipe), **({fields.Trait.ADDED_POSITIVES: recipe.name} if self.positives else {})}
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        return source_of(recipe.plugin("plugin"))
+
+    def list_length(self, recipe: RecipeView) -> int:
+        listed = recipe.list_length(self.run)
+        return self.depth if listed is None else min(self.depth, listed)
+
+    def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
+        """Blocks of queries; a block's scores do not depend on the other blocks."""
+        collection, source = work.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
+        queries = work.queries_of(context, collection, self.split)
+        plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
+        step = max(1, (_PAIRS if isinstance(plugin, TrainableReranker) else _SLOW_PAIRS) // self.depth)
+        sizes = work.query_blocks(len(queries), step)
+        return RerankBlocks(
+            context, sizes, "reranking", collection=collection, queries=queries, step=step, plugin=plugin
+        )
+
+
+@dataclass(frozen=True)
+class _QueryBlock:
+    """Queries that follow each other, with the documents to score for each; facts count them and what was added."""
+
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+    doc_ids: Sequence[Sequence[str]]
+    facts: Counter[str]
+
+    def requests(self, corpus: Corpus) -> Iterator[tuple[str, list[str]]]:
+        """Each query's text with those of its documents."""
+        contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
+        for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
+            yield text, list(islice(contents, len(doc_ids)))
+
+    def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[work.Entry]:
+        """The queries' documents with the scores that a reranker gave."""
+        for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
+            scores = next(answers, ())
+            if len(scores) != len(doc_ids):
+                counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
+                raise errors.PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
+            yield query_id, types.RankedList(doc_ids, np.asarray(scores))
+
+
+@dataclass(frozen=True)
+class RerankBlocks(work.RunBlocks):
+    """A reranking at work: what it reads; step: queries of a block."""
+
+    collection: StoredCollection = field(kw_only=True)
+    queries: Queries = field(kw_only=True)
+    step: int = field(kw_only=True)
+    plugin: Reranker = field(kw_only=True)
+
+    def run_facts(self) -> Facts:
+        return {"depth": self.context.spec.depth}
+
+    def ranking(self, numbers: Sequence[int], task: Task) -> work.Ranking:
+        """The lists of some blocks with new scores; nothing is loaded before the first is asked for."""
+        wanted, last = set(numbers), max(numbers, default=-1) + 1
+        through = self._query_blocks()
+        upto = through if last * self.step >= len(self.queries) else islice(through, last)
+        blocks, ahead = tee(block for number, block in enumerate(upto) if number in wanted)
+        answers = self._answers(ahead)
+        for block in blocks:
+            yield block.entries(answers), lambda block=block: block.facts  # type: ignore[misc]
+
+    def _query_blocks(self) -> Iterator[_QueryBlock]:
+        """All blocks of the run's lists, cut at the depth."""
+        spec = self.context.spec
+        known = qrels.positives(self.collection.all_qrels()) if spec.positives else {}
+        lists = runs.lists_in_order(self.context.inputs["run"].folder / layout.RUN, self.queries.query_ids)
+        for start in range(0, len(self.queries), self.step):
+            part, facts = slice(start, start + self.step), Counter[str]()
+            query_ids = self.queries.query_ids[part]
+            chosen = [list(ranked.doc_ids[: spec.depth]) for ranked in islice(lists, len(query_ids))]
+            facts["queries"] = len(query_ids)
+            facts["queries without candidates"] = sum(not doc_ids for doc_ids in chosen)
+            for query_id, doc_ids in zip(query_ids, chosen, strict=True):
+                lacking = [doc_id for doc_id in known.get(query_id, ()) if doc_id not in doc_ids]
+                facts["positives that the run lacks"] += len(lacking)
+                doc_ids += lacking
+            facts["pairs"] = sum(map(len, chosen))
+            yield _QueryBlock(query_ids, self.queries.texts[part], chosen, facts)
+        for _ in lists:
+            pass
+
+    def _answers(self, blocks: Iterable[_QueryBlock]) -> Iterator[Sequence[float]]:
+        """The scores of each query of the blocks; a query without documents has none, and no plugin is asked."""
+        corpus, source, spec = self.collection.corpus, self.context.inputs.get("reranker"), self.context.spec
+        if isinstance(self.plugin, TrainableReranker):
+            from hardneg.rerankers.network import PairScorer
+
+            options = EncodeOptions(spec.tokens_per_batch, spec.precision)
+            folder = None if source is None else source.folder / layout.MODEL_FOLDER
+            scorer = PairScorer.opened(self.plugin, folder, self.context.device, options)
+            yield from scorer.rerank_blocks(block.requests(corpus) for block in blocks)
+            return
+        requests, ahead = tee(request for block in blocks for request in block.requests(corpus))
+        answers = iter(self.plugin.rerank(request for request in ahead if request[1]))
+        for _, documents in requests:
+            yield next(answers, ()) if documents else ()
+
+
+class Tuning(BaseModel):
+    """Runs of other queries, those of `split`, by the labels of those that are fused, to choose numbers by."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    runs: Annotated[dict[fields.Name, fields.Name], fields.MEASURED] = Field(min_length=2)
+    split: fields.Name = "dev"
+    metric: fields.MetricName = Field("ndcg@10", description="The metric to tune on.")
+    relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
+    grid: dict[fields.Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Values to try, in every combination: of a run's weight, or `constant`; default: all weights in "
+        "tenths that sum to 1.",
+    )
+
+
+class Fuse(RunSpec):
+    """Makes one run of several: the documents of all, by turns or by a sum over the runs.
+
+    `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx's and take scores that `norm`
+    brings to one scale. tuning: what to choose weights or `constant` by.
+    """
+
+    version = 2
+    purpose = "make one ranking out of several"
+    stage: Literal["fuse"]
+    runs: Annotated[dict[str, fields.Name], fields.MEASURED, Field(min_length=2)]
+    method: Method = Field(
+        "weighted-sum",
+        description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
+    )
+    weights: Mapping[str, FiniteFloat] = Field(
+        default_factory=dict, description="A run's weight, by its label; default 1."
+    )
+    missing_scores: Literal["lowest", "zero"] = Field(
+        "lowest", description="Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
+    )
+    constant: int = Field(Fusion.constant, ge=0, description="The constant of reciprocal-rank.")
+    norm: Norm | None = Field(
+        None, json_schema_extra=fields.LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
+    )
+    tuning: Tuning | None = Field(None, json_schema_extra=fields.LATER)
+    split: fields.Name = "test"
+    depth: int = Field(Fusion.depth, gt=0, description="How many documents are kept for each query.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Fuse":
+        for label in self.weights:
+            if label not in self.runs:
+                raise ValueError(f"weights: no run is called {label!r}{wording.suggestion(label, self.runs)}")
+        if problems := self.fusion.problems():
+            raise ValueError("; ".join(problems))
+        if (tuning := self.tuning) is None:
+            return self
+        if tuning.split == self.split:
+            raise ValueError(f"tuning.split: {self.split} is what is fused; tune on the queries of another split")
+        if set(tuning.runs) != set(self.runs):
+            raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
+        try:
+            fusion_tuning.check_grid(self.method, self.labels, tuning.grid)
+        except errors.UsageError as error:
+            raise ValueError(f"tuning: {error}") from None
+        return self
+
+    @property
+    def labels(self) -> list[str]:
+        """The runs in the order in which they are taken: the recipe's for `zip`, where it matters."""
+        return list(self.runs) if self.method == "zip" else sorted(self.runs)
+
+    @property
+    def fusion(self) -> Fusion:
+        """How lists in the order of `labels` become one, not tuned."""
+        weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
+        return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
+
+    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
+        yield from super().references()
+        for path, name, mark in fields.marked_references(self.tuning) if self.tuning else ():
+            yield f"tuning.{path}", name, mark
+
+    def identity(self) -> dict[str, object]:
+        """Weights that are not given count as 1; the order of the runs counts where it matters."""
+        weights = dict(zip(self.labels, self.fusion.weights, strict=True))
+        identity: dict[str, Any] = {**super().identity(), "weights": weights}
+        identity |= {"order": self.labels} if self.method == "zip" else {}
+        return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
+
+    def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
+        """The most documents of a query, of its own runs or of others that are fused in the same way."""
+        lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
+        return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        if self.tuning is None:
+            return
+        longest = self.list_length(recipe, self.tuning.runs)
+        if metrics.cut_below([self.tuning.metric], longest):
+            advice = "raise depth and that of the runs, or take a smaller cutoff"
+            yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
+
+    def make(self, context: "StageContext[Fuse]") -> Facts:
+        """Reads the runs query by query and writes what they are together, best first.
+
+        Facts: queries, how often a run lacks one, the numbers that were tuned; all that was tried is in `tuning.json`.
+        """
+        collection, labels, fusion = work.open_collection(context.inputs["dataset"]), self.labels, self.fusion
+        query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
+        if self.tuning is not None:
+            sources, excluded = context.inputs_of("tuning.runs"), collection.excluded()
+            tuning, judged = self.tuning, collection.judged(self.tuning.split)
+            whole = (runs.read_run(sources[label].folder / layout.RUN) for label in labels)
+            tuned_on = [qrels.without_excluded(run, excluded) for run in whole]
+            known = fusion_tuning.Development(labels, tuned_on, judged, tuning.metric, tuning.relevance_level)
+            tried = fusion_tuning.tune(fusion, known, tuning.grid, query_ids, metrics.mean_of, context.progress)
+            fusion = tried[0].fusion
+            content = {"split": self.tuning.split, **fusion_tuning.to_json(tried, known)}
+            replace_text(context.folder / layout.TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            numbers = {**fusion_tuning.numbers(fusion, labels), known.metric: tried[0].worth}
+            tuned = {"tuned": numbers, "tried": len(tried)}
+        facts, sources = Counter({"queries": len(query_ids), "depth": self.depth}), context.inputs_of("runs")
+        paths = {label: sources[label].folder / layout.RUN for label in labels}
+
+        def lists() -> Iterator[Sequence[types.RankedList]]:
+            for _, hits in runs.lists_side_by_side(paths, query_ids):
+                for label, ranked in hits.items():
+                    facts[f"queries that {label} lacks"] += not ranked.doc_ids
+                yield list(hits.values())
+
+        def entries() -> Iterator[tuple[str, types.RankedList]]:
+            with context.progress.task("fusing", len(query_ids), "queries") as task:
+                for query_id, ranked in zip(query_ids, fusion.over(lists()), strict=True):
+                    task.advance()
+                    if ranked.doc_ids:
+                        yield query_id, ranked
+
+        runs.write_run(context.folder / layout.RUN, entries())
+        return {name: count for name, count in facts.items() if count} | tuned

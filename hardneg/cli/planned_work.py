@@ -26,7 +26,7 @@ from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
     from hardneg.recipes import Options, Outcome, Plan, Step
-    from hardneg.stages.base import Engine
+    from hardneg.stages import Engine
 
 _LOST = 75
 """Exit code of a process that ends because another one did."""

@@ -89,9 +89,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
         _check_collection(step, steps, artifact, plan)
         expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
         if step.name == DATASET and expected not in (0, actual):
-            watcher.progress.note(
-                f"{actual:,} documents, but sizes.documents is {expected:,}; is the dataset complete?"
-            )
+            watcher.progress.note(f"{actual:,} documents, but sizes.documents is {expected:,}; is it complete?")
     return Outcome(artifacts, tuple(ran))
 
 
@@ -106,9 +104,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
         end = time.monotonic() + _PATIENCE  # a network file system may take a minute to show it
         while not (artifact := cached(step, store)):
             if time.monotonic() > end:
-                raise ArtifactError(
-                    f"{store.path(step.key)}: not visible to all processes; put the store on a shared disk"
-                )
+                raise ArtifactError(f"{store.path(step.key)}: not visible to all processes; use a shared disk")
             time.sleep(0.2)
         artifacts[step.name] = artifact
         _check_collection(step, steps, artifact, plan)

@@ -108,7 +108,7 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":
-        """The same recipe as another of its stages sees it."""
+        """The recipe as another stage sees it."""
         return replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:

@@ -17,7 +17,7 @@ from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records import HardnegError
 from hardneg.registry import configure
-from hardneg.stages.base import RecipeView, Sizes, StageSpec
+from hardneg.stages import RecipeView, Sizes, StageSpec
 from hardneg.store import canonical
 from hardneg.testing.plugin_contract import HEAVY, check_light, rule
 

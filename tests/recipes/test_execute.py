@@ -181,7 +181,7 @@ def test_the_seconds_of_a_training_that_went_on_are_those_of_all_its_runs(finish
 def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path, monkeypatch):
     import weakref
 
-    from hardneg.stages import inputs as searching
+    from hardneg.stages import work as searching
 
     path = finished[1]
     alive, opened = [], []

@@ -17,7 +17,7 @@ from hardneg.records import HISTORY, RecipeError, UsageError
 from hardneg.runtime import Silent, join, leave
 from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.train import Train
-from hardneg.stages.training import training_data
+from hardneg.stages.work import training_data
 from hardneg.store import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.checkpoint import History

@@ -11,7 +11,7 @@ from hardneg.formats.runs import stream_run, write_run
 from hardneg.records import RecipeError
 from hardneg.runtime import Silent
 from hardneg.stages.base import ArtifactInput, StageContext
-from hardneg.stages.fuse import Fuse
+from hardneg.stages.rescore import Fuse
 from tests.run_lists import falling
 
 

@@ -22,7 +22,7 @@ from hardneg.records import DataError, Hits, RankedList
 from hardneg.runtime import Silent
 from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.mine import Mine
-from hardneg.stages.training import pseudo_positives
+from hardneg.stages.work import pseudo_positives
 from tests.run_lists import falling, ranked
 
 DENSE = {"q0": ["d0", "d1", "d2", "d3"], "q1": ["d5", "d4", "d1"], "q3": ["d9"]}

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 _NAMES = {
     "execution": "Options Outcome Watcher execute usage",
     "language": "RecipeFunction apply_settings as_yaml default_folder expand find_recipe head_comment maker merge "
-    "named_recipes parse_setting plain_text preset_names read_tree recipe_tree shipped_recipes",
+    "named_recipes parse_setting parsed plain_text preset_names read_tree recipe_tree shipped_recipes",
     "load": "Recipe check_recipe load_recipe",
-    "lookahead": "Estimate Need absent estimate needs no_room packages",
-    "plan": "Plan Step explain make_plan",
+    "lookahead": "Estimate Need absent check_packages estimate needs no_room packages",
+    "plan": "Plan Step cached explain flat make_plan",
     "run_folder": "COMMAND OpenedIndex PublishedIndex artifacts_of inputs_of lock_content names publish "
     "published_indexes read_lock",
 }

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import resource
 import sys
 import time
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.fields import Trait
-from hardneg.recipes.lookahead import check_packages
-from hardneg.recipes.plan import Plan, Step, cached
+from hardneg.recipes import Plan, Step, cached, check_packages
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.runtime import Progress, Silent, cpu_name, from_first, world
@@ -219,7 +217,7 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
     yield facts
     said = os.environ.get("OMP_NUM_THREADS", "")  # compute threads, by default one per core
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = said if re.fullmatch(r"[1-9]\d{0,3}", said) else own
+    threads = said if said.isdecimal() and int(said) else own
     processor, peak = f"{cpu_name()}, {threads} threads", _peak_memory()
     facts |= {"processes": processes, "device": "cpu", "processor": processor, "peak_memory": peak}
     if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.datasets.held_out import TRAIN
-from hardneg.encoders.open.contract import BASE, USUAL, Shape
-from hardneg.encoders.open.resolved import ResolvedModel, ResolvedModels
+from hardneg.encoders.open import contract, resolved
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.fields import input_files
 from hardneg.indexes.kernels import lucene
 from hardneg.protocols import HintsQueries, LooksUp
-from hardneg.recipes.language import maker
-from hardneg.recipes.plan import Plan, Step, cached, flat
+from hardneg.recipes import Plan, Step, cached, flat, maker
 from hardneg.records import DATASET, START, DataError, HardnegError, Lookup, MissingDependency, ModelError, size
 from hardneg.registry import plugin_errors
 from hardneg.stages import Sizes
@@ -115,14 +113,14 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
     return int(collection.facts["documents"]), splits
 
 
-def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
+def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
     """The sizes for one step, with its model and its network, or else the network of its first input."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
         sizes = replace(sizes, model=_usual(model), shape=model.shape, form=model.family.form)
     brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
-    return replace(sizes, network=shapes[brings] if brings else BASE)
+    return replace(sizes, network=shapes[brings] if brings else contract.BASE)
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
@@ -132,13 +130,13 @@ def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
             yield name, network
 
 
-def _usual(model: ResolvedModel) -> FullSpec:
+def _usual(model: resolved.ResolvedModel) -> FullSpec:
     """The full spec for estimates, with the usual text lengths even if the model can read more."""
     full = model.known
     stated = {name: value for name, value in vars(model.spec).items() if value is not None}
     if full is None:
         return FullSpec(**stated)
-    own = {f"{side}_length": min(full.length(side), USUAL) for side in SIDES}
+    own = {f"{side}_length": min(full.length(side), contract.USUAL) for side in SIDES}
     return replace(full, **own | {name: value for name, value in stated.items() if name in own})
 
 
@@ -226,7 +224,7 @@ def _file(field_path: str, file: str) -> Lookup:
     return Lookup(there=path.stat().st_size)
 
 
-def _model(models: ResolvedModels, spec: ModelSpec) -> Lookup:
+def _model(models: resolved.ResolvedModels, spec: ModelSpec) -> Lookup:
     try:
         return models.of(spec).look_up()
     except ModelError as error:

@@ -8,8 +8,7 @@ from typing import Any
 
 from hardneg.fields import PluginKind, input_files, marked_fields
 from hardneg.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
-from hardneg.recipes.language import maker
-from hardneg.recipes.load import Recipe
+from hardneg.recipes import Recipe, maker
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, UsageError, suggestion
 from hardneg.registry import plugin_errors
 from hardneg.stages import StageSpec

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from hardneg import __version__
 from hardneg.encoders.open.model_card import with_scores
@@ -21,9 +20,7 @@ from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors import DocIds
 from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.protocols import Searcher
-from hardneg.recipes.language import parsed
-from hardneg.recipes.load import Recipe, check_recipe
-from hardneg.recipes.plan import Plan
+from hardneg.recipes import Plan, Recipe, check_recipe, parsed
 from hardneg.records import DataError, Encoded, Hits, counted, layout
 from hardneg.stages.evaluate import Evaluate
 from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, replace_text
@@ -232,7 +229,7 @@ class OpenedIndex:
         options, folder, numbers = ExactOptions(device=device), index.folder, dict[str, int]()
         met = list[str]()
 
-        def rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
+        def rows(doc_ids: Sequence[str]) -> Any:
             """Number ids in the order in which they are met, for an index that names its documents."""
             for doc_id in doc_ids:
                 if doc_id not in numbers:

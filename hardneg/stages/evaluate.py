@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -17,16 +15,13 @@ from hardneg.analysis.base import Analysis, sections, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs, Record, System
 from hardneg.encoders import protocol, spec
 from hardneg.evaluation import LEVEL, MARGIN, intervals, metrics, metrics_json, significance, two_level
-from hardneg.formats import answer_matching, runs
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.qrels import Qrels, positives, read_query_groups, without_excluded
+from hardneg.formats import answer_matching, qrels, runs
 from hardneg.protocols import DenseSearcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, no_such_option
-from hardneg.report.content import ReportContent, systems_section
-from hardneg.report.table import Section
+from hardneg.report import content, table
 from hardneg.runtime import SEED
-from hardneg.stages import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, base, work
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 from hardneg.training.checkpoint import History
 
 
@@ -44,7 +39,7 @@ class Evaluate(StageSpec):
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
-    runs: Annotated[dict[str, BySeed], fields.MEASURED]
+    runs: Annotated[dict[str, base.BySeed], fields.MEASURED]
     split: fields.Name = Field("test", description=fields.SPLIT)
     metrics: Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
@@ -151,10 +146,10 @@ class Evaluate(StageSpec):
         of_data = {"passages": source.facts["passages"], "evaluated on": queries}
         return {**of_data, "relevant from grade": self.relevance_level}
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         paths = {label: source.folder / layout.METRICS for label, source in sources.items()}
-        contents = (ReportContent.of(label, metrics_json.read_metrics(path)) for label, path in paths.items())
-        return [replace(systems_section(content), title=content.title) for content in contents]
+        contents = (content.ReportContent.of(label, metrics_json.read_metrics(path)) for label, path in paths.items())
+        return [replace(content.systems_section(each), title=each.title) for each in contents]
 
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Write means, scores by query, intervals and paired tests against the baselines (default: the first row)."""
@@ -181,7 +176,7 @@ class Evaluate(StageSpec):
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         groups = (collection.groups("query") or None) if self.by_group else None
         if self.query_groups is not None:
-            groups = read_query_groups(Path(self.query_groups).expanduser())
+            groups = qrels.read_query_groups(Path(self.query_groups).expanduser())
         design, resampling = significance.Design(self.equivalence_margin, groups), intervals.Resampling(seed=self.seed)
         comparisons = significance.compare_all(scores, baselines, significance.Randomisation(seed=self.seed), design)
         over_seeds = two_level.compare_over_seeds(scores, seeds, baselines, self.shared_seeds, resampling, design)
@@ -196,7 +191,7 @@ class Evaluate(StageSpec):
 
 def score_runs(
     rows: Mapping[str, tuple[str, Path, Sequence[str]]],
-    qrels: Qrels,
+    judgements: qrels.Qrels,
     level: int,
     collection: StoredCollection | None,
     split: str,
@@ -206,7 +201,7 @@ def score_runs(
 
     Args:
         rows: by key, the run's name in notes, its file, and its metrics in order.
-        qrels: the judgements; empty if no metric needs them.
+        judgements: the judgements; empty if no metric needs them.
         level: the lowest grade that binary metrics take as relevant.
         collection: the corpus and answers; None if no metric needs answers.
         split: the split of the answers.
@@ -226,13 +221,13 @@ def score_runs(
     if collection is not None and cutoffs:
         answers = answer_matching.PassageAnswers.of(collection, split, match)
         query_ids = answers.query_ids
-    notes = [*metrics.judgement_notes(qrels, [name for name in names if name not in cutoffs], level)]
+    notes = [*metrics.judgement_notes(judgements, [name for name in names if name not in cutoffs], level)]
     scores: dict[str, metrics.Scores] = {}
     for key, (row, file, own) in rows.items():
-        run, by_metric = without_excluded(runs.read_run(file), excluded), dict[str, Any]()
+        run, by_metric = qrels.without_excluded(runs.read_run(file), excluded), dict[str, Any]()
         if judged := [name for name in own if name not in cutoffs]:
-            by_metric |= metrics.evaluate(run, qrels, judged, level)
-            notes += metrics.run_notes(row, run, qrels, judged, documents)
+            by_metric |= metrics.evaluate(run, judgements, judged, level)
+            notes += metrics.run_notes(row, run, judgements, judged, documents)
         if answers is not None and (answered := [name for name in own if name in cutoffs]):
             by_metric |= metrics.answer_coverage(run, answers, query_ids, [cutoffs[name] for name in answered])
             notes += metrics.run_notes(row, run, set(query_ids), answered, documents)
@@ -314,7 +309,7 @@ class Analyze(StageSpec):
     def _encoders(self) -> Iterator[tuple[Analysis, str, str]]:
         return ((each, path, index) for each in self.analysis for path, index in each.encoders().items())
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         made = ((label, each.spec, each.folder) for label, each in sources.items() if isinstance(each.spec, Analyze))
         return [section for label, spec, folder in made for section in sections(label, spec.analysis, folder)]
 
@@ -356,8 +351,8 @@ class Artifacts(AnalysisInputs):
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
     def run(self, path: str) -> runs.Run:
-        run = runs.read_run(self._input(path).folder / layout.RUN)
-        return without_excluded(run, self._collection.excluded()) if layout.DATASET in self.context.inputs else run
+        excluded = self._collection.excluded() if layout.DATASET in self.context.inputs else {}
+        return qrels.without_excluded(runs.read_run(self._input(path).folder / layout.RUN), excluded)
 
     def stream(self, path: str) -> Iterator[tuple[str, types.RankedList]]:
         return runs.stream_run(self._input(path).folder / layout.RUN)
@@ -368,17 +363,17 @@ class Artifacts(AnalysisInputs):
     def query_ids(self, path: str, split: str) -> Sequence[str]:
         return self._collection.queries(split).query_ids
 
-    def qrels(self) -> Qrels:
+    def qrels(self) -> qrels.Qrels:
         return self._collection.judged(self.split)
 
     def positives(self) -> dict[str, list[str]]:
-        return positives(self._collection.qrels(self.split), self.relevance_level)
+        return qrels.positives(self._collection.qrels(self.split), self.relevance_level)
 
     def relevant(self) -> Mapping[str, Sequence[str]]:
-        return positives(self._collection.all_qrels())
+        return qrels.positives(self._collection.all_qrels())
 
     def withheld(self) -> Mapping[str, Sequence[str]]:
-        return positives(self._collection.withheld())
+        return qrels.positives(self._collection.withheld())
 
     def queries(self, split: str | None) -> Mapping[str, str]:
         splits = self._collection.splits if split is None else [split]
@@ -422,10 +417,8 @@ class Artifacts(AnalysisInputs):
         assert isinstance(searcher, DenseSearcher)
         opened = cache(partial(work.open_encoder, self._input(model), device, "fp32"))
 
-        def encode(side: spec.Side, texts: Sequence[str]) -> NDArray[np.float32]:
-            return cast(
-                NDArray[np.float32], opened().encode(texts, side, protocol.EncodeOptions(precision="fp32"), progress)
-            )
+        def encode(side: spec.Side, texts: Sequence[str]) -> Any:
+            return opened().encode(texts, side, protocol.EncodeOptions(precision="fp32"), progress)
 
         where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
         return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])

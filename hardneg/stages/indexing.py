@@ -13,15 +13,14 @@ from hardneg import fields
 from hardneg.encoders import protocol, spec
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.formats import vectors_import
-from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.collection import write_collection
 from hardneg.formats.vectors import FlatVectors, index_bytes
 from hardneg.protocols import EstimatedBackend, Searcher
 from hardneg.records import errors, layout, wording
 from hardneg.registry import configure
 from hardneg.runtime import distributed, progress
-from hardneg.stages import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, StageSpec, base, work
-from hardneg.store import SCRATCH
-from hardneg.store.blocks import BlockResult
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.store import SCRATCH, blocks
 
 
 class ReadDataset(StageSpec):
@@ -48,8 +47,8 @@ class ReadDataset(StageSpec):
         excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
         return {"source": recipe.plugin("loader").fingerprint, **excluded}
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(sizes.documents, "passages", sizes.documents * 600)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(sizes.documents, "passages", sizes.documents * 600)
 
     def make(self, context: "StageContext[ReadDataset]") -> Facts:
         """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
@@ -83,8 +82,8 @@ class BroughtModel(StageSpec):
     def network(self, recipe: RecipeView) -> spec.ModelSpec:
         return self.model
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(1, "model", sizes.network.weights)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
         """Loads it, which checks it, and saves it with its prompts and lengths.
@@ -93,19 +92,18 @@ class BroughtModel(StageSpec):
             ModelError: it is not there, or cannot do what is said of it.
             UsageError: it has no weights here.
         """
-        from hardneg.encoders.encoder import Encoder
 
         if not distributed.world().first:
             return {}
-        encoder = load_encoder(self.model, context.device)
-        if not isinstance(encoder, Encoder):
-            problem = "has no weights here that could be kept: make it the recipe's own model"
-            raise errors.UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
+        encoder: Any = load_encoder(self.model, context.device)
+        if not hasattr(encoder, "save"):
+            problem = f"{self.model.name!r} has no local weights; make it the recipe's own model"
+            raise errors.UsageError(f"{context.name}.model: {problem}")
         encoder.save(context.folder / layout.MODEL_FOLDER)
         return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}
 
 
-class Encode(IndexSpec):
+class Encode(base.IndexSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
@@ -143,7 +141,7 @@ class Encode(IndexSpec):
     def query_model(self, recipe: RecipeView) -> str:
         return self.model
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.encoding(self.segments, sizes)
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
@@ -171,7 +169,7 @@ class EncodedBlocks(work.StageBlocks):
     rows: protocol.StoredRows = field(kw_only=True)
     options: protocol.EncodeOptions = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, blocks.BlockResult]]:
         from hardneg.encoders.stream import encoded_blocks
 
         return encoded_blocks(self.encoder, self.rows, numbers, self.options, task.advance)
@@ -191,7 +189,7 @@ class EncodedBlocks(work.StageBlocks):
         return {"passages": len(rows.corpus), **facts, "segments": len(rows), "documents cut off": rows.cut_off}
 
 
-class ImportVectors(IndexSpec):
+class ImportVectors(base.IndexSpec):
     """Brings vectors of every document into the store, in the order of the corpus; nothing is encoded.
 
     vectors: Parquet with an id and a list of numbers a row, JSON Lines as `pyserini.encode` writes them, or a .npy
@@ -214,8 +212,8 @@ class ImportVectors(IndexSpec):
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {fields.Trait.IMPORTED: recipe.name}
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.backends.flat import FlatSearcher
@@ -235,7 +233,7 @@ class ImportVectors(IndexSpec):
         return {**facts, "vectors of other documents": others}
 
 
-class BuildIndex(IndexSpec):
+class BuildIndex(base.IndexSpec):
     """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
 
     version = 1
@@ -271,14 +269,16 @@ class BuildIndex(IndexSpec):
     def query_model(self, recipe: RecipeView) -> str | None:
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: base.Sizes) -> base.Row:
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
             vectors = count * sizes.stored // (4 * sizes.dimension)
-            return Row(count, "passages", backend.disk_bytes(count, vectors, sizes.dimension))
+            return base.Row(count, "passages", backend.disk_bytes(count, vectors, sizes.dimension))
         if self.vectors is None:
-            return Row(count, "passages", count * 600)
-        return Row(count, "passages", count * (sizes.stored if sizes.form == "weights" else sizes.stored // 4 + 20))
+            return base.Row(count, "passages", count * 600)
+        return base.Row(
+            count, "passages", count * (sizes.stored if sizes.form == "weights" else sizes.stored // 4 + 20)
+        )
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.kernels.exact.exact import ExactSearcher

@@ -12,17 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from hardneg import fields
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation import fusion_tuning, metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
 from hardneg.formats import qrels, runs
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
 from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import Task
-from hardneg.stages import Facts, RecipeView, RunSpec, StageContext, source_of, work
+from hardneg.stages import Facts, ModelSpec, RecipeView, RunSpec, StageContext, StoredCollection, source_of, work
 from hardneg.store import replace_text
 
 _PAIRS = 1024  # of a block, which a stop may cost: they are sorted by length together

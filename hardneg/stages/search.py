@@ -17,7 +17,6 @@ from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.formats import qrels, runs, vectors_import
 from hardneg.formats import queries as query_files
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
@@ -25,9 +24,8 @@ from hardneg.mining import listing
 from hardneg.protocols import Searcher
 from hardneg.records import Encoded, errors, layout, types, wording
 from hardneg.runtime import distributed, progress
-from hardneg.stages import Facts, RecipeView, RunSpec, StageContext, work
-from hardneg.store import SCRATCH
-from hardneg.store.blocks import contiguous
+from hardneg.stages import Facts, RecipeView, RunSpec, StageContext, StoredCollection, work
+from hardneg.store import SCRATCH, blocks
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
@@ -227,7 +225,7 @@ class SearchBlocks(work.RunBlocks):
 
     def ranking(self, numbers: Sequence[int], task: progress.Task) -> work.Ranking:
         """The lists of some blocks; those that follow each other share a pass over the index."""
-        for some in contiguous(numbers):
+        for some in blocks.contiguous(numbers):
             entries = self._entries(range(len(self.queries))[some.start * _BLOCK : some.stop * _BLOCK])
             for number in some:
                 yield islice(entries, self.sizes[number]), partial(self._counted_since, self._counted_since(Counter()))

@@ -9,15 +9,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hardneg import fields
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
-from hardneg.formats.collection import StoredCollection
 from hardneg.protocols import TrainableReranker
 from hardneg.records import errors, layout, types, wording
-from hardneg.stages import Facts, RecipeView, Row, Sizes, StageContext, source_of, training, work
+from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StoredCollection, base, training, work
 from hardneg.store import options_in_key
-from hardneg.training.examples import TrainingData
+from hardneg.training import examples, sources
 from hardneg.training.options import RerankerOptions
-from hardneg.training.sources import Mixture, mixed
 
 _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
 """Fields that apply to a training on one collection."""
@@ -123,7 +120,7 @@ class Train(training.TeacherOptions, training.DualOptions):
         mined = self.negatives is not None or self.datasets
         return self.purpose if mined else self.purpose.replace("the hard negatives", others)
 
-    def estimate(self, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+    def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
         if self.datasets:  # trains on the queries of all
             names = (f"datasets.{name}.dataset" for name in self.datasets)
             queries = sum(sizes.collections.get(name, sizes).queries(split) for name in names)
@@ -135,19 +132,20 @@ class Train(training.TeacherOptions, training.DualOptions):
 
         encoder, lacking = work.open_learner(context), dict[str, int]()
         if self.datasets:
-            data: TrainingData | Mixture = self._mixture(context)
+            data: examples.TrainingData | sources.Mixture = self._mixture(context)
         else:
             data, lacking = self.taught(context, work.examples_of(collection, context.inputs.get("negatives")))
             if "augmented" in context.inputs:
                 # without queries that lack negatives, which their stage has counted
                 more = work.examples_of(collection, context.inputs["augmented"])
                 listed = set() if more.negatives is None else {*more.negatives.query_ids}
-                data = mixed(data, more.only([row for row, name in enumerate(more.query_ids) if name in listed]))
+                rows = [row for row, name in enumerate(more.query_ids) if name in listed]
+                data = sources.mixed(data, more.only(rows))
             data = self.guided(context, self.ordered(context, replace(data, segments=self.segments)))
 
         def told(result: Any) -> tuple[Facts, Facts]:
             terms = self.terms_facts(context)
-            if isinstance(data, TrainingData):
+            if isinstance(data, examples.TrainingData):
                 return {**self._card(context, collection), **terms}, lacking
             drawn = data.examples(self.options).counts(result.steps * self.options.accumulate)
             facts = {f"examples of {name}": count for name, count in drawn.items()}
@@ -165,23 +163,23 @@ class Train(training.TeacherOptions, training.DualOptions):
         augmented = {"Augmented": f"{more.facts['queries']} more queries from {more.name}"} if more else {}
         return {**work.data_facts(context, collection.corpus, queries), **augmented, "Negatives": chosen}
 
-    def _mixture(self, context: StageContext[Any]) -> Mixture:
+    def _mixture(self, context: StageContext[Any]) -> sources.Mixture:
         """The sources in alphabetical order, so that their order in the recipe does not matter."""
-        sources = dict[str, TrainingData]()
+        by_name = dict[str, examples.TrainingData]()
         for name in sorted(self.datasets):
             collection = work.open_collection(context.inputs[f"datasets.{name}.dataset"])
             data = work.examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
-            sources[name] = replace(data, segments=self.segments)
-        return Mixture(sources, self.mixing.temperature, self.mixing.one_source, self.segments)
+            by_name[name] = replace(data, segments=self.segments)
+        return sources.Mixture(by_name, self.mixing.temperature, self.mixing.one_source, self.segments)
 
 
-def _card_of_several(mixture: Mixture, drawn: Mapping[str, int], width: int) -> dict[str, object]:
+def _card_of_several(mixture: sources.Mixture, drawn: Mapping[str, int], width: int) -> dict[str, object]:
     """The model card of a mixture; drawn: examples by source, with `width` negatives each."""
     facts: dict[str, object] = {}
     for name, source in mixture.sources.items():
         queries = wording.counted(len(source.query_ids), "query", "queries")
-        examples, passages = wording.counted(drawn[name], "example"), wording.counted(len(source.corpus), "passage")
-        facts[f"Dataset {name}"] = f"{passages}, {queries}; {examples}"
+        passages = wording.counted(len(source.corpus), "passage")
+        facts[f"Dataset {name}"] = f"{passages}, {queries}; {wording.counted(drawn[name], 'example')}"
     by = "one source per batch" if mixture.one_source else "mixed batches"
     negatives = f"{width} per query, mined per source" if width else "in-batch only"
     return {**facts, "Mixing": f"temperature {mixture.temperature:g}, {by}", "Negatives": negatives}
@@ -222,10 +220,10 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
             yield f"loss: {mismatch}; set reranker.outputs: {wanted}, or use loss bce"
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        return source_of(recipe.plugin("reranker"))
+        return base.source_of(recipe.plugin("reranker"))
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"rerankers/{recipe.name}": layout.MODEL_FOLDER, **super().publishes(recipe)}

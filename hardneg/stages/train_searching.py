@@ -10,14 +10,13 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from hardneg import fields
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.mining.choosing import needs_answers
 from hardneg.protocols import DenseSearcher, EstimatedBackend, RunJoiner, Searcher, StoredSearcher
 from hardneg.records import errors, layout
 from hardneg.registry import configure
 from hardneg.runtime import distributed, seeding
-from hardneg.stages import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, base, training, work
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StoredCollection, base, training, work
 from hardneg.store import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.options import Devices, RefreshOptions
@@ -33,7 +32,7 @@ class WatchOptions(BaseModel):
     queries: int = Field(default=200, gt=0)
 
 
-class TrainQueries(training.EncoderOptions, IndexSpec):
+class TrainQueries(training.EncoderOptions, base.IndexSpec):
     """Trains only the query encoder, against a fixed index."""
 
     version = 3
@@ -96,7 +95,7 @@ class TrainQueries(training.EncoderOptions, IndexSpec):
     def query_model(self, recipe: RecipeView) -> str:
         return recipe.name
 
-    def estimate(self, sizes: Sizes, split: str = "train", models: int = 2) -> Row:
+    def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 2) -> base.Row:
         return super().estimate(sizes, self.split, models)
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
@@ -229,7 +228,7 @@ class TrainRefreshed(training.DualOptions):
             reason = f"needs answers, but split {self.split} has none; remove it"
             yield from (f"{name}: {reason}" for name, needs in needing.items() if needs)
 
-    def estimate(self, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+    def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
         row, encoding = super().estimate(sizes, split, models), base.encoding(self.segments, sizes)
         backend = None if self.backend is None else configure("indexes", self.backend)
         rows, disk = 1 if self.segments is None else self.segments.count, row.disk + encoding.disk

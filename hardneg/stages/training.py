@@ -9,17 +9,14 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hardneg import fields
-from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import LATER, MEASURED, LossSetting, Name, OwnCut, PluginKind, Reference, Trait, without_problems
 from hardneg.formats import runs
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
 from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime import barrier, world
-from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, base, work
+from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
@@ -62,8 +59,8 @@ class TrainConfig(OptionGroup):
     needs_dataset = resumes = every_process = True
     artifact_folder = layout.MODEL_FOLDER
     judged: ClassVar[str] = "over a pool"
-    loss: LossSetting = Field(description="The loss; `hardneg plugins list` shows all.")
-    options: Annotated[LearningOptions, AfterValidator(without_problems)] = of_the_run(LearningOptions)
+    loss: fields.LossSetting = Field(description="The loss; `hardneg plugins list` shows all.")
+    options: Annotated[LearningOptions, AfterValidator(fields.without_problems)] = of_the_run(LearningOptions)
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "options": self.options.identity()}
@@ -82,7 +79,7 @@ class TrainConfig(OptionGroup):
         if self.options.negatives_drawn == "margin_bins" and getattr(self, "teacher", None) is None:
             yield "options.negatives_drawn: margin_bins needs a teacher's scores; name a teacher, or remove it"
 
-    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
+    def settings(self, source: base.ArtifactInput) -> Mapping[str, object]:
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
         return {"loss": source.plugins["loss"], **identity.options_in_key(self.options), **figures}
 
@@ -132,7 +129,7 @@ class Validation(BaseModel):
     """Validation during a training: `queries` of `split`, each with its positives and a run's top `depth` passages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    split: Name = "dev"
+    split: fields.Name = "dev"
     depth: int = Field(default=20, gt=0)
     queries: int | None = Field(default=None, gt=0)
 
@@ -140,7 +137,7 @@ class Validation(BaseModel):
 class ValidationOptions(OptionGroup):
     """The run and the queries for validation during a training."""
 
-    validation_run: Annotated[Name | None, MEASURED] = Field(
+    validation_run: Annotated[fields.Name | None, fields.MEASURED] = Field(
         default=None,
         description="The run whose top passages are reranked, with the positives, for dev metrics; default: none.",
     )
@@ -180,10 +177,10 @@ class EncoderOptions(ValidationOptions, TrainConfig):
     """The initial encoder, how documents are cut for it, and the options of all verbs that train an encoder."""
 
     artifact_type = "model"
-    model: Annotated[Name, Reference(("model",))] = Field(default=layout.START, description="The initial model.")
-    segments: OwnCut = Field(
+    model: Annotated[fields.Name, fields.Reference(("model",))] = Field(default=layout.START, description="The model.")
+    segments: fields.OwnCut = Field(
         default=None,
-        json_schema_extra=LATER,
+        json_schema_extra=fields.LATER,
         description="Cuts documents into segments, of which the best counts; default: only the first tokens are read.",
     )
 
@@ -235,13 +232,14 @@ class EncoderOptions(ValidationOptions, TrainConfig):
 SHUFFLED = "shuffled"
 _SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
 """The artifact type, and words for it, of each thing that an order of batches may need."""
-_GUIDE = Reference(("index",), {**base.NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
+_NO_SEGMENTS = {**base.NOT_ONE_VECTOR, fields.Trait.SEGMENTS: "name one without `segments`"}
+_QUERIES_OF = fields.Reference(("index", "run"), base.NOT_ONE_VECTOR, with_model=True)
 
 
 class TeacherOptions(OptionGroup):
     """The teacher of a loss that distils scores."""
 
-    teacher: Annotated[Name | None, Reference(("run",), refuses=fields.OF_QUERIES)] = Field(
+    teacher: Annotated[fields.Name | None, fields.Reference(("run",), refuses=fields.OF_QUERIES)] = Field(
         default=None,
         description="A run of the training queries, such as a rerank stage's, whose scores a loss distils.",
     )
@@ -283,14 +281,14 @@ class TeacherOptions(OptionGroup):
 class GuideOptions(OptionGroup):
     """The guide, another encoder whose scores of each batch are used by masks and losses."""
 
-    guide: Annotated[Name | None, _GUIDE] = Field(
+    guide: Annotated[fields.Name | None, fields.Reference(("index",), _NO_SEGMENTS, with_model=True)] = Field(
         default=None,
         description="An encode stage whose model scores each batch; also the teacher of a loss that needs one, unless "
         "a run is named.",
     )
-    guided_mask: Annotated[GuidedMask, AfterValidator(without_problems)] | None = Field(
+    guided_mask: Annotated[GuidedMask, AfterValidator(fields.without_problems)] | None = Field(
         default=None,
-        json_schema_extra=LATER,
+        json_schema_extra=fields.LATER,
         description="Masks negatives that the guide scores above the positive less a `margin`, which `kind` makes "
         "`absolute` or `relative` to the positive's score.",
     )
@@ -334,11 +332,13 @@ class BatchOptions(OptionGroup):
     batches: Annotated[
         fields.Setting | None,
         AfterValidator(lambda setting: None if setting == types.PluginSetting(SHUFFLED) else setting),
-        PluginKind("batches"),
-    ] = Field(default=None, json_schema_extra=LATER, description="The order of the queries; default `shuffled`.")
-    batches_from: Annotated[Name | None, Reference(("index", "run"), base.NOT_ONE_VECTOR, with_model=True)] = Field(
+        fields.PluginKind("batches"),
+    ] = Field(default=None, json_schema_extra=fields.LATER, description="The order of the queries; default `shuffled`.")
+    batches_from: Annotated[
+        fields.Name | None, fields.Reference(("index", "run"), base.NOT_ONE_VECTOR, with_model=True)
+    ] = Field(
         default=None,
-        json_schema_extra=LATER,
+        json_schema_extra=fields.LATER,
         description="The source of the order: an encode stage, whose model encodes the queries, or a run of them.",
     )
 
@@ -390,21 +390,21 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     """The options of verbs that train both sides, each query against the documents of its batch."""
 
     gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
-    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)
+    options: Annotated[TrainOptions, AfterValidator(fields.without_problems)] = of_the_run(TrainOptions)
     dims: fields.Dimensions | None = Field(
         default=None,
-        json_schema_extra=LATER,
+        json_schema_extra=fields.LATER,
         description="Numbers of dimensions to train at (Matryoshka), with optional weights; default: all dimensions.",
     )
     precisions: Annotated[tuple[types.StoredPrecision, ...], AfterValidator(fields.each_once)] = Field(
-        default=(), json_schema_extra=LATER, description="Precisions of indexed documents to train for."
+        default=(), json_schema_extra=fields.LATER, description="Precisions of indexed documents to train for."
     )
     regularizer: fields.RegularizerSetting = Field(
-        default=None, json_schema_extra=LATER, description="A penalty on the encoded texts."
+        default=None, json_schema_extra=fields.LATER, description="A penalty on the encoded texts."
     )
     self_mask: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None,
-        json_schema_extra=LATER,
+        json_schema_extra=fields.LATER,
         description="Masks negatives that the model itself scores above the positive by more than this.",
     )
 

@@ -15,7 +15,6 @@ from hardneg.encoders import protocol, spec
 from hardneg.encoders.open.resolved import learner, load_encoder
 from hardneg.fields import Trait
 from hardneg.formats import arrays, qrels, runs
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.queries import Queries
@@ -23,7 +22,7 @@ from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.protocols import Searcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import distributed, progress
-from hardneg.stages import ArtifactInput, Facts, IndexSpec, StageContext, StageSpec
+from hardneg.stages import ArtifactInput, Facts, IndexSpec, StageContext, StageSpec, StoredCollection
 from hardneg.store import SCRATCH, atomic_write
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 from hardneg.training.examples import TrainingData
@@ -49,12 +48,10 @@ def open_prompted(
     Raises:
         UsageError: the network runs elsewhere, so its prompts cannot be changed.
     """
-    from hardneg.encoders.encoder import Encoder
-
-    encoder = open_encoder(context.inputs["model"], context.device, precision)
+    encoder: Any = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder
-    if not isinstance(encoder, Encoder):
+    if not hasattr(encoder, "prompted"):
         raise errors.UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed; remove it")
     return encoder.prompted(side, prompt)
 

@@ -13,17 +13,16 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hardneg.datasets.pydocs import SplitShares
-from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import MEASURED, Name, Trait, WriterSettings
 from hardneg.formats import hash_index, runs
-from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.collection import write_collection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.qrels import Exclusion
 from hardneg.protocols import QueryWriter, SessionWriter
 from hardneg.records import errors, layout, types, wording
 from hardneg.records.text import terms
 from hardneg.runtime import seeding
-from hardneg.stages import Facts, RecipeView, Row, Sizes, StageContext, StageSpec, source_of, work
+from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
@@ -91,13 +90,13 @@ class WriteQueries(StageSpec):
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        sources = (source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
+        sources = (base.source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
         return next(filter(None, sources), None)
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(sizes.documents, "passages", sizes.documents * 700)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(sizes.documents, "passages", sizes.documents * 700)
 
-    def collection_sizes(self, sizes: Sizes) -> Sizes:
+    def collection_sizes(self, sizes: base.Sizes) -> base.Sizes:
         """As many queries as its options allow: a writer may write fewer, and none of some passages."""
         count = min(self.passages or sizes.documents, sizes.documents) * self.per_passage
         dev, test = (round(count * share) for share in (self.dev_share, self.test_share))

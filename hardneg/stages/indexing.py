@@ -1,4 +1,4 @@
-"""Stages `dataset`, `model`, `encode`, `import` and `index`: the collection, models brought in, and indexes."""
+"""Stages `dataset`, `model`, `encode`, `import` and `index`: collections, further models, and indexes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,15 +24,15 @@ from hardneg.store import SCRATCH, blocks
 
 
 class ReadDataset(StageSpec):
-    """Reads the collection into Arrow files: stage `dataset`, made from the recipe's `dataset`.
+    """Reads a collection into Arrow files; stage `dataset` is made from the recipe's `dataset`.
 
-    withheld: training labels that are kept back. exclude_own: a document that has a query's id does not count for that
-    query; by default in ArguAna and Quora alone, whose queries are documents, as BEIR measures them.
+    withheld: training labels to withhold. exclude_own: exclude documents with the query's id, as BEIR does; by default
+    only in ArguAna and Quora, whose queries are documents.
     """
 
     version = 1
     artifact_type = "collection"
-    purpose = "read the passages, queries and labels"
+    purpose = "read the passages, queries and relevance judgements"
     stage: Literal["dataset"] = "dataset"
     loader: Annotated[fields.Setting, fields.PluginKind("datasets", location_options=("source",))]
     withheld: fields.Kept | None = Field(default=None, json_schema_extra=fields.LATER)
@@ -51,7 +51,7 @@ class ReadDataset(StageSpec):
         return base.Row(sizes.documents, "passages", sizes.documents * 600)
 
     def make(self, context: "StageContext[ReadDataset]") -> Facts:
-        """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
+        """Write the collection; facts: counts of documents, queries and judgements, and of those skipped."""
         collection = context.plugins["loader"].load()
         if self.withheld is not None:
             collection = self.withheld.of(collection)
@@ -59,9 +59,9 @@ class ReadDataset(StageSpec):
 
 
 class BroughtModel(StageSpec):
-    """Brings in a second model, which others encode with, such as a guide of a training, or start from.
+    """Loads a further model for other stages to encode with, as a guide for example, or to train.
 
-    model: what it is, as the recipe's own `model` says it.
+    model: the model, in the form of the recipe's `model`.
     """
 
     version = 1
@@ -69,7 +69,7 @@ class BroughtModel(StageSpec):
     artifact_folder = layout.MODEL_FOLDER
     every_process = True
     inherits = ()
-    purpose = "bring in another model, beside the recipe's own"
+    purpose = "load a model other than the recipe's own"
     stage: Literal["model"]
     model: fields.Model = Field(json_schema_extra=fields.FREE)
 
@@ -86,11 +86,11 @@ class BroughtModel(StageSpec):
         return base.Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
-        """Loads it, which checks it, and saves it with its prompts and lengths.
+        """Load the model, and save it with its prompts and lengths.
 
         Raises:
-            ModelError: it is not there, or cannot do what is said of it.
-            UsageError: it has no weights here.
+            ModelError: the model is missing or lacks what its options claim.
+            UsageError: the model has no local weights.
         """
 
         if not distributed.world().first:
@@ -104,13 +104,13 @@ class BroughtModel(StageSpec):
 
 
 class Encode(base.IndexSpec):
-    """Encodes the corpus into a flat index, which is the vector store too.
+    """Encodes the corpus into a flat index, which is also the vector store.
 
-    segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
+    segments: cuts documents into segments with a vector each; default: only the first `document_length` tokens.
     """
 
     version = 2
-    purpose = "turn every passage into a vector"
+    purpose = "encode every passage as a vector"
     every_process = True
     artifact_type = "index"
     needs_dataset = True
@@ -128,7 +128,7 @@ class Encode(base.IndexSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         model = recipe.models.of(self.began_with(recipe))
         if self.segments is not None and model.family.form == "token-vectors":
-            yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
+            yield f"segments: {model.spec.name!r} makes one vector per token and needs no segments; remove them"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         form = base.FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
@@ -150,7 +150,7 @@ class Encode(base.IndexSpec):
         return open_store(source.folder, options, progress)
 
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
-        """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
+        """The work in blocks of passages or segments. Raises ArtifactError if a stopped run had other blocks."""
         from hardneg.encoders.stream import Layout
 
         corpus, scratch = work.open_corpus(context), context.folder / SCRATCH
@@ -163,7 +163,7 @@ class Encode(base.IndexSpec):
 
 @dataclass(frozen=True)
 class EncodedBlocks(work.StageBlocks):
-    """The blocks of an index, as a process has opened them."""
+    """The work of stage `encode` in blocks of passages or segments."""
 
     encoder: protocol.TextEncoder = field(kw_only=True)
     rows: protocol.StoredRows = field(kw_only=True)
@@ -190,16 +190,15 @@ class EncodedBlocks(work.StageBlocks):
 
 
 class ImportVectors(base.IndexSpec):
-    """Brings vectors of every document into the store, in the order of the corpus; nothing is encoded.
+    """Imports precomputed vectors of all documents, skipping those of documents that the corpus lacks.
 
-    vectors: Parquet with an id and a list of numbers a row, JSON Lines as `pyserini.encode` writes them, or a .npy
-    array. ids: of an array, the document of each row. Vectors of documents that the corpus lacks are left out, and
-    counted. No model encodes the queries of such an index: a `search` names `query_vectors`, or a model.
+    vectors: Parquet with an id and a list of numbers per row, JSON Lines as written by `pyserini.encode`, or a .npy
+    array. ids: the document ids of an array's rows. A `search` in such an index names `query_vectors` or a model.
     """
 
     version = 1
     artifact_type = "index"
-    purpose = "take the passages' vectors from a file"
+    purpose = "import the passages' vectors from a file"
     needs_dataset = True
     stage: Literal["import"]
     vectors: Annotated[fields.Name, fields.InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
@@ -228,17 +227,17 @@ class ImportVectors(base.IndexSpec):
         facts = {"passages": len(corpus), "dimension": file.dimension, "bytes": index_bytes(context.folder)}
         if not others:
             return facts
-        left_out = f"{wording.counted(others, 'vector')} left out, of documents that the corpus lacks"
+        left_out = f"skipped {wording.counted(others, 'vector')} of documents that the corpus lacks"
         context.progress.note(f"{context.name}: {left_out}")
         return {**facts, "vectors of other documents": others}
 
 
 class BuildIndex(base.IndexSpec):
-    """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
+    """Builds an index of the corpus's texts, such as BM25, or of the `vectors` of a flat index."""
 
     version = 1
     artifact_type = "index"
-    purpose = "build an index to search in"
+    purpose = "build an index for searches"
     needs_dataset = True
     stage: Literal["index"]
     backend: fields.IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
@@ -256,11 +255,11 @@ class BuildIndex(base.IndexSpec):
         traits, name = recipe.traits(self.vectors or ""), self.backend.name
         form = next((form for form, trait in base.FORMS.items() if trait in traits), "vectors")
         if source == "texts" and self.vectors is not None:
-            yield f"vectors: {name} is built from texts; leave it out"
+            yield f"vectors: {name} is built from texts; remove it"
         elif source not in (None, "texts") and self.vectors is None:
             yield f"vectors: missing; {name} is built from the {source} of an encode stage"
         elif source not in (None, "texts", form):
-            yield f"backend: {name} is built from {source}, and {self.vectors!r} holds {form}; name another"
+            yield f"backend: {name} is built from {source}, but {self.vectors!r} has {form}; name another"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         own = [fields.Trait.TEXTS] if self.vectors is None else super().traits(recipe)
@@ -287,7 +286,6 @@ class BuildIndex(base.IndexSpec):
         return searcher.using(options, progress) if isinstance(searcher, ExactSearcher) else searcher
 
     def make(self, context: "StageContext[BuildIndex]") -> Facts:
-        """Builds the index; one that was not closed cannot be gone on with."""
         vectors, folder = context.inputs.get("vectors"), context.folder
         source: Any = None if vectors is None else vectors.folder
         if source is None:

@@ -23,19 +23,19 @@ from hardneg.runtime import Task
 from hardneg.stages import Facts, ModelSpec, RecipeView, RunSpec, StageContext, StoredCollection, source_of, work
 from hardneg.store import replace_text
 
-_PAIRS = 1024  # of a block, which a stop may cost: they are sorted by length together
-_SLOW_PAIRS = 256  # of a block of what scores one query after another
+_PAIRS = 1024  # pairs per block, sorted by length together; a stop loses at most one block
+_SLOW_PAIRS = 256  # pairs per block of rerankers that score one query after another
 
 
 class Rerank(RunSpec):
-    """Scores the best documents of a run anew, query and document together.
+    """Reranks the top documents of a run.
 
-    reranker: the stage that trained it. positives: the known positives that a list
-    lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
+    reranker: the stage that trained the reranker. positives: also score known positives that a list lacks; for filters
+    on training queries, never for evaluation.
     """
 
     version = 2
-    purpose = "have a reranker score what was found"
+    purpose = "score the top passages again with a reranker"
     every_process = True
     stage: Literal["rerank"]
     reranker: Annotated[fields.Name | None, fields.Reference(("reranker",))] = None
@@ -46,7 +46,7 @@ class Rerank(RunSpec):
         fields.Name, fields.Reference(("run",), passes=(fields.Trait.ADDED_POSITIVES, fields.Trait.OWN_QUERIES))
     ]
     split: fields.Name = Field("test", description=fields.SPLIT)
-    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many documents of each query are scored, the best.")
+    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many top documents of each query are scored.")
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
@@ -54,7 +54,7 @@ class Rerank(RunSpec):
     @model_validator(mode="after")
     def _complete(self) -> "Rerank":
         if (self.reranker is None) == (self.plugin is None):
-            raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
+            raise ValueError("give either reranker, the name of a stage that trains one, or plugin")
         return self
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -68,7 +68,7 @@ class Rerank(RunSpec):
         return self.depth if listed is None else min(self.depth, listed)
 
     def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
-        """Blocks of queries; a block's scores do not depend on the other blocks."""
+        """The work in blocks of queries, whose scores are independent."""
         collection, source = work.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
         queries = work.queries_of(context, collection, self.split)
         plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
@@ -81,7 +81,7 @@ class Rerank(RunSpec):
 
 @dataclass(frozen=True)
 class _QueryBlock:
-    """Queries that follow each other, with the documents to score for each; facts count them and what was added."""
+    """Consecutive queries with their documents to score, and counts of these."""
 
     query_ids: Sequence[str]
     texts: Sequence[str]
@@ -89,24 +89,24 @@ class _QueryBlock:
     facts: Counter[str]
 
     def requests(self, corpus: Corpus) -> Iterator[tuple[str, list[str]]]:
-        """Each query's text with those of its documents."""
+        """Yield each query's text with its documents' texts."""
         contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
         for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
             yield text, list(islice(contents, len(doc_ids)))
 
     def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[work.Entry]:
-        """The queries' documents with the scores that a reranker gave."""
+        """Yield each query's documents with a reranker's scores. Raises PluginError if their number is wrong."""
         for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
             scores = next(answers, ())
             if len(scores) != len(doc_ids):
                 counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
-                raise errors.PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
+                raise errors.PluginError(f"the reranker gave {counts}; it must give one per document, in order")
             yield query_id, types.RankedList(doc_ids, np.asarray(scores))
 
 
 @dataclass(frozen=True)
 class RerankBlocks(work.RunBlocks):
-    """A reranking at work: what it reads; step: queries of a block."""
+    """The work of stage `rerank`: its inputs; step: queries per block."""
 
     collection: StoredCollection = field(kw_only=True)
     queries: Queries = field(kw_only=True)
@@ -117,7 +117,6 @@ class RerankBlocks(work.RunBlocks):
         return {"depth": self.context.spec.depth}
 
     def ranking(self, numbers: Sequence[int], task: Task) -> work.Ranking:
-        """The lists of some blocks with new scores; nothing is loaded before the first is asked for."""
         wanted, last = set(numbers), max(numbers, default=-1) + 1
         through = self._query_blocks()
         upto = through if last * self.step >= len(self.queries) else islice(through, last)
@@ -127,7 +126,7 @@ class RerankBlocks(work.RunBlocks):
             yield block.entries(answers), lambda block=block: block.facts  # type: ignore[misc]
 
     def _query_blocks(self) -> Iterator[_QueryBlock]:
-        """All blocks of the run's lists, cut at the depth."""
+        """Yield all blocks of the run's lists, cut at the depth."""
         spec = self.context.spec
         known = qrels.positives(self.collection.all_qrels()) if spec.positives else {}
         lists = runs.lists_in_order(self.context.inputs["run"].folder / layout.RUN, self.queries.query_ids)
@@ -147,7 +146,7 @@ class RerankBlocks(work.RunBlocks):
             pass
 
     def _answers(self, blocks: Iterable[_QueryBlock]) -> Iterator[Sequence[float]]:
-        """The scores of each query of the blocks; a query without documents has none, and no plugin is asked."""
+        """Yield the scores of each query of the blocks, empty for queries without documents."""
         corpus, source, spec = self.collection.corpus, self.context.inputs.get("reranker"), self.context.spec
         if isinstance(self.plugin, TrainableReranker):
             from hardneg.rerankers.network import PairScorer
@@ -164,7 +163,7 @@ class RerankBlocks(work.RunBlocks):
 
 
 class Tuning(BaseModel):
-    """Runs of other queries, those of `split`, by the labels of those that are fused, to choose numbers by."""
+    """Runs of the queries of `split`, with the labels of the runs to fuse, on which parameters are tuned."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     runs: Annotated[dict[fields.Name, fields.Name], fields.MEASURED] = Field(min_length=2)
@@ -173,39 +172,39 @@ class Tuning(BaseModel):
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     grid: dict[fields.Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Values to try, in every combination: of a run's weight, or `constant`; default: all weights in "
+        description="Values to try, in all combinations, for run weights or `constant`; default: all weights in "
         "tenths that sum to 1.",
     )
 
 
 class Fuse(RunSpec):
-    """Makes one run of several: the documents of all, by turns or by a sum over the runs.
+    """Fuses several runs into one, by interleaving or by a sum over the runs.
 
-    `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx's and take scores that `norm`
-    brings to one scale. tuning: what to choose weights or `constant` by.
+    `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx's, of scores normalised by
+    `norm`. tuning: runs on which to tune the weights or `constant`.
     """
 
     version = 2
-    purpose = "make one ranking out of several"
+    purpose = "fuse several rankings into one"
     stage: Literal["fuse"]
     runs: Annotated[dict[str, fields.Name], fields.MEASURED, Field(min_length=2)]
     method: Method = Field(
         "weighted-sum",
-        description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
+        description="zip (interleaving), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum.",
     )
     weights: Mapping[str, FiniteFloat] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."
     )
     missing_scores: Literal["lowest", "zero"] = Field(
-        "lowest", description="Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
+        "lowest", description="For weighted-sum: the score of a document missing in a run, that run's lowest or 0."
     )
     constant: int = Field(Fusion.constant, ge=0, description="The constant of reciprocal-rank.")
     norm: Norm | None = Field(
-        None, json_schema_extra=fields.LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
+        None, json_schema_extra=fields.LATER, description="For ranx's methods: min-max (the default), none, zmuv, ..."
     )
     tuning: Tuning | None = Field(None, json_schema_extra=fields.LATER)
     split: fields.Name = "test"
-    depth: int = Field(Fusion.depth, gt=0, description="How many documents are kept for each query.")
+    depth: int = Field(Fusion.depth, gt=0, description="How many documents per query.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Fuse":
@@ -243,14 +242,13 @@ class Fuse(RunSpec):
             yield f"tuning.{path}", name, mark
 
     def identity(self) -> dict[str, object]:
-        """Weights that are not given count as 1; the order of the runs counts where it matters."""
         weights = dict(zip(self.labels, self.fusion.weights, strict=True))
         identity: dict[str, Any] = {**super().identity(), "weights": weights}
         identity |= {"order": self.labels} if self.method == "zip" else {}
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
-        """The most documents of a query, of its own runs or of others that are fused in the same way."""
+        """The maximum number of documents per query after fusing its runs, or others."""
         lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 
@@ -259,14 +257,11 @@ class Fuse(RunSpec):
             return
         longest = self.list_length(recipe, self.tuning.runs)
         if metrics.cut_below([self.tuning.metric], longest):
-            advice = "raise depth and that of the runs, or take a smaller cutoff"
-            yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
+            advice = "raise the depths of the stage and of the runs, or use a smaller cutoff"
+            yield f"tuning.metric: {self.tuning.metric} needs more than {longest} documents per query; {advice}"
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
-        """Reads the runs query by query and writes what they are together, best first.
-
-        Facts: queries, how often a run lacks one, the numbers that were tuned; all that was tried is in `tuning.json`.
-        """
+        """Fuse the runs query by query; facts: counts and tuned parameters, with all that were tried in a file."""
         collection, labels, fusion = work.open_collection(context.inputs["dataset"]), self.labels, self.fusion
         query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
         if self.tuning is not None:

@@ -48,12 +48,13 @@ def open_prompted(
     Raises:
         UsageError: the network runs elsewhere, so its prompts cannot be changed.
     """
-    encoder: Any = open_encoder(context.inputs["model"], context.device, precision)
+    encoder = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder
-    if not hasattr(encoder, "prompted"):
+    prompted: Callable[[spec.Side, str], protocol.TextEncoder] | None = getattr(encoder, "prompted", None)
+    if prompted is None:
         raise errors.UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed; remove it")
-    return encoder.prompted(side, prompt)
+    return prompted(side, prompt)
 
 
 def open_learner(context: StageContext[StageSpec]) -> Any:

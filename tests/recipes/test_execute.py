@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import signal
@@ -64,7 +63,7 @@ def test_all_steps_run_once(finished):
 @pytest.mark.parametrize(("told", "lines"), [(60, 0), (0, 0), (61, 1)])
 def test_a_dataset_of_another_size_than_the_recipe_tells_is_noted(finished, told, lines):
     notes = again(*finished[1:3], [f"sizes.documents={told}"], until="dataset")[1]
-    noted = [line for line in notes if line.startswith("60 documents, where the recipe's") and "is 61: " in line]
+    noted = [line for line in notes if "60 documents, but sizes.documents is 61" in line]
     assert len(noted) == lines
 
 
@@ -85,19 +84,6 @@ def test_the_model_card_says_what_it_was_trained_on_and_how_it_scored(finished):
     assert "60 passages, 36 training queries" in card and "TopK(depth=10" in card
     assert "| STAR |" in card.split("## Scores")[1].split("## Use")[0]
     assert str(finished[0]) not in card
-
-
-def test_the_metrics_have_every_system_and_test(finished):
-    metrics = json.loads((finished[0] / "out" / "metrics.json").read_text())
-    assert set(metrics["metrics"]) == {"start", "STAR"}
-    assert len(metrics["per_query"]["STAR"]["mrr@10"]) == 14
-    assert {item["metric"] for item in metrics["comparisons"]} == {"mrr@10", "recall@10"}
-
-
-def test_one_changed_option_runs_what_depends_on_it(finished):
-    _, path, store, _, _ = finished
-    outcome, _ = again(path, store, ["stages.star.options.max_steps=3"])
-    assert outcome.ran == ("star", "star-index", "star-test", "scores", "report")
 
 
 def test_kept_models_stand_in_the_run_folder_and_are_models_to_begin_with(finished, tmp_path):

@@ -11,15 +11,15 @@ from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run, write_run
-from hardneg.records import DataError, RecipeError, UsageError
+from hardneg.records import RecipeError, UsageError
 from hardneg.runtime import Silent
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages.evaluate import Evaluate
 from tests.run_lists import falling
 
 PASSAGES = {"1": ("London", "Londres is large"), "2": ("Paris", "Paris is not"), "3": ("Tokyo", "the capital of Japan")}
 ALIASES = ["London", "Londres", "Llundain", "The City of London"]
-QUESTIONS = [("what is the capital of England", ALIASES), ("what is the capital of Japan", ["Tokyo", "東京"])]
+QUESTIONS = [("what is the capital of England", ALIASES), ("what is the capital of Japan", ["Tokyo", "東京", "["])]
 
 
 @pytest.fixture
@@ -66,7 +66,8 @@ def test_any_alias_will_do_and_titles_are_not_looked_at(collection: Path, tmp_pa
 
 def test_answers_as_patterns(collection: Path, tmp_path: Path) -> None:
     facts, found = scores(collection, tmp_path, "test", metrics=("answer@2",), answer_match="regex")
-    assert found == {"answer@2": {"test-0": 1.0, "test-1": 0.0}} and facts["queries"] == 2
+    assert found == {"answer@2": {"test-0": 1.0, "test-1": 0.0}}
+    assert facts == {"queries": 2, "passages": 3, "systems": 1, "patterns that cannot be compiled": 1}
 
 
 def test_judgements_are_asked_for_where_a_metric_needs_them(collection: Path, tmp_path: Path) -> None:
@@ -152,10 +153,10 @@ def test_without_answers_nothing_long_begins(tmp_path, tiny_model):
     with pytest.raises(RecipeError) as raised:
         made(tmp_path, tree)
     assert set(raised.value.problems) == {
-        "stages.static.without_answers: needs answers, and split train has none: leave it out, or take another dataset",
-        "stages.refreshed.refresh.without_answers: needs answers, and split train has none: leave it out",
+        "stages.static.without_answers: needs answers, but split train has none; remove it, or use another dataset",
+        "stages.refreshed.refresh.without_answers: needs answers, but split train has none; remove it",
         "stages.scores.metrics: answer@1 needs answers, and split test has none: change the dataset or metric",
-        "stages.drawn.without_answers: needs answers, and split train has none: leave it out, or take another dataset",
+        "stages.drawn.without_answers: needs answers, but split train has none; remove it, or use another dataset",
     }
     assert len(list((tmp_path / "store").glob("*/manifest.json"))) == 1
 
@@ -169,13 +170,3 @@ def test_options_count_where_they_are_not_the_default(finished, tmp_path):
     assert keys("stages.static.answer_match=string") == keys()
     assert keys("stages.static.without_answers=false")["static"] != keys()["static"]
     assert keys("stages.scores.answer_match=regex")["scores"] != keys()["scores"]
-
-
-def test_a_run_in_another_order_is_refused(finished, tmp_path):
-    from hardneg.formats.runs import lists_in_order
-
-    path = finished[2]["start-train"].path / "run.trec.gz"
-    query_ids = [query_id for query_id, _ in stream_run(path)]
-    assert len(list(lists_in_order(path, query_ids))) == 36
-    with pytest.raises(DataError, match="q0 is not in the split or its order"):
-        list(lists_in_order(path, query_ids[1:]))

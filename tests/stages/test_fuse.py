@@ -10,7 +10,7 @@ from hardneg.evaluation.fusion import weighted_sum
 from hardneg.formats.runs import stream_run, write_run
 from hardneg.records import RecipeError
 from hardneg.runtime import Silent
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages.rescore import Fuse
 from tests.run_lists import falling
 
@@ -39,20 +39,6 @@ def test_a_sum_of_two_runs(tmp_path, tiny_model):
         assert ids[:5] == long[query_id][0][:5] == short[query_id][0]
     assert lists_of(artifacts["ranks"]).keys() == made.keys() == long.keys()
     assert artifacts["sum"].facts["queries"] == 14 and artifacts["sum"].artifact_type == "run"
-
-
-def test_what_may_be_said(tmp_path, tiny_model):
-    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-
-    def keys(*settings):
-        return plan_in(tmp_path, tree, *settings).keys
-
-    assert keys("stages.sum.weights.long=1.0") == keys()
-    assert keys("stages.sum.weights.long=1.1")["sum"] != keys()["sum"]
-    with pytest.raises(RecipeError, match=r"weights: no run is called 'lnog'; did you mean 'long'\?"):
-        keys("stages.sum.weights.lnog=1")
-    with pytest.raises(RecipeError, match="at least 2"):
-        keys("stages.sum.runs={long: long}", "stages.sum.weights={}")
 
 
 def test_runs_to_tune_on_are_inputs(tmp_path, tiny_model):
@@ -126,6 +112,7 @@ def test_weights_are_tuned_on_another_split(stored, tmp_path):
     ("values", "told"),
     [
         ({"method": "zip", "weights": {"x": 2}}, "weights: zip has none"),
+        ({"weights": {"xx": 2}}, r"weights: no run is called 'xx'; did you mean 'x'"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "split": "test"}}, "test is what is fused"),
         ({"tuning": {"runs": {"x": "a", "z": "b"}}}, "must have the labels of runs: x, y"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "grid": {"z": [1]}}}, "weighted-sum has no 'z'"),

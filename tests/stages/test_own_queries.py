@@ -92,7 +92,7 @@ def test_a_file_that_is_not_there_is_told_by_the_plan(tmp_path: Path, tiny_model
     problems: list[HardnegError] = []
     make_plan(recipe, problems)
     (problem,) = map(str, problems)
-    assert problem.startswith("stages.found.queries: no file nowhere.tsv: set stages.found.queries=FILE, queries")
+    assert problem.startswith("stages.found.queries: no file nowhere.tsv; set stages.found.queries=FILE, queries")
 
 
 def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
@@ -122,5 +122,5 @@ def test_a_file_of_the_datasets_own_queries_alone_is_refused(tmp_path: Path, tin
     queries = [json.loads(line) for line in (tmp_path / "data" / "queries.jsonl").read_text().splitlines()]
     tsv(tmp_path / "own.tsv", [(row["_id"], row["text"]) for row in queries])
     tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "found")}
-    with pytest.raises(DataError, match="no query in it that the dataset does not have"):
+    with pytest.raises(DataError, match="has only queries of the dataset"):
         execute(plan_in(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher())

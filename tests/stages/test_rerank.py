@@ -93,7 +93,7 @@ def test_a_rerankers_content_is_in_the_key_and_its_place_is_not(planned, tiny_re
 
 
 def test_one_reranker_is_needed(planned, tiny_reranker):
-    with pytest.raises(RecipeError, match="give reranker, the name"):
+    with pytest.raises(RecipeError, match="give either reranker, the name"):
         planned({"r": {"stage": "rerank", "run": "start-test"}})
     with pytest.raises(RecipeError, match="'start-test' makes run, but reranker is needed"):
         planned({"r": {"stage": "rerank", "run": "start-test", "reranker": "start-test"}})

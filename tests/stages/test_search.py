@@ -15,8 +15,8 @@ from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes import make_plan
 from hardneg.records import DataError, RankedList, RecipeError
 from hardneg.runtime import Silent
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages import search as searching
-from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.search import Search, SearchBlocks, positive_texts
 from tests.run_lists import doc_lists, score_lists
 
@@ -95,16 +95,6 @@ def test_queries_that_find_nothing_are_counted(made, tmp_path):
     search = {**SEARCH, "index": "index", "queries": str(tmp_path / "queries.tsv")}
     facts = made({**KINDS["bm25"], "test": {**search}})["test"].facts
     assert facts["queries that found no document"] == 2 and facts["queries"] == 2
-
-
-def test_candidates_in_segments_count_by_their_best_one(made):
-    cut = {"stage": "encode", "segments": {"length": 6, "count": 3}}
-    search = {**SEARCH, "index": "cut", "depth": 60}
-    artifacts = made({"cut": cut, "all": search, "again": {**search, "candidates": "all", "depth": 9}})
-    assert artifacts["cut"].facts["segments"] > 60
-    found, expected = run_of(artifacts["again"]), run_of(artifacts["all"])
-    for scores, others in zip(score_lists(found), score_lists(expected), strict=True):
-        np.testing.assert_allclose(scores, others[:9], atol=1e-5)
 
 
 def test_angular_scores_are_those_of_the_cosines(made):
@@ -261,9 +251,9 @@ def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored
 @pytest.mark.parametrize(
     ("stages", "told"),
     [
-        ({"ahead": {**LOOKAHEAD, "positives": True}}, "ahead.positives: not beside text_of: positive; leave one out"),
-        ({"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}}, "ahead.text_of: not beside query_vectors; leave one out"),
-        ({"ahead": {**LOOKAHEAD, "queries": "q.tsv"}}, "ahead.queries: not beside text_of: positive; leave one out"),
+        ({"ahead": {**LOOKAHEAD, "positives": True}}, "ahead.positives: cannot be combined with text_of"),
+        ({"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}}, "ahead.text_of: cannot be combined with query_vectors"),
+        ({"ahead": {**LOOKAHEAD, "queries": "q.tsv"}}, "ahead.queries: cannot be combined with text_of"),
         (
             {"scores": {"stage": "evaluate", "split": "train", "runs": {"r": "ahead"}}},
             "scores.runs.r: 'ahead' lists positives that were not found; name one without `positives` or `text_of`",

@@ -7,7 +7,7 @@ import pytest
 
 from hardneg.recipes import find_recipe, load_recipe
 from hardneg.records import RecipeError
-from hardneg.stages.base import ArtifactInput
+from hardneg.stages import ArtifactInput
 from hardneg.stages.report import began_from, nearest_model, row_of, steps_behind, system_costs
 
 RECIPE = """

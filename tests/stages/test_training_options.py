@@ -13,8 +13,7 @@ from hardneg.encoders.spec import AdapterSpec, FullSpec, ModelSpec
 from hardneg.fields import LATER, without_problems
 from hardneg.records import PluginSetting
 from hardneg.registry import list_plugins, load_plugin, plugin_options
-from hardneg.stages import train, training
-from hardneg.stages.base import RecipeView, Sizes, StageSpec, encoding
+from hardneg.stages import RecipeView, Sizes, StageSpec, encoding, train, training
 from hardneg.stages.train import Train
 from hardneg.stages.training import OptionGroup, TrainConfig, of_the_run
 from hardneg.training import options as run_options

@@ -12,7 +12,7 @@ from hardneg.recipes import Recipe, load_recipe, make_plan, names
 from hardneg.records import RUN, PluginSetting, RankedList, RecipeError
 from hardneg.registry import configure
 from hardneg.runtime import Silent
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.testing import StageTests
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "judging.yaml"

@@ -175,11 +175,7 @@ def _context(
 
 
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
-    """Make a stage and free its memory: models are in reference cycles, and the next stage loads its own.
-
-    Raises:
-        ArtifactError: the disk failed, or an input has changed since it was written.
-    """
+    """Make a stage, and free its models. Raises ArtifactError if the disk failed or an input is damaged."""
     choices = noted(file=context.folder / SCRATCH / CHOICES)
     behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
     plugins = [*context.plugins.values(), context.spec, *behind]

@@ -92,12 +92,7 @@ def named_recipes() -> list[str]:
 
 
 def find_recipe(name: str) -> Path | RecipeFunction:
-    """The recipe of a name or of a file's path.
-
-    Raises:
-        UsageError: there is no such recipe.
-        PluginError: two packages define the function, or it cannot be imported.
-    """
+    """The recipe of a name or path. Raises UsageError if there is none, PluginError if its function is unusable."""
     path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
@@ -122,12 +117,7 @@ def find_recipe(name: str) -> Path | RecipeFunction:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """The mapping of a recipe file.
-
-    Raises:
-        RecipeError: the file is not YAML, not a mapping, not UTF-8, or too large.
-        UsageError: the file cannot be read.
-    """
+    """The mapping in a recipe file. Raises RecipeError if it has none, UsageError if the file cannot be read."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["not a recipe: the file is over 1 MiB"])
@@ -167,8 +157,7 @@ def head_comment(source: Path | RecipeFunction) -> list[str]:
 def parse_setting(text: str) -> Any:
     """The value of `KEY=VALUE`, read as YAML; anything else is text, unless it begins like a mapping, list or quote.
 
-    Raises:
-        ValueError: the YAML is invalid, or a recipe cannot hold the value.
+    Raises ValueError if the YAML is invalid, or a recipe cannot hold the value.
     """
     try:
         return parsed(text)
@@ -190,11 +179,7 @@ def parsed(text: str) -> Any:
 
 
 def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0) -> int:
-    """The number of values in a tree, with those behind aliases counted each time but checked once.
-
-    Raises:
-        ValueError: the tree is too large or too deep, or a recipe cannot hold one of the values.
-    """
+    """The number of values in a tree, aliases followed. Raises ValueError if a recipe cannot hold the tree."""
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
@@ -233,11 +218,7 @@ class Expanded(NamedTuple):
 
 
 def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
-    """The tree of a recipe in a preset, with settings applied; imports no stage.
-
-    Raises:
-        RecipeError: the file, or one that it extends, is not a recipe, or a function returns something else.
-    """
+    """The tree of a recipe in a preset, with settings applied. Raises RecipeError if a file or result is no recipe."""
     if isinstance(source, RecipeFunction):
         own = [setting for setting in settings if setting.partition("=")[0] in source.parameters]
         tree, chosen, problems = _called(source, preset, own)
@@ -254,11 +235,7 @@ def recipe_tree(name: str, preset: str) -> dict[str, Any]:
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
-    """A recipe as YAML: the file itself if it extends nothing and nothing is set, else its plain stages.
-
-    Raises:
-        RecipeError: the recipe has mistakes.
-    """
+    """A recipe as YAML: its file if that is complete, else its plain stages. Raises RecipeError if it has mistakes."""
     if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
         return source.read_text("utf-8")
     tree, _, problems = expand(source, preset, settings)

@@ -9,13 +9,12 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hardneg.encoders.open.resolved import ResolvedModels
-from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, Reference, each_once, marked_fields, parse_dataset
 from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
-from hardneg.stages import RecipeView, SeededStages, StageSpec, training
+from hardneg.stages import ModelSpec, RecipeView, SeededStages, StageSpec, training
 from hardneg.stages.indexing import ReadDataset
 from hardneg.training.options import usual_rate
 
@@ -52,8 +51,6 @@ class DatasetSizes(BaseModel):
 
 
 class _Top(BaseModel):
-    """The top level of a recipe."""
-
     model_config = ConfigDict(extra="forbid")
 
     title: str = ""
@@ -108,11 +105,7 @@ class Recipe:
 
 
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
-    """Read and check a recipe.
-
-    Raises:
-        RecipeError: the recipe has mistakes; the message has all of them, each with its path.
-    """
+    """Read and check a recipe. Raises RecipeError with all of its mistakes, each with its path."""
     tree, chosen, problems = expand(source, preset, settings)
     return check_recipe(tree, source, chosen, problems)
 
@@ -122,8 +115,7 @@ def check_recipe(
 ) -> Recipe:
     """Check a recipe's tree, read from `source` or built in memory; `earlier`: problems found so far.
 
-    Raises:
-        RecipeError: the recipe has mistakes; the message has all of them, each with its path.
+    Raises RecipeError with all of its mistakes, each with its path.
     """
     problems = list[str]()
     top: _Top | None = None
@@ -212,7 +204,6 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
 
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
-    """The options of the innermost model or dataclass on the path to a location."""
     options: type[Any] = spec
     for name in location[:-1]:
         fields = options.model_fields if issubclass(options, BaseModel) else {}
@@ -251,7 +242,6 @@ def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterato
 
 
 def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
-    """Problems of references between stages, one line each; `written`: all names in the recipe."""
     stages, problems = view.stages, []
     for name, spec in stages.items():
         for field, target, need in spec.references():
@@ -338,10 +328,7 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
 def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
     """The recipe with a copy per seed of each stage that depends on one; outputs are those of the first seed.
 
-    A copy equals the stage with its seed written in the recipe, so both have the same key.
-
-    Raises:
-        RecipeError: a field cannot refer to the copies of a stage.
+    A copy has the key of the stage with its seed set in the recipe. Raises RecipeError if a field cannot name copies.
     """
     seeded = _seeded(recipe.stages, seeds)
     stages = dict(_copied(recipe.stages, seeded, _drawing(recipe.stages, seeds)))
@@ -364,14 +351,12 @@ def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
 
 
 def _seed_path(spec: StageSpec) -> str | None:
-    """The path of a stage's seed; None if it has none."""
     if hasattr(getattr(spec, "options", None), "seed"):
         return "options.seed"
     return "seed" if "seed" in type(spec).model_fields else None
 
 
 def _drawing(stages: Mapping[str, StageSpec], seeds: _Seeds) -> list[str]:
-    """The stages that get the seeds."""
     if seeds.stages:
         return [name for name in seeds.stages if name in stages and _seed_path(stages[name])]
     return [name for name, spec in stages.items() if _seed_path(spec) == "options.seed"]
@@ -397,7 +382,6 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
 def _copied(
     stages: Mapping[str, StageSpec], seeded: SeededStages, drawing: Iterable[str]
 ) -> Iterator[tuple[str, StageSpec]]:
-    """All stages in order, each replaced by its copies."""
     for name, spec in stages.items():
         if name not in seeded.copies:
             named = any(target in seeded.copies for _, target, _ in spec.references())

@@ -88,11 +88,8 @@ class Plan:
 def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Plan:
     """Plan a recipe: its steps with their keys, for which the start model and the dataset's source are read.
 
-    With `problems`, a missing model or dataset is appended there and gets a key of its own, so that the plan can be
+    Raises HardnegError if the model or dataset is missing; with `problems`, it is appended there, and the plan can be
     shown but not run.
-
-    Raises:
-        HardnegError: the model or the dataset is missing.
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", problems, (), [])

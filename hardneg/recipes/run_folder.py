@@ -30,11 +30,7 @@ COMMAND = "recipe run"
 
 
 def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
-    """The artifacts in the store of a run folder's steps, in the order of its recipe.
-
-    Raises:
-        DataError: the folder is no run folder, or the store has none of its steps.
-    """
+    """The artifacts of a run folder's steps, in the order of its recipe. Raises DataError if the store has none."""
     if artifacts := _stored(read_lock(folder), store):
         return artifacts
     raise DataError(f"{folder}: the store {store.root} has none of its steps; give the right {{store}}", "store")
@@ -48,10 +44,8 @@ def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
 def read_lock(folder: Path) -> dict[str, Any]:
     """The lock file of a finished run: `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
-    `measured` is the key of the evaluation that the folder's metrics come from, None if not recorded.
-
-    Raises:
-        DataError: the lock file is missing or damaged.
+    `measured` is the key of the evaluation that the folder's metrics come from, None if not recorded. Raises DataError
+    if the file is missing or damaged.
     """
     path = folder / layout.LOCK
     try:
@@ -70,13 +64,7 @@ def read_lock(folder: Path) -> dict[str, Any]:
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
     """Write models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, report and lock file.
 
-    Concurrent runs take turns.
-
-    Returns:
-        The paths that were written, the lock file last.
-
-    Raises:
-        ArtifactError: the disk is full, or the folder cannot be written.
+    Concurrent runs take turns. Returns the paths written, the lock file last. Raises ArtifactError if that fails.
     """
     alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
     keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
@@ -175,9 +163,7 @@ class PublishedIndex:
 def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
     """The indexes of a run folder that are there or in the store; the recipe's output index comes first.
 
-    Raises:
-        DataError: the folder is no run folder, or its lock file is damaged.
-        RecipeError: this version of hardneg cannot read the recipe.
+    Raises DataError if it is no run folder, RecipeError if this version of hardneg cannot read its recipe.
     """
     lock = read_lock(folder)
     recipe, artifacts = check_recipe(lock["tree"], folder / layout.LOCK, lock["preset"]), _stored(lock, store)
@@ -217,12 +203,7 @@ class OpenedIndex:
 
     @classmethod
     def open(cls, index: PublishedIndex, device: str | None) -> "OpenedIndex":
-        """Open an index and its query encoder.
-
-        Raises:
-            ArtifactError: the index is missing or damaged.
-            ModelError: the model cannot be opened.
-        """
+        """Open an index and its query encoder. Raises ArtifactError or ModelError if one cannot be opened."""
         from hardneg.indexes import open_store
         from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 

@@ -13,6 +13,7 @@ from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.spec import ModelSpec as ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.formats.collection import StoredCollection as StoredCollection
+from hardneg.formats.corpus import Corpus as Corpus
 from hardneg.formats.segments import Segments
 from hardneg.protocols import Searcher
 from hardneg.records import layout, types, wording

@@ -211,8 +211,7 @@ def score_runs(
         The scores by key; counts of answers and questions that could not be used, by reason, including patterns that
         failed while the texts were searched; and notes on runs and judgements.
 
-    Raises:
-        DataError: the split has no answers.
+    Raises DataError if the split has no answers.
     """
     names = list(dict.fromkeys(name for _, _, own in rows.values() for name in own))
     cutoffs, excluded, documents, answers, query_ids = metrics.answer_cutoffs(names), {}, None, None, list[str]()

@@ -86,12 +86,7 @@ class BroughtModel(StageSpec):
         return base.Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
-        """Load the model, and save it with its prompts and lengths.
-
-        Raises:
-            ModelError: the model is missing or lacks what its options claim.
-            UsageError: the model has no local weights.
-        """
+        """Load the model, and save it with its prompts and lengths. Raises UsageError if it has no local weights."""
 
         if not distributed.world().first:
             return {}

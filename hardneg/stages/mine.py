@@ -13,12 +13,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hardneg import fields
 from hardneg.datasets.held_out import UNLABELLED
-from hardneg.formats import negatives, qrels, runs
+from hardneg.formats import form_names, negatives, qrels, runs
 from hardneg.formats.collection import extended
 from hardneg.formats.corpus import Corpus, candidates
-from hardneg.formats.form_names import OWN, check_form
-from hardneg.mining import choosing, listing
-from hardneg.mining.filters import MiningTexts
+from hardneg.mining import choosing, filters, listing
 from hardneg.mining.miners import selection, thresholds
 from hardneg.protocols import RunJoiner
 from hardneg.records import errors, layout, types
@@ -93,10 +91,10 @@ class Mine(StageSpec):
             if self.runs.keys() - {types.SCORES}:
                 yield f"runs: with `file`, only `{types.SCORES}` for filters is allowed; remove the others"
             try:
-                check_form(self.form, Path(self.file))
+                form_names.check_form(self.form, Path(self.file))
             except errors.UsageError as error:
                 yield f"form: {error}"
-        elif self.form != OWN:
+        elif self.form != form_names.OWN:
             yield "form: needs `file`; give one, or remove form"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
@@ -115,9 +113,9 @@ class Mine(StageSpec):
         known = qrels.positives(collection.all_qrels())
         if self.also_qrels:
             known = extended(known, [Path(file).expanduser() for file in self.also_qrels], collection)
-        texts, miner = MiningTexts(collection, self.split), context.plugins["miner"]
+        texts, miner = filters.MiningTexts(collection, self.split), context.plugins["miner"]
         given = [plugin for path, plugin in context.plugins.items() if path.startswith("filters.")]
-        filters = choosing.Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
+        filtering = choosing.Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
         file = None
         if self.file:
             file = listing.ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split)
@@ -128,7 +126,7 @@ class Mine(StageSpec):
             collection=collection,
             query_ids=query_ids,
             texts=texts,
-            chooser=choosing.Choosing(collection.corpus, known, miner, filters, self.seed, self.fill_to),
+            chooser=choosing.Choosing(collection.corpus, known, miner, filtering, self.seed, self.fill_to),
             file=file,
         )
 
@@ -139,7 +137,7 @@ class MinedBlocks(work.StageBlocks):
 
     collection: StoredCollection = field(kw_only=True)
     query_ids: Sequence[str] = field(kw_only=True)
-    texts: MiningTexts = field(kw_only=True)
+    texts: filters.MiningTexts = field(kw_only=True)
     chooser: choosing.Choosing = field(kw_only=True)
     file: listing.ListsOfFile | None = field(kw_only=True)
 

@@ -10,8 +10,7 @@ from pydantic import Field
 from hardneg.evaluation import metrics, metrics_json
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.records import layout, wording
-from hardneg.report import content, figure, page, query_section
-from hardneg.report.table import Section, Table
+from hardneg.report import content, figure, page, query_section, table
 from hardneg.stages import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, base, by_label, work
 from hardneg.training.checkpoint import History
 
@@ -111,26 +110,23 @@ class Report(StageSpec):
 
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
-    """The inputs of a field by label and seed, which is None if there is only one."""
     sources = dict[str, dict[int | None, ArtifactInput]]()
     for path, (label, seed) in by_label(getattr(context.spec, field)).items():
         sources.setdefault(label, {})[seed] = context.inputs[f"{field}.{path}"]
     return sources
 
 
-def _steps(items: Sequence[ArtifactInput]) -> Table:
-    """The table of all steps that led to the page, with keys and seconds."""
+def _steps(items: Sequence[ArtifactInput]) -> table.Table:
     rows = {}
     for item in items:
         if item.spec is not None:
             seconds = item.facts.get("seconds")
             told = f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
             rows[item.name] = [item.name, item.spec.verb, item.key, told]
-    return Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
+    return table.Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
 
 
 def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
-    """The learning curve of each label, averaged over its seeds."""
     curves = {}
     for label, sources in trained.items():
         histories = [History(source.folder / layout.HISTORY).read() for source in sources.values()]
@@ -150,8 +146,7 @@ def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]
     return settings_of
 
 
-def _sections(by_label: _ByLabel) -> list[Section]:
-    """The sections of a page on artifacts, grouped by verb."""
+def _sections(by_label: _ByLabel) -> list[table.Section]:
     by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
     for label, sources in by_label.items():
         for seed, source in sources.items():
@@ -240,7 +235,6 @@ def system_costs(runs: Sequence[str], steps: Mapping[str, ArtifactInput]) -> pag
 
 
 def _total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
-    """The sum of a fact over artifacts; None if one lacks it."""
     values = [item.facts.get(fact) for item in items]
     known = [float(value) for value in values if isinstance(value, int | float)]
     return sum(known) if known and len(known) == len(values) else None

@@ -15,12 +15,11 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.evaluation import fusion_tuning, metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
 from hardneg.formats import qrels, runs
-from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
 from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import Task
-from hardneg.stages import Facts, ModelSpec, RecipeView, RunSpec, StageContext, StoredCollection, source_of, work
+from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, RunSpec, StageContext, StoredCollection, base, work
 from hardneg.store import replace_text
 
 _PAIRS = 1024  # pairs per block, sorted by length together; a stop loses at most one block
@@ -61,7 +60,7 @@ class Rerank(RunSpec):
         return {**super().traits(recipe), **({fields.Trait.ADDED_POSITIVES: recipe.name} if self.positives else {})}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        return source_of(recipe.plugin("plugin"))
+        return base.source_of(recipe.plugin("plugin"))
 
     def list_length(self, recipe: RecipeView) -> int:
         listed = recipe.list_length(self.run)
@@ -126,7 +125,6 @@ class RerankBlocks(work.RunBlocks):
             yield block.entries(answers), lambda block=block: block.facts  # type: ignore[misc]
 
     def _query_blocks(self) -> Iterator[_QueryBlock]:
-        """Yield all blocks of the run's lists, cut at the depth."""
         spec = self.context.spec
         known = qrels.positives(self.collection.all_qrels()) if spec.positives else {}
         lists = runs.lists_in_order(self.context.inputs["run"].folder / layout.RUN, self.queries.query_ids)
@@ -146,7 +144,6 @@ class RerankBlocks(work.RunBlocks):
             pass
 
     def _answers(self, blocks: Iterable[_QueryBlock]) -> Iterator[Sequence[float]]:
-        """Yield the scores of each query of the blocks, empty for queries without documents."""
         corpus, source, spec = self.collection.corpus, self.context.inputs.get("reranker"), self.context.spec
         if isinstance(self.plugin, TrainableReranker):
             from hardneg.rerankers.network import PairScorer

@@ -132,10 +132,9 @@ class Search(RunSpec):
 def searched_queries(
     context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
 ) -> query_files.Queries:
-    """The queries of a search: of its file, which the `first` process writes, or of its split, maybe with other texts.
+    """The queries of a search, from its file, which the `first` process stores, or from its split.
 
-    Raises:
-        DataError: the file has mistakes or only queries of the collection, or no query has a positive.
+    Raises DataError if the file has mistakes or only queries of the collection, or no query has a positive.
     """
     spec = context.spec
     if spec.queries is not None:
@@ -267,7 +266,6 @@ class SearchBlocks(work.RunBlocks):
 
     @cached_property
     def _vectors(self) -> FlatVectors | None:
-        """The vectors of `query_vectors` in the order of the queries; None without such a file."""
         context, spec, query_ids = self.context, self.context.spec, self.queries.query_ids
         if spec.query_vectors is None:
             return None
@@ -286,7 +284,6 @@ class SearchBlocks(work.RunBlocks):
         return FlatVectors.open(folder)
 
     def _entries(self, part: range) -> Iterator[work.Entry]:
-        """The ranked lists of a range of queries, in order."""
         spec, corpus = self.context.spec, self.collection.corpus
         vectors, searcher, encoder = self._vectors, self._searcher, self._encoder
         angular = spec.scores == "angular"

@@ -164,7 +164,6 @@ class Train(training.TeacherOptions, training.DualOptions):
         return {**work.data_facts(context, collection.corpus, queries), **augmented, "Negatives": chosen}
 
     def _mixture(self, context: StageContext[Any]) -> sources.Mixture:
-        """The sources in alphabetical order, so that their order in the recipe does not matter."""
         by_name = dict[str, examples.TrainingData]()
         for name in sorted(self.datasets):
             collection = work.open_collection(context.inputs[f"datasets.{name}.dataset"])

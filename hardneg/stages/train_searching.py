@@ -125,7 +125,6 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         return way, told
 
     def _method(self, context: StageContext[Any], collection: StoredCollection, data: Any, encoder: Any) -> Any:
-        """The training (`AdoreTraining`) with its source of negatives."""
         from hardneg.indexes.backends.product import PqSearcher
         from hardneg.training import validation
         from hardneg.training.methods import adore

@@ -251,9 +251,7 @@ class TeacherOptions(OptionGroup):
     def taught(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
         """The examples with the scores of the `teacher`, if named, and the number that lack a scored positive.
 
-        Raises:
-            DataError: the run has other queries.
-            TrainingError: the run scores no positive.
+        Raises DataError if the run has other queries, TrainingError if it scores no positive.
         """
         source = context.inputs.get("teacher")
         if source is None:
@@ -311,9 +309,7 @@ class GuideOptions(OptionGroup):
     def guided(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
         """The examples with the vectors of the guide, if named, whose model encodes the queries once.
 
-        Raises:
-            UsageError: the guide's index returns no vectors.
-            ModelError: the guide's model makes several vectors per text.
+        Raises UsageError if its index returns no vectors, ModelError if its model makes several per text.
         """
         source = context.inputs.get("guide")
         if source is None:
@@ -362,9 +358,7 @@ class BatchOptions(OptionGroup):
     def ordered(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
         """The examples in the stage's order, which the first process saves for the others and for resuming.
 
-        Raises:
-            DataError: the run has other queries, or a query has no source.
-            UsageError: these queries have no such order.
+        Raises DataError if the run has other queries, UsageError if there is no such order.
         """
         if self.batches is None:
             return data

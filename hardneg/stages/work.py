@@ -15,14 +15,13 @@ from hardneg.encoders import protocol, spec
 from hardneg.encoders.open.resolved import learner, load_encoder
 from hardneg.fields import Trait
 from hardneg.formats import arrays, qrels, runs
-from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.queries import Queries
 from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.protocols import Searcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import distributed, progress
-from hardneg.stages import ArtifactInput, Facts, IndexSpec, StageContext, StageSpec, StoredCollection
+from hardneg.stages import ArtifactInput, Corpus, Facts, IndexSpec, StageContext, StageSpec, StoredCollection
 from hardneg.store import SCRATCH, atomic_write
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 from hardneg.training.examples import TrainingData
@@ -43,11 +42,7 @@ def open_encoder(
 def open_prompted(
     context: StageContext[StageSpec], side: spec.Side, prompt: str | None, precision: spec.Precision | None
 ) -> protocol.TextEncoder:
-    """The stage's model, with another prompt for a side if one is given.
-
-    Raises:
-        UsageError: the network runs elsewhere, so its prompts cannot be changed.
-    """
+    """The stage's model, with another prompt for a side if given. Raises UsageError if prompts cannot be changed."""
     encoder = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder
@@ -126,10 +121,7 @@ def open_searcher(
     """Open an index to search for documents; one of segments is no `DenseSearcher`.
 
     few: keep a flat index on a GPU with enough memory, for repeated searches with up to a hundred queries, as in
-    training. expected: the total number of queries.
-
-    Raises:
-        UsageError: the artifact is not an index.
+    training. expected: the total number of queries. Raises UsageError if the artifact is not an index.
     """
     from hardneg.indexes.kernels.exact.exact import ExactOptions
 
@@ -145,10 +137,7 @@ def encoded_queries(
 ) -> NDArray[np.float32]:
     """The vectors of Q queries, float32 [Q, d], mapped from the file `name` in the scratch folder.
 
-    The first process encodes the blocks that are missing; the others wait.
-
-    Raises:
-        ModelError: the model does not make one vector per text.
+    The first process encodes missing blocks; the others wait. Raises ModelError unless texts have one vector each.
     """
     path = context.folder / SCRATCH / f"{name}.npy"
     if distributed.world().first and not path.exists():

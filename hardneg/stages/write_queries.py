@@ -14,15 +14,12 @@ from pydantic import Field, model_validator
 
 from hardneg.datasets.pydocs import SplitShares
 from hardneg.fields import MEASURED, Name, Trait, WriterSettings
-from hardneg.formats import hash_index, runs
+from hardneg.formats import hash_index, qrels, runs
 from hardneg.formats.collection import write_collection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.qrels import Exclusion
 from hardneg.protocols import QueryWriter, SessionWriter
-from hardneg.records import errors, layout, types, wording
-from hardneg.records.text import terms
+from hardneg.records import errors, layout, text, types, wording
 from hardneg.runtime import seeding
-from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
@@ -102,11 +99,7 @@ class WriteQueries(StageSpec):
         return replace(sizes, splits={"train": count - dev - test, "dev": dev, "test": test})
 
     def make(self, context: "StageContext[WriteQueries]") -> Facts:
-        """Write the collection; facts: its counts, those of each writer, and of dropped queries.
-
-        Raises:
-            DataError: there are no documents, or a split has no queries.
-        """
+        """Write the collection; facts: counts, also by writer. Raises DataError if a split has no queries."""
         work.open_corpus(context)
         used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
         with ExitStack() as stack:
@@ -152,9 +145,9 @@ class _Writing:
                 copied[doc_id] = document
             if not writer:
                 self.counts["passages without a query"] += chosen is None or doc_id in chosen
-            for number, text in enumerate(queries, 1):
+            for number, query in enumerate(queries, 1):
                 self.counts[f"queries written by {writer}"] += 1
-                line = " ".join(text.split())
+                line = " ".join(query.split())
                 seen = _UNSEEN.sub("", line).strip()
                 self.counts["queries with characters that no text has, taken out"] += seen != line
                 if seen:
@@ -177,7 +170,6 @@ class _Writing:
 
     @cached_property
     def _by_split(self) -> dict[str, list[Kept]]:
-        """The queries to keep, by split. Raises DataError if a split has none."""
         spec, corpus = self.spec, self.source.corpus
         by_split: dict[str, list[Kept]] = {split: [] for split in self.splits()}
         own = ((doc_id, title) for doc_id, title in corpus.titles() if doc_id not in self._copies)
@@ -217,10 +209,7 @@ class _Writing:
                 yield types.Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
 
     def notes(self) -> Sequence[str]:
-        written = {name: self.counts[f"queries written by {name}"] for name in self.writers}
-        few = [name for name, count in written.items() if count < 0.1 * sum(written.values()) / len(written)]
-        rare = [f"{name} can write for few of these passages; other writers replaced it" for name in few]
-        return [*(f"{name}: {count:,}" for name, count in self.counts.items() if count), *rare]
+        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
 
 
 def mixed(
@@ -277,9 +266,9 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
         if _NUMBERED.search(draft.text) or (own and draft.doc_id in draft.text and re.search(own, draft.text)):
             left_out[NAMING] += 1
         else:
-            of_words[frozenset(terms(draft.text))].append(draft)
+            of_words[frozenset(text.terms(draft.text))].append(draft)
     for title in titles:
-        if (words := frozenset(terms(title.text))) in of_words:
+        if (words := frozenset(text.terms(title.text))) in of_words:
             titled[words].append(title)
     queries = []
     for words, (first, *others) in of_words.items():
@@ -377,11 +366,7 @@ class RoundTrip(StageSpec):
             yield f"dataset: {self.run!r} has queries of another dataset; name the same for both"
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
-        """Write the collection and the run; facts: counts of remaining and of dropped queries.
-
-        Raises:
-            DataError: no query remains.
-        """
+        """Write the collection and the run; facts: counts of queries. Raises DataError if none remains."""
         collection = work.open_collection(context.inputs["dataset"])
         queries = work.open_queries(context, collection, self.split)
         returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)
@@ -430,9 +415,9 @@ class _Returned:
     def groups(self, side: types.Side) -> Iterator[types.Membership]:
         return (types.Membership(*pair) for pair in self.whole.groups(side).items())
 
-    def excluded(self) -> Iterator[Exclusion]:
+    def excluded(self) -> "Iterator[qrels.Exclusion]":
         excluded = self.whole.excluded().items()
-        return (Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
+        return (qrels.Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
         return ()

@@ -16,7 +16,7 @@ from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
 from hardneg.records import DataError, Document, RecipeError, Written
-from hardneg.stages.write_queries import COPIES, JOINED, NAMING, Draft, Kept, _Writing, kept, mixed
+from hardneg.stages.write_queries import COPIES, JOINED, NAMING, Draft, Kept, kept, mixed
 from hardneg.store import Store
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
@@ -313,10 +313,3 @@ def test_a_passage_that_keeps_the_title_is_relevant_too():
     titles += [Draft("", "Where owls live", "d9", "g2"), Draft("", "Nobody asks", "d4", "g1")]
     assert kept(drafts, titles, left_out) == [Kept("q1", "How owls hunt", ["d1", "d3"], "g1")]
     assert left_out == {COPIES: 1}
-
-
-@pytest.mark.parametrize(("few", "told"), [(4, True), (5, False)])
-def test_a_writer_that_could_write_for_few_passages_is_named(few, told):
-    writing = _Writing("written", None, None, {"inverse-cloze": None, "crop": None})
-    writing.counts.update({"queries written by inverse-cloze": few, "queries written by crop": 100 - few})
-    assert writing.notes()[-1].startswith("inverse-cloze can write for few of these passages") == told

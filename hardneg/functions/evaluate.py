@@ -22,11 +22,11 @@ _log = logging.getLogger("hardneg")
 
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
 RELEVANCE = Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", least=1)
-EQUIVALENCE = Arg("Systems are equivalent where their means surely differ by less than this.")
+EQUIVALENCE = Arg("Systems are equivalent if their means differ by less than this.")
 _QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's.", cli=Path)
 _METRICS = f"One or several, joined by commas; default {','.join(METRICS)}."
-_GROUPS = "The same with groups from a file: a query's id, a tab and its group per line."
-_BY_GROUP = "Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random."
+_GROUPS = "The same, with groups from a file: query id, tab and group per line."
+_BY_GROUP = "Sample the dataset's groups of queries, not queries (`where_known`: if it has groups)."
 _BASELINES = "Compare with this run only (its file's name); default: all pairs."
 _DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
 
@@ -42,14 +42,18 @@ def evaluate(
     *,
     metrics: Metrics = (),
     relevance_level: Annotated[int, RELEVANCE] = 1,
-    significance_level: Annotated[float, Arg("A difference is marked where both corrected p are below this.")] = LEVEL,
+    significance_level: Annotated[
+        float, Arg("Both corrected p values of a significant difference are below it.")
+    ] = LEVEL,
     equivalence_margin: Annotated[float, EQUIVALENCE] = MARGIN,
     query_groups: Annotated[str | Path | None, Arg(_GROUPS, cli=Path)] = None,
     by_group: Annotated[bool | Literal["where_known"], Arg(_BY_GROUP)] = False,
     baselines: Annotated[str | Iterable[str], Arg(_BASELINES, cli=list[str], flag="baseline")] = (),
     dataset: Annotated[Dataset | None, Arg(_DATASET, plugin="datasets")] = None,
     split: Split = None,
-    answer_match: Annotated[Literal["string", "regex"], Arg("Answers are words, or regular expressions.")] = "string",
+    answer_match: Annotated[
+        Literal["string", "regex"], Arg("Match answers as words, or as regular expressions.")
+    ] = "string",
     **where: Unpack[Where],
 ) -> "Evaluation":
     """Score run files against judgements, as trec_eval does, and test the differences between them.

@@ -17,7 +17,7 @@ from hardneg.recipes import Plan, Step, cached, check_packages
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.runtime import Progress, Silent, cpu_name, from_first, world
-from hardneg.stages import ArtifactInput, Engine, Local, StageContext, StageSpec, empty, work
+from hardneg.stages import ArtifactInput, Engine, Local, StageContext, StageSpec, work
 from hardneg.store import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors, noted
 
 _PATIENCE = 90.0  # seconds until another process's artifact must be visible
@@ -141,13 +141,13 @@ def _make(
         step.check_contents()
         watcher.begins(step)
         started = time.monotonic()
-        folder = store.workspace(step.key)
+        context = _context(step, store.workspace(step.key), plan, artifacts, watcher, options)
         if not (step.spec.resumes or step.in_blocks):
-            empty(folder)
+            context.keep_only()
         if world().size > 1 and step.spec.every_process:
             from_first("work")
         with usage(world().size) as used, noted() as choices:
-            facts = _run_stage(step, _context(step, folder, plan, artifacts, watcher, options), options.engine)
+            facts = _run_stage(step, context, options.engine)
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}

@@ -1,7 +1,7 @@
 """The base of all stages: their fields in a recipe, the hooks that the rest of hardneg calls, and their context."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -96,11 +96,7 @@ def source_of(plugin: object) -> ModelSpec | None:
 
 @dataclass(frozen=True)
 class RecipeView:
-    """A recipe as its stage `name` sees it.
-
-    plugins: configured plugins by stage and field. models: the resolved models. trail: stages that have asked, against
-    cycles.
-    """
+    """A recipe as its stage `name` sees it; plugins: configured, by stage and field; trail: guards against cycles."""
 
     name: str
     stages: Mapping[str, "StageSpec"]
@@ -218,7 +214,7 @@ class StageSpec(BaseModel):
 
     @model_validator(mode="after")
     def _can_have_a_key(self) -> Self:
-        """Refuses a dataset that is not read, and infinite numbers, which have no key."""
+
         if self.dataset is not None and not self.needs_dataset:
             raise ValueError("dataset: this stage reads none; remove it")
         infinite = wording.not_finite(vars(self))
@@ -426,18 +422,11 @@ class StageContext(Generic[Spec]):
 
     def keep_only(self, *names: str) -> None:
         """Remove everything else from the folder, such as checkpoints and half-written files."""
-        empty(self.folder, keep=names)
-
-
-def empty(folder: Path, keep: Sequence[str] = ()) -> None:
-    """Remove everything in `folder` but the names to keep."""
-    for path in folder.iterdir():
-        if path.name in keep:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        for path in (path for path in self.folder.iterdir() if path.name not in names):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 class Engine(Protocol):
@@ -446,11 +435,7 @@ class Engine(Protocol):
     version: ClassVar[int]
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make the unfinished blocks of a stage (`StageSpec.blocks`), with the same bytes as `StageSpec.make`.
-
-        Returns:
-            The facts for the manifest.
-        """
+        """Make a stage's unfinished blocks, with the same bytes as `StageSpec.make`; returns facts for the manifest."""
 
 
 @dataclass(frozen=True)

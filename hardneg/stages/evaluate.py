@@ -49,7 +49,9 @@ class Evaluate(StageSpec):
     )
     seed: int = SEED
     answer_match: fields.AnswerMatch = Field(
-        default="string", json_schema_extra=fields.LATER, description="Answers are words, or regular expressions."
+        default="string",
+        json_schema_extra=fields.LATER,
+        description="Match answers as words, or as regular expressions.",
     )
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=fields.LATER)
     significance_level: float = Field(
@@ -57,23 +59,23 @@ class Evaluate(StageSpec):
         gt=0,
         lt=1,
         json_schema_extra=fields.LATER,
-        description="Differences are marked where both corrected p-values are below this.",
+        description="Both corrected p values of a significant difference are below it.",
     )
     equivalence_margin: float = Field(
         default=MARGIN,
         gt=0,
         json_schema_extra=fields.LATER,
-        description="Systems are equivalent if the confidence interval of their difference lies within this margin.",
+        description="Systems are equivalent if their means differ by less than this.",
     )
     query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group a line")] = Field(
         default=None,
         json_schema_extra=fields.FREE,
-        description="File with the groups of queries: a query's id, a tab and its group per line.",
+        description="The same, with groups from a file: query id, tab and group per line.",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=fields.LATER,
-        description="Resample the dataset's groups of queries instead of queries (`where_known`: if it has groups).",
+        description="Sample the dataset's groups of queries, not queries (`where_known`: if it has groups).",
     )
     metrics_of: dict[str, Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=fields.LATER
@@ -220,7 +222,7 @@ def score_runs(
     if collection is not None and cutoffs:
         answers = answer_matching.PassageAnswers.of(collection, split, match)
         query_ids = answers.query_ids
-    notes = [*metrics.judgement_notes(judgements, [name for name in names if name not in cutoffs], level)]
+    notes = list[str]()
     scores: dict[str, metrics.Scores] = {}
     for key, (row, file, own) in rows.items():
         run, by_metric = qrels.without_excluded(runs.read_run(file), excluded), dict[str, Any]()
@@ -231,6 +233,7 @@ def score_runs(
             by_metric |= metrics.answer_coverage(run, answers, query_ids, [cutoffs[name] for name in answered])
             notes += metrics.run_notes(row, run, set(query_ids), answered, documents)
         scores[key] = {name: by_metric[name] for name in own}
+    notes += metrics.judgement_notes(judgements, [name for name in names if name not in cutoffs], level)
     left_out = dict[str, int]()
     if answers is not None and collection is not None:
         left_out = {**answers.left_out, "questions without answers": len(collection.queries(split)) - len(query_ids)}

@@ -49,7 +49,7 @@ class Mine(StageSpec):
     stage: Literal["mine"]
     miner: fields.MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
     filters: fields.FilterSettings = Field(
-        (), description="Filters of candidates, applied in order before the miner; a name, or {name: NAME, ...}."
+        (), description="Drop candidates before the miner selects, in this order; a name, or {name: NAME, ...}."
     )
     runs: Annotated[dict[str, fields.Name], fields.Reference(("run",))] = Field(default_factory=dict)
     file: Annotated[fields.Name | None, fields.InputFile("negatives that another program mined")] = Field(
@@ -69,7 +69,7 @@ class Mine(StageSpec):
     ] = Field(
         default=(),
         json_schema_extra=fields.FREE,
-        description="Files of relevance judgements with more positives, such as a reader's marks.",
+        description="Judgements with more positives than the dataset's, such as your own marks.",
     )
 
     @model_validator(mode="after")

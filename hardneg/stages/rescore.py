@@ -45,7 +45,7 @@ class Rerank(RunSpec):
         fields.Name, fields.Reference(("run",), passes=(fields.Trait.ADDED_POSITIVES, fields.Trait.OWN_QUERIES))
     ]
     split: fields.Name = Field("test", description=fields.SPLIT)
-    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many top documents of each query are scored.")
+    depth: int = Field(layout.LIST_DEPTH, gt=0, description="Number of top documents to rerank per query.")
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
@@ -169,8 +169,7 @@ class Tuning(BaseModel):
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     grid: dict[fields.Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Values to try, in all combinations, for run weights or `constant`; default: all weights in "
-        "tenths that sum to 1.",
+        description="Values of a run's weight or of `constant` to try, in all combinations; default: steps of 0.1.",
     )
 
 
@@ -187,13 +186,13 @@ class Fuse(RunSpec):
     runs: Annotated[dict[str, fields.Name], fields.MEASURED, Field(min_length=2)]
     method: Method = Field(
         "weighted-sum",
-        description="zip (interleaving), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum.",
+        description="zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum.",
     )
     weights: Mapping[str, FiniteFloat] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."
     )
     missing_scores: Literal["lowest", "zero"] = Field(
-        "lowest", description="For weighted-sum: the score of a document missing in a run, that run's lowest or 0."
+        "lowest", description="For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
     )
     constant: int = Field(Fusion.constant, ge=0, description="The constant of reciprocal-rank.")
     norm: Norm | None = Field(
@@ -201,7 +200,7 @@ class Fuse(RunSpec):
     )
     tuning: Tuning | None = Field(None, json_schema_extra=fields.LATER)
     split: fields.Name = "test"
-    depth: int = Field(Fusion.depth, gt=0, description="How many documents per query.")
+    depth: int = Field(Fusion.depth, gt=0, description="Number of documents per query.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Fuse":

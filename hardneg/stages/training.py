@@ -59,7 +59,7 @@ class TrainConfig(OptionGroup):
     needs_dataset = resumes = every_process = True
     artifact_folder = layout.MODEL_FOLDER
     judged: ClassVar[str] = "over a pool"
-    loss: fields.LossSetting = Field(description="The loss; `hardneg plugins list` shows all.")
+    loss: fields.LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
     options: Annotated[LearningOptions, AfterValidator(fields.without_problems)] = of_the_run(LearningOptions)
 
     def identity(self) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def test_what_a_step_is_for() -> None:
     batches = load_recipe(find_recipe("star-static"), "demo").stages
     assert "the hard negatives" not in batches["inbatch-neg"].why() and "in the batch" in batches["inbatch-neg"].why()
     found = load_recipe(find_recipe("cort-electra-passage"), "demo").stages["first-stages"]
-    assert found.why() == "measure what lies behind the metrics: recall-at-depth"
+    assert found.why() == "analyze what explains the metrics: recall-at-depth"
 
 
 SCORED = {

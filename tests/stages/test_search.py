@@ -157,7 +157,7 @@ def test_positives_behind_candidates_in_segments_count_by_their_best_one(made):
     [
         (
             {"bm25": {"stage": "index", "backend": "bm25"}, "run": {**SEARCH, "index": "bm25", "positives": True}},
-            "stages.run.positives: 'bm25' is searched with texts, not vectors; leave it out",
+            "stages.run.positives: 'bm25' is searched with texts, not vectors; remove it",
         ),
         (
             {"run": {**SEARCH, "positives": True}, "scores": {"stage": "evaluate", "runs": {"r": "run"}}},

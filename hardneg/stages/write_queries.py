@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -415,7 +415,7 @@ class _Returned:
     def groups(self, side: types.Side) -> Iterator[types.Membership]:
         return (types.Membership(*pair) for pair in self.whole.groups(side).items())
 
-    def excluded(self) -> "Iterator[qrels.Exclusion]":
+    def excluded(self) -> Iterator[Any]:
         excluded = self.whole.excluded().items()
         return (qrels.Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
 

@@ -18,7 +18,7 @@ from waiting import wait_until
 
 from hardneg.datasets.documents import Documents
 from hardneg.recipes import Options, Plan, Step, Watcher, execute, load_recipe, make_plan, publish, usage
-from hardneg.records import ArtifactError, DataError
+from hardneg.records import DataError
 from hardneg.runtime import Silent
 from hardneg.store import Content, Store, file_digest
 
@@ -127,21 +127,6 @@ def test_a_damaged_artifact_is_made_again_with_a_note(finished):
     assert repeated.ran == ("star-test",)
     assert any("damaged" in note and "made again" in note for note in notes)
     assert run.read_bytes() == content
-
-
-def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
-    _, path, _, _, _ = finished
-    store = Store(tmp_path / "store")
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("hardneg.formats.negatives.write_negatives", full)
-    with pytest.raises(ArtifactError, match="disk is full"):
-        again(path, store)
-    monkeypatch.undo()
-    outcome, _ = again(path, store, until="static")
-    assert outcome.ran == ("static",)
 
 
 def test_the_seconds_of_a_training_that_went_on_are_those_of_all_its_runs(finished, monkeypatch):

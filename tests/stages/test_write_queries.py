@@ -1,6 +1,5 @@
 """Stages `write-queries` and `round-trip`, and which of the queries of several writers stay."""
 
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -203,14 +202,6 @@ def test_queries_of_a_copied_passage_are_written_once_and_relevant_to_all_copies
     assert copied >= 5
 
 
-def test_a_file_of_equal_passages_takes_no_time(tmp_path, tiny_model):
-    (tmp_path / "a.txt").write_text("The old river is long today. " * 4000)
-    begun = time.process_time()
-    source, written = written_alone(tmp_path, tiny_model, ["crop"], words=24, overlap=0)
-    assert {len(relevant) for relevant in written.qrels("train").values()} == {len(source.corpus)} == {1000}
-    assert time.process_time() - begun < 30
-
-
 @pytest.mark.parametrize("overlap", [12, 18])
 def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, overlap):
     text = " ".join(f"Word {WORDS[each % 14]} {each} stands {WORDS[each // 14]} here." for each in range(40))
@@ -260,12 +251,6 @@ def test_a_writer_that_can_write_nothing_leaves_its_turn():
     for number, (name, written) in enumerate(results):
         fits = {each for each, divisor in (("a", 2), ("b", 3)) if number % divisor == 0}
         assert name in fits if fits else (name, written.queries) == ("", ())
-
-
-def test_only_some_documents():
-    results = list(mixed({"a": Echo("a")}, DOCUMENTS, 1, seed=1, only={"d3"}))
-    assert [number for number, (name, _) in enumerate(results) if name] == [3]
-    assert [written.document for _, written in results] == DOCUMENTS
 
 
 def test_which_queries_stay():

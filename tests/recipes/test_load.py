@@ -132,8 +132,6 @@ def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
     ("stage", "option", "meant"),
     [
         ({"stage": "analyze", "analysis": {"overlap": {"rums": 3}}}, "analysis.overlap.rums", "runs"),
-        ({"stage": "encode", "segments": {"lenght": 5}}, "segments.lenght", "length"),
-        ({"stage": "train", "loss": "nll", "validation": {"dept": 5}}, "validation.dept", "depth"),
         ({"stage": "train-refreshed", "loss": "nll", "refresh": {"evry": 5}}, "refresh.evry", "every"),
         ({"stage": "train-refreshed", "loss": "nll", "options": {"max_step": 5}}, "options.max_step", "max_steps"),
     ],
@@ -148,7 +146,6 @@ def test_an_option_of_a_part_is_looked_for_among_that_parts(tmp_path, tree, stag
     ("loss", "similarity", "told"),
     [
         ("ranknet", "cosine", True),
-        ({"name": "infonce", "temperature": 2}, "cosine", True),
         ({"name": "ranknet", "temperature": 0.05}, "cosine", False),
         ("ranknet", "dot", False),
         ("triplet", "cosine", False),

@@ -16,7 +16,7 @@ from hardneg.encoders.open.resolved import ResolvedModels, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import write_run
-from hardneg.records import HISTORY, DataError, RankedList, RecipeError, TrainingError, UsageError
+from hardneg.records import HISTORY, DataError, RankedList, RecipeError, TrainingError
 from hardneg.runtime import Silent, join, leave
 from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages.train import Train
@@ -274,12 +274,6 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
 def test_mistakes_of_an_order(small, tmp_path, tiny_model, said, told):
     with pytest.raises(RecipeError, match=told):
         plan_in(tmp_path, ordered_tree(small, tiny_model, **said))
-
-
-def test_more_clusters_than_queries_are_told(small, tmp_path, tiny_model):
-    plan = plan_in(tmp_path, ordered_tree(small, tiny_model, **TOPICS), "stages.star.batches.clusters=500")
-    with pytest.raises(UsageError, match=r"topic-balanced: 500 clusters of 36 queries cannot be: give 1 to 36"):
-        artifacts_of(plan, tmp_path / "store")
 
 
 def test_trainings_with_each_order(small, tmp_path, tiny_model):

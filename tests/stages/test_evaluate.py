@@ -80,7 +80,7 @@ def test_judgements_are_asked_for_where_a_metric_needs_them(collection: Path, tm
         scores(collection, tmp_path, "test", metrics=("answer@2", "mrr@10"))
 
 
-METRICS = ["answer@1", "mrr@10", "answer@5", "answer@20"]
+ANSWERED = ["answer@1", "mrr@10", "answer@5", "answer@20"]
 
 
 def tree_of(collection, model):
@@ -95,7 +95,7 @@ def tree_of(collection, model):
         "refresh": {"policy": "synchronous", "every": 1, "depth": 20, "negatives": 5, "without_answers": True},
         "options": {"max_steps": 2, "batch_size": 8},
     }
-    stages["scores"]["metrics"] = METRICS
+    stages["scores"]["metrics"] = ANSWERED
     tree["model"]["twins"] = True
     return tree
 
@@ -128,9 +128,9 @@ def test_coverage_is_that_of_the_words_in_the_texts(finished):
         for k in (1, 5, 20):
             by_hand = {q: float(any(answers[q] in texts[i] for i in ids[:k])) for q, ids in lists.items()}
             assert found["per_query"][label][f"answer@{k}"] == by_hand
-    assert list(found["metrics"]["STAR"]) == METRICS
+    assert list(found["metrics"]["STAR"]) == ANSWERED
     assert 0 < found["metrics"]["start"]["answer@1"] < found["metrics"]["start"]["answer@20"] == 1
-    assert {item["metric"] for item in found["comparisons"]} == set(METRICS)
+    assert {item["metric"] for item in found["comparisons"]} == set(ANSWERED)
     assert artifacts["scores"].facts["queries"] == 14
 
 

@@ -30,7 +30,6 @@ from hardneg.formats.runs import read_run
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
-from hardneg.records import RecipeError
 from hardneg.store import Artifact, Store
 from tests.run_lists import doc_lists, score_lists
 
@@ -109,12 +108,6 @@ def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe, tiny_model, t
     assert 0 < made["star"].facts["best dev mrr@10"] <= 1
     assert "by the best of up to 20 segments of 24 tokens" in (made["star"].path / "model" / "README.md").read_text()
     assert len(set(doc_lists(read_run(made["star-test"].path / "run.trec.gz"))[0])) == 20
-
-
-def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe):
-    learning = "{stage: train-queries, index: half, loss: lambda}"
-    with pytest.raises(RecipeError, match=r"stages.adore.index: 'half' holds several vectors a document"):
-        load_recipe(recipe, settings=[f"stages.adore={learning}"])
 
 
 KILLED = """

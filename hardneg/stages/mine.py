@@ -141,7 +141,7 @@ class MinedBlocks(work.StageBlocks):
     chooser: choosing.Choosing = field(kw_only=True)
     file: listing.ListsOfFile | None = field(kw_only=True)
 
-    def listed(self) -> Iterator[runs.QueryLists]:
+    def query_lists(self) -> Iterator[runs.QueryLists]:
         """All queries with their lists. Raises DataError if `planted` finds no withheld positives."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
@@ -162,7 +162,7 @@ class MinedBlocks(work.StageBlocks):
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
         """Yield each block's files, of negatives and of candidates that the miner dropped, with counts."""
         for some in contiguous(numbers):
-            listed = islice(self.listed(), some.start * _BLOCK, None)
+            listed = islice(self.query_lists(), some.start * _BLOCK, None)
             for number in some:
                 facts, lists = Counter[str](), islice(listed, _BLOCK)
                 with TemporaryDirectory() as folder:

@@ -228,7 +228,7 @@ class Fuse(RunSpec):
 
     @property
     def fusion(self) -> Fusion:
-        """How lists in the order of `labels` become one, not tuned."""
+        """The fusion of lists in the order of `labels`, before tuning."""
         weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
         return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
 

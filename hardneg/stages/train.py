@@ -134,14 +134,14 @@ class Train(training.TeacherOptions, training.DualOptions):
         if self.datasets:
             data: examples.TrainingData | sources.Mixture = self._mixture(context)
         else:
-            data, lacking = self.taught(context, work.examples_of(collection, context.inputs.get("negatives")))
+            data, lacking = self.with_teacher(context, work.examples_of(collection, context.inputs.get("negatives")))
             if "augmented" in context.inputs:
                 # without queries that lack negatives, which their stage has counted
                 more = work.examples_of(collection, context.inputs["augmented"])
                 listed = set() if more.negatives is None else {*more.negatives.query_ids}
                 rows = [row for row, name in enumerate(more.query_ids) if name in listed]
                 data = sources.mixed(data, more.only(rows))
-            data = self.guided(context, self.ordered(context, replace(data, segments=self.segments)))
+            data = self.with_guide(context, self.with_order(context, replace(data, segments=self.segments)))
 
         def told(result: Any) -> tuple[Facts, Facts]:
             terms = self.terms_facts(context)
@@ -248,7 +248,7 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
         if wanted not in (None, outputs):
             needed = f"loss {self.loss.name} needs {wanted} outputs, but the reranker has {outputs}"
             raise errors.UsageError(f"{context.name}: {needed}; set reranker.outputs: {wanted}, or use loss bce")
-        data, lacking = self.taught(context, work.examples_of(collection, negatives))
+        data, lacking = self.with_teacher(context, work.examples_of(collection, negatives))
 
         def told(result: Any) -> tuple[Facts, Facts]:
             maker = negatives.plugins.get("miner", negatives.name)

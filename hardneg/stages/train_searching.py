@@ -243,7 +243,7 @@ class TrainRefreshed(training.DualOptions):
         encoder, queries = work.open_learner(context), collection.queries(self.split)
         data = work.training_data(collection, queries, context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
-        data = self.guided(context, self.ordered(context, data))
+        data = self.with_guide(context, self.with_order(context, data))
         supply = ending.enter_context(_supply(context, encoder, data, refreshes))
         way = AnceTraining(encoder, data, self.options, refresh, supply, self.terms(context, encoder))
 

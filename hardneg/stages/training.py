@@ -248,7 +248,7 @@ class TeacherOptions(OptionGroup):
         if self.teacher is None and getattr(self, "guide", None) is None:
             yield "teacher", f"teacher: missing; {self.loss.name} learns a run's scores: name a run, such as a rerank's"
 
-    def taught(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+    def with_teacher(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
         """The examples with the scores of the `teacher`, if named, and the number that lack a scored positive.
 
         Raises DataError if the run has other queries, TrainingError if it scores no positive.
@@ -306,7 +306,7 @@ class GuideOptions(OptionGroup):
         if self.guide is not None and self.guided_mask is None and loss is not None and not needed:
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
 
-    def guided(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
+    def with_guide(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
         """The examples with the vectors of the guide, if named, whose model encodes the queries once.
 
         Raises UsageError if its index returns no vectors, ModelError if its model makes several per text.
@@ -355,7 +355,7 @@ class BatchOptions(OptionGroup):
             elif named is not None and part not in named.parts:
                 yield f"batches_from: {self.batches_from!r} has no {need}; name {words}"
 
-    def ordered(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
+    def with_order(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
         """The examples in the stage's order, which the first process saves for the others and for resuming.
 
         Raises DataError if the run has other queries, UsageError if there is no such order.

@@ -41,7 +41,7 @@ class Draft(NamedTuple):
     group: str
 
 
-class Kept(NamedTuple):
+class SelectedQuery(NamedTuple):
     """A query to keep, with all of its relevant documents, its source first, and their group."""
 
     query_id: str
@@ -169,12 +169,12 @@ class _Writing:
         return self._groups.get(doc_id, doc_id) if self.spec.split_by == "group" else doc_id
 
     @cached_property
-    def _by_split(self) -> dict[str, list[Kept]]:
+    def _by_split(self) -> dict[str, list[SelectedQuery]]:
         spec, corpus = self.spec, self.source.corpus
-        by_split: dict[str, list[Kept]] = {split: [] for split in self.splits()}
+        by_split: dict[str, list[SelectedQuery]] = {split: [] for split in self.splits()}
         own = ((doc_id, title) for doc_id, title in corpus.titles() if doc_id not in self._copies)
         titles = (Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in own)
-        queries = kept(self.drafts, titles, self.counts)
+        queries = select_queries(self.drafts, titles, self.counts)
         for query in with_repeats(queries, corpus, self._groups, self._copies):
             by_split[self._shares.split(query.group)].append(query)
         if not queries:
@@ -248,7 +248,7 @@ def mixed(
         yield from results
 
 
-def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[Kept]:
+def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[SelectedQuery]:
     """The queries to keep, in order.
 
     Queries that name their passage, by a number or an id, are dropped. Near duplicates have the same set of words:
@@ -279,7 +279,7 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
         if others:
             left_out[JOINED] += len(others)
         doc_ids = list(dict.fromkeys(each.doc_id for each in alike))
-        queries.append(Kept(first.query_id, first.text, doc_ids, first.group))
+        queries.append(SelectedQuery(first.query_id, first.text, doc_ids, first.group))
     return queries
 
 
@@ -297,8 +297,8 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
 
 
 def with_repeats(
-    queries: Iterable[Kept], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
-) -> Iterator[Kept]:
+    queries: Iterable[SelectedQuery], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
+) -> Iterator[SelectedQuery]:
     """Yield the queries with copies of their passages, and overlapping neighbours with their words, as relevant too.
 
     Neighbours are consecutive passages of the same document (`groups`). A query whose own passage lacks its words, such

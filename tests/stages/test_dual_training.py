@@ -140,7 +140,7 @@ def test_a_run_must_score_positives_of_these_queries(tmp_path):
     (tmp_path / "run").mkdir()
     inputs = {"teacher": ArtifactInput("reranked", "", tmp_path / "run")}
     work = StageContext("student", None, tmp_path / "work", inputs, {}, Silent())
-    taught = TeacherOptions.model_construct().taught
+    taught = TeacherOptions.model_construct().with_teacher
     run = tmp_path / "run" / "run.trec.gz"
     write_run(run, [("q0", RankedList(["p0", "n1"], np.float32([1, 0]))), ("q3", RankedList(["n3"], np.float32([1])))])
     found, told = taught(work, data)
@@ -321,7 +321,7 @@ def context_of(folder: Path, collection: Path, model: Path) -> StageContext:
 
 
 def batches_of(context: StageContext, collection: StoredCollection) -> list[list[str]]:
-    data = context.spec.ordered(context, training_data(collection, collection.queries("train"), None))
+    data = context.spec.with_order(context, training_data(collection, collection.queries("train"), None))
     examples = Examples(data, 0, 42)
     return [examples.draw(start, 6).query_ids for start in range(0, 3 * len(examples), 6)]
 

@@ -15,7 +15,7 @@ from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
 from hardneg.records import DataError, Document, RecipeError, Written
-from hardneg.stages.write_queries import COPIES, JOINED, NAMING, Draft, Kept, kept, mixed
+from hardneg.stages.write_queries import COPIES, JOINED, NAMING, Draft, SelectedQuery, mixed, select_queries
 from hardneg.store import Store
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
@@ -265,9 +265,9 @@ def test_which_queries_stay():
         Draft("q7", "Words, same", "d6", "g2"),
         Draft("q8", "other words", "d6", "g2"),
     ]
-    assert kept(drafts, [], left_out) == [
-        Kept("q3", "The passage of time", ["d3", "d4"], "g1"),
-        Kept("q8", "other words", ["d6"], "g2"),
+    assert select_queries(drafts, [], left_out) == [
+        SelectedQuery("q3", "The passage of time", ["d3", "d4"], "g1"),
+        SelectedQuery("q8", "other words", ["d6"], "g2"),
     ]
     assert left_out == {NAMING: 2, JOINED: 2, COPIES: 2}
 
@@ -288,7 +288,7 @@ def test_which_queries_stay():
 )
 def test_a_query_that_has_its_passages_id(doc_id, text, stays):
     left_out = Counter()
-    assert bool(kept([Draft("q", text, doc_id, "g")], [], left_out)) == stays == (NAMING not in left_out)
+    assert bool(select_queries([Draft("q", text, doc_id, "g")], [], left_out)) == stays == (NAMING not in left_out)
 
 
 def test_a_passage_that_keeps_the_title_is_relevant_too():
@@ -296,5 +296,5 @@ def test_a_passage_that_keeps_the_title_is_relevant_too():
     drafts = [Draft("q1", "How owls hunt", "d1", "g1"), Draft("q2", "Where owls live", "d2", "g1")]
     titles = [Draft("", "How owls hunt", "d1", "g1"), Draft("", "how Owls hunt", "d3", "g1")]
     titles += [Draft("", "Where owls live", "d9", "g2"), Draft("", "Nobody asks", "d4", "g1")]
-    assert kept(drafts, titles, left_out) == [Kept("q1", "How owls hunt", ["d1", "d3"], "g1")]
+    assert select_queries(drafts, titles, left_out) == [SelectedQuery("q1", "How owls hunt", ["d1", "d3"], "g1")]
     assert left_out == {COPIES: 1}

@@ -199,7 +199,7 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
         return f"{where}: {no_such_option(key, known)}"
-    absent = "; null does not unset it, so leave it out" if item["input"] is None and item["type"] != "missing" else ""
+    absent = "; null does not unset it; remove it" if item["input"] is None and item["type"] != "missing" else ""
     return f"{where}: {complaint(item)}{absent}"
 
 

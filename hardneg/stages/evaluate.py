@@ -67,7 +67,7 @@ class Evaluate(StageSpec):
         json_schema_extra=fields.LATER,
         description="Systems are equivalent if their means differ by less than this.",
     )
-    query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group a line")] = Field(
+    query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group per line")] = Field(
         default=None,
         json_schema_extra=fields.FREE,
         description="The same, with groups from a file: query id, tab and group per line.",
@@ -110,7 +110,7 @@ class Evaluate(StageSpec):
             yield "by_group: no query of this dataset has a group; remove it, or give a file as query_groups"
         answers = [name for name in self.metrics if name.startswith("answer@")]
         if answers and not fields.has_answers(collection, self.split):
-            yield f"metrics: {answers[0]} needs answers, and split {self.split} has none: change the dataset or metric"
+            yield f"metrics: {answers[0]} needs answers, but split {self.split} has none; change the dataset or metric"
         split = collection["splits"].get(self.split, {})
         if split.get("queries") and not split.get("judgements") and not answers:
             reason = f"no relevance judgement of split {self.split} names a query and a document of the dataset"

@@ -199,7 +199,7 @@ class ImportVectors(base.IndexSpec):
     vectors: Annotated[fields.Name, fields.InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
         json_schema_extra=fields.FREE
     )
-    ids: Annotated[fields.Name | None, fields.InputFile("the id of each vector of an array, one a line")] = Field(
+    ids: Annotated[fields.Name | None, fields.InputFile("the id of each vector of an array, one per line")] = Field(
         default=None, json_schema_extra=fields.FREE
     )
 

@@ -223,7 +223,7 @@ class Fuse(RunSpec):
 
     @property
     def labels(self) -> list[str]:
-        """The runs in the order in which they are taken: the recipe's for `zip`, where it matters."""
+        """The labels of the runs in order: for `zip` the recipe's, else sorted."""
         return list(self.runs) if self.method == "zip" else sorted(self.runs)
 
     @property

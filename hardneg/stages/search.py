@@ -66,13 +66,13 @@ class Search(RunSpec):
     positives: bool = Field(default=False, json_schema_extra=LATER)
     text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)
     scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
-    queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text a line")] = Field(
+    queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text per line")] = Field(
         default=None, json_schema_extra=FREE
     )
     query_vectors: Annotated[Name | None, InputFile("vectors of the queries, Parquet, JSON Lines or .npy")] = Field(
         default=None, json_schema_extra=FREE
     )
-    query_ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
+    query_ids: Annotated[Name | None, InputFile("the id of each vector of an array, one per line")] = Field(
         default=None, json_schema_extra=FREE
     )
 

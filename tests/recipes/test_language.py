@@ -87,7 +87,7 @@ def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
     text = "stages: {i: {stage: encode}, t: {stage: search, index: i, depth: null}}"
     (only,) = problems(tmp_path, text)
     assert only.startswith("stages.t.depth: must be a whole number") and only.endswith(
-        "; null does not unset it, so leave it out"
+        "; null does not unset it; remove it"
     )
     path = write(tmp_path, "a", stages={"t": {"stage": "train", "options": {"clip_norm": 1}}})
     below = write(tmp_path, "b", extends=path.name, stages={"t": {"options": {"clip_norm": None}}})

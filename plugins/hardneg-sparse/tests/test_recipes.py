@@ -37,7 +37,7 @@ def test_indexes_that_take_something_else_are_told(data: Path, tmp_path: Path) -
     with pytest.raises(RecipeError) as told:
         recipe_in(tmp_path, _tree(data, model, **stages))
     assert told.value.problems == (
-        "stages.pq.backend: pq is built from vectors, and 'weights' holds weights; name another",
+        "stages.pq.backend: pq is built from vectors, but 'weights' has weights; name another",
         "stages.none.vectors: missing; sparse is built from the weights of an encode stage",
     )
 
@@ -70,5 +70,5 @@ def test_a_penalty_fits_its_model(tmp_path: Path, tiny_model: Path, monkeypatch:
         plan_in(tmp_path, tree, "stages.star.regularizer=flops")
     unknown = resolve("nobody/nothing")
     monkeypatch.setattr(ResolvedModels, "of", lambda *_, **__: unknown)
-    with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
+    with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: cannot be combined with segments"):
         plan_in(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")

@@ -11,7 +11,7 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
-    from hardneg import fields, protocols, recipes, records, registry
+    from hardneg import fields, protocols, recipes, records, registry, stages
     from hardneg.analysis import runs as overlap
     from hardneg.analysis.base import Analysis, AnalysisInputs, Runs, System
     from hardneg.cli import adaptor, planned_work
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from hardneg.integrations import pyserini as pyserini_lines
     from hardneg.mining.choosing import ListsOfFile
     from hardneg.mining.thresholds import RULES as FILTER_RULES
-    from hardneg.recipes import laid_indexes as run_indexes
     from hardneg.records import errors, layout, wording
     from hardneg.records import text as word_terms
     from hardneg.records.types import (
@@ -76,10 +75,8 @@ if TYPE_CHECKING:
     from hardneg.runtime import distributed, seeding
     from hardneg.runtime.devices import has_bf16_units
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.stages import base as stages
-    from hardneg.stages import blocks as stage_blocks
-    from hardneg.stages import inputs as stage_inputs
     from hardneg.stages import training as train_config
+    from hardneg.stages import work as stage_work
     from hardneg.store import artifacts as stores
     from hardneg.store import atomic_write, identity
     from hardneg.store import blocks as block_store
@@ -102,10 +99,10 @@ __all__ = [  # noqa: RUF022
     "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
     "measuring", "metrics_files", "model_files", "model_specs", "negatives_files", "numbers",
     "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
-    "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
-    "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
-    "start_java", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
-    "train_config", "training_examples", "training_options", "training_stage", "word_terms", "wording",
+    "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "seeding", "sessions",
+    "significance", "source_files", "spec_from", "stage_work", "stages", "start_java", "stores", "terminal",
+    "text_lines", "texts", "token_files", "top_k", "towers", "train_config", "training_examples", "training_options",
+    "training_stage", "word_terms", "wording",
 ]  # fmt: skip
 
 

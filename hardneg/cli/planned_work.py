@@ -26,7 +26,7 @@ from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
     from hardneg.recipes import Options, Outcome, Plan, Step
-    from hardneg.stages.base import Engine
+    from hardneg.stages import Engine
 
 _LOST = 75
 """Exit code of a process that ends because another one did."""
@@ -99,8 +99,8 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     terminal, count, total = console.stderr_console(), 0, len(plan.until(options.until))
 
     def begins(step: "Step") -> None:
-        reason = f": {why}" if (why := step.spec.why()) else ""
-        terminal.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
+        words = dict.fromkeys(filter(None, (step.name, step.verb, step.spec.why())))  # a name may be a verb
+        terminal.print(f"[{count + 1}/{total}] {': '.join(words)}")
 
     def ends(step: "Step", artifact: Artifact, seconds: float | None) -> None:
         nonlocal count

@@ -22,11 +22,11 @@ _log = logging.getLogger("hardneg")
 
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
 RELEVANCE = Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", least=1)
-EQUIVALENCE = Arg("Systems are equivalent where their means surely differ by less than this.")
+EQUIVALENCE = Arg("Systems are equivalent if their means differ by less than this.")
 _QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's.", cli=Path)
 _METRICS = f"One or several, joined by commas; default {','.join(METRICS)}."
-_GROUPS = "The same with groups from a file: a query's id, a tab and its group per line."
-_BY_GROUP = "Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random."
+_GROUPS = "The same, with groups from a file: query id, tab and group per line."
+_BY_GROUP = "Sample the dataset's groups of queries, not queries (`where_known`: if it has groups)."
 _BASELINES = "Compare with this run only (its file's name); default: all pairs."
 _DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
 
@@ -42,14 +42,18 @@ def evaluate(
     *,
     metrics: Metrics = (),
     relevance_level: Annotated[int, RELEVANCE] = 1,
-    significance_level: Annotated[float, Arg("A difference is marked where both corrected p are below this.")] = LEVEL,
+    significance_level: Annotated[
+        float, Arg("Both corrected p values of a significant difference are below it.")
+    ] = LEVEL,
     equivalence_margin: Annotated[float, EQUIVALENCE] = MARGIN,
     query_groups: Annotated[str | Path | None, Arg(_GROUPS, cli=Path)] = None,
     by_group: Annotated[bool | Literal["where_known"], Arg(_BY_GROUP)] = False,
     baselines: Annotated[str | Iterable[str], Arg(_BASELINES, cli=list[str], flag="baseline")] = (),
     dataset: Annotated[Dataset | None, Arg(_DATASET, plugin="datasets")] = None,
     split: Split = None,
-    answer_match: Annotated[Literal["string", "regex"], Arg("Answers are words, or regular expressions.")] = "string",
+    answer_match: Annotated[
+        Literal["string", "regex"], Arg("Match answers as words, or as regular expressions.")
+    ] = "string",
     **where: Unpack[Where],
 ) -> "Evaluation":
     """Score run files against judgements, as trec_eval does, and test the differences between them.
@@ -131,43 +135,24 @@ class RunsToScore:
 
     def measured(self) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
-        from hardneg.evaluation import metrics
+        from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
-        from hardneg.formats import answer_matching
-        from hardneg.formats.qrels import without_excluded
-        from hardneg.formats.runs import read_run
+        from hardneg.stages.evaluate import score_runs
 
-        cutoffs, notes = metrics.answer_cutoffs(self.metrics), list[str]()
-        found: dict[str, dict[str, Any]] = {label: {} for label in self.files}
-
-        def score(names: Sequence[str], judged: Any, measure: Callable[[Any], Mapping[str, Any]]) -> None:
-            collection = self.collection
-            excluded = {} if collection is None else collection.excluded()
-            for label, path in self.files.items():
-                run = without_excluded(read_run(path), excluded)
-                documents = None if collection is None else len(collection.corpus)
-                notes.extend(metrics.run_notes(label, run, judged, names, documents))
-                found[label] |= measure(run)
-
-        if cutoffs:
-            if (collection := self.collection) is None:
-                problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
-                raise UsageError(problem, "dataset", "split")
-            answers = answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
-            ids, cuts = answers.query_ids, list(cutoffs.values())
-            score([*cutoffs], set(ids), lambda run: metrics.answer_coverage(run, answers, ids, cuts))
-            left_out = {**answers.left_out, "questions without answers": len(collection.queries(self.split)) - len(ids)}
-            notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
-        if others := [name for name in self.metrics if name not in cutoffs]:
+        cutoffs, qrels = answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
+        if cutoffs and self.collection is None:
+            problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+            raise UsageError(problem, "dataset", "split")
+        if cutoffs.keys() != {*self.metrics}:
             if self.qrels is None and self.dataset is None:
                 raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
-            level, qrels = self.fields["relevance_level"], self.grades()
+            qrels = self.grades()
             if self.qrels is None and not qrels:
                 raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
-            score(others, qrels, lambda run: metrics.evaluate(run, qrels, others, level))
-            notes += metrics.judgement_notes(qrels, others, level)
-        ordered = {label: {name: scores[name] for name in self.metrics} for label, scores in found.items()}
-        return Measured(ordered, notes=tuple(dict.fromkeys(notes)))
+        rows = {label: (label, path, self.metrics) for label, path in self.files.items()}
+        level, match = self.fields["relevance_level"], self.fields.get("answer_match", "string")
+        scores, left_out, notes = score_runs(rows, qrels, level, self.collection, self.split, match)
+        return Measured(scores, notes=(*notes, *(f"{reason}: {count}" for reason, count in left_out.items())))
 
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the paired tests of the runs against the baselines, or of each with each."""

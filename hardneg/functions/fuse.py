@@ -21,14 +21,11 @@ from hardneg.store import Content, file_digest
 _log = logging.getLogger("hardneg")
 
 _TUNING = "Tuning"
-_METHODS = "zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum."
-_MISSING = "Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
+_METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum."
+_MISSING = "For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
 _TUNED = "Runs of other queries to tune on, one for each fused run, in their order."
 _JUDGED = Arg("The judgements of the queries to tune on.", cli=Path, panel=_TUNING)
-_TRIED = (
-    "Values to try, in every combination: of a run's weight, or `constant`; default: all weights in tenths that sum to "
-    "1."
-)
+_TRIED = "Values of a run's weight or of `constant` to try, in all combinations; default: steps of 0.1."
 _GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", panel=_TUNING)
 _WEIGHT = Arg("A run's weight, by its label; default 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
 
@@ -44,8 +41,8 @@ def fuse(
     weights: Annotated[Mapping[str, float], _WEIGHT] = {},
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
     constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
-    norm: Annotated[Norm | None, Arg("Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
-    depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = layout.LIST_DEPTH,
+    norm: Annotated[Norm | None, Arg("For ranx's methods: min-max (the default), none, zmuv, ...")] = None,
+    depth: Annotated[int, Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     tune_runs: TuneRuns = None,
     qrels: Annotated[AnyQrels | None, _JUDGED] = None,
     metric: Metric = "ndcg@10",

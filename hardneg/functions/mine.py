@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hardneg.recipes import Plan
 
 
-_FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
-_JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
+_FILTERS = "Drop candidates before the miner selects, in this order; a name, or {name: NAME, ...}."
+_JUDGED = "Judgements with more positives than the dataset's, such as your own marks."
 _SCORES = arguments.Arg("With a run: a TREC run whose scores the miner filters by, such as a reranker's.", cli=Path)
 _ONE = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
 _INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
@@ -28,7 +28,7 @@ _RUN = arguments.Arg("Select from this TREC run instead of a model's search.", c
 _LOSS = arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
 
 Miner = Annotated[arguments.Setting, arguments.Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
-MinedDepth = Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)]
+MinedDepth = Annotated[int, arguments.Arg("Number of documents per query.", least=1)]
 Filters = Annotated[
     arguments.Setting | Sequence[arguments.Setting],
     arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME"),
@@ -182,9 +182,9 @@ def _scores_of_model(
 
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
-_WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
-_PASSAGES = "Write for so many passages, drawn; by default for all."
-_SPLIT_BY = "What stays together in one split: a document's passages, or each passage alone."
+_WRITERS = "Query writers, one drawn at random per passage; a name, or {name: NAME, ...}."
+_PASSAGES = "Number of passages to sample; default: all."
+_SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 
 Writers = Annotated[Sequence[arguments.Setting], arguments.Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
 RoundTrip = Annotated[arguments.Model | None, arguments.Arg("A model that must find a training query's passage again.")]
@@ -195,13 +195,13 @@ def write_queries(
     dataset: arguments.Dataset,
     writers: Writers,
     *,
-    per_passage: Annotated[int, arguments.Arg("The most queries of a passage.", least=1)] = 1,
+    per_passage: Annotated[int, arguments.Arg("Maximum number of queries per passage.", least=1)] = 1,
     passages: Annotated[int | None, arguments.Arg(_PASSAGES, least=1)] = None,
-    dev_share: Annotated[float, arguments.Arg("The part of the documents whose queries are split dev.")] = 0.1,
-    test_share: Annotated[float, arguments.Arg("The part of the documents whose queries are split test.")] = 0.1,
+    dev_share: Annotated[float, arguments.Arg("Share of documents whose queries are in split dev.")] = 0.1,
+    test_share: Annotated[float, arguments.Arg("Share of documents whose queries are in split test.")] = 0.1,
     split_by: Annotated[Literal["group", "passage"], arguments.Arg(_SPLIT_BY)] = "group",
     round_trip: RoundTrip = None,
-    first_k: Annotated[int, arguments.Arg("A relevant passage must be among so many.", least=1)] = layout.RETURN_DEPTH,
+    first_k: Annotated[int, arguments.Arg("Rank cut-off of the round trip.", least=1)] = layout.RETURN_DEPTH,
     reranker: search.Reranker | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.WrittenQueries:

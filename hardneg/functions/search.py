@@ -38,7 +38,7 @@ def search(
     query_vectors: arguments.VectorFile | None = None,
     query_ids: arguments.VectorIds | None = None,
     split: arguments.Split = None,
-    depth: Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)] = layout.LIST_DEPTH,
+    depth: Annotated[int, arguments.Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     candidates: Candidates = None,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
@@ -90,9 +90,7 @@ def rerank(
     reranker: Reranker,
     *,
     split: arguments.Split = None,
-    depth: Annotated[
-        int, arguments.Arg("How many documents of each query are scored, the best.", least=1)
-    ] = layout.LIST_DEPTH,
+    depth: Annotated[int, arguments.Arg("Number of top documents to rerank per query.", least=1)] = layout.LIST_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
     """Score the best documents of a run anew, query and document together.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hardneg.protocols import Searcher
     from hardneg.recipes import Options, Outcome, Plan, Recipe, Step
     from hardneg.records import Encoded
-    from hardneg.stages.base import Engine
+    from hardneg.stages import Engine
 
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 _log = logging.getLogger("hardneg")
@@ -224,7 +224,7 @@ class Session:
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
         from hardneg.recipes import Options
-        from hardneg.stages.base import Local
+        from hardneg.stages import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
 
@@ -279,7 +279,7 @@ class Session:
         """
         from hardneg.formats.collection import StoredCollection
         from hardneg.formats.runs import rewrite_run
-        from hardneg.stages.base import ArtifactInput, StageContext
+        from hardneg.stages import ArtifactInput, StageContext
 
         step, collection, facts = plan.steps[stage], StoredCollection.open(dataset.path), dict[str, Any]()
         inputs = {layout.DATASET: ArtifactInput(layout.DATASET, dataset.key, dataset.path)}
@@ -306,8 +306,8 @@ class Session:
     def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
         """Open the index of a step that `make` has executed."""
         from hardneg.formats.collection import StoredCollection
-        from hardneg.stages.base import ArtifactInput
-        from hardneg.stages.inputs import open_searcher
+        from hardneg.stages import ArtifactInput
+        from hardneg.stages.work import open_searcher
 
         index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[layout.DATASET].path)
         source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)

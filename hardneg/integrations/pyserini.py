@@ -12,7 +12,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
 from hardneg.indexes.lucene import find_java, starts_alone
 from hardneg.indexes.open_store import form_in
-from hardneg.recipes.laid_indexes import laid_indexes
+from hardneg.recipes import published_indexes
 from hardneg.records import errors, layout, types
 from hardneg.store import Store
 
@@ -137,7 +137,7 @@ def openings(
     if not (run / layout.LOCK).exists():
         yield folder.name, opening(folder, options, QuerySide() if model is None else query_side(model))
         return
-    published = laid_indexes(run, store)
+    published = published_indexes(run, store)
     if run != folder:
         published = [index for index in published if index.folder == folder]
     if not published:

@@ -1,8 +1,7 @@
-"""Runs a plan's steps: what the store has is taken, the rest is made, one lock a step; what each took is noted."""
+"""Running a plan: steps are reused from the store or made under a lock, and the resources of each are recorded."""
 
 import gc
 import os
-import re
 import resource
 import sys
 import time
@@ -14,21 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.fields import Trait
-from hardneg.recipes.lookahead import check_packages
-from hardneg.recipes.plan import Plan, Step, cached
+from hardneg.recipes import Plan, Step, cached, check_packages
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.runtime import Progress, Silent, cpu_name, from_first, world
-from hardneg.stages.base import ArtifactInput, Engine, Local, StageContext, StageSpec, empty
-from hardneg.stages.inputs import no_queries
+from hardneg.stages import ArtifactInput, Engine, Local, StageContext, StageSpec, work
 from hardneg.store import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors, noted
 
-_PATIENCE = 90.0  # seconds, for another process's artifact to be seen
+_PATIENCE = 90.0  # seconds until another process's artifact must be visible
 
 
 @dataclass(frozen=True)
 class Options:
-    """until: the last step to make. force: steps to make again, with all that need them. device: `cpu`, `cuda`, ..."""
+    """Options of a run.
+
+    until: the last step to make. force: steps to make again, with their dependents. device: `cpu`, `cuda`, ...
+    """
 
     until: str | None = None
     force: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Watcher:
-    """Callbacks while a plan runs: before a step, and after it (with seconds; None when it was in the store)."""
+    """Callbacks before a step is made and after it, with its seconds, or None if it was in the store."""
 
     begins: Callable[[Step], None] = lambda step: None
     ends: Callable[[Step, Artifact, float | None], None] = lambda step, artifact, seconds: None
@@ -47,31 +47,30 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The artifacts of all requested steps, and the names of those that ran."""
+    """The artifacts of the requested steps by name, and the names of the steps that ran."""
 
     artifacts: Mapping[str, Artifact]
     ran: tuple[str, ...]
 
 
 def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Outcome:
-    """Makes every step that is not in the store, in order.
+    """Make, in order, every step that is not in the store.
 
-    Of several processes each calls this. The first one looks into the store, holds the locks and commits; the others
-    help with the stages that run in every process, wait for the rest, and take what is finished.
+    With several processes each calls this: the first reads the store, holds the locks and commits; the others help
+    with stages that run in every process, and wait for the rest.
 
     Raises:
-        UsageError: several processes, and a stage that trains in one only; or there is no such device.
-        MissingDependency: an optional part that a step ahead needs is not installed.
-        RecipeError: the collection lacks what a stage needs.
-        HardnegError: a step failed; what was finished before it is kept, and what it left is gone on from.
+        UsageError: a stage cannot train in several processes, or there is no such device.
+        MissingDependency: an optional dependency of a step is not installed.
+        RecipeError: the collection lacks something that a stage needs.
+        HardnegError: a step failed; earlier steps are in the store, and the step resumes in the next run.
     """
     steps, ran = plan.until(options.until), list[str]()
     again = {step.name for name in options.force for step in plan.dependents(name)}
     artifacts: dict[str, Artifact] = {}
     for step in steps if world().size > 1 else ():
         if step.spec.artifact_type == "model" and not step.spec.every_process:
-            reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
-            raise UsageError(reason, "processes")
+            raise UsageError(f"{step.name}: stage {step.verb} trains in one process; drop {{processes}}", "processes")
     check_packages([step for step in steps if step.name in again or not store.path(step.key).exists()], plan)
     if not world().first:
         return _help(steps, plan, store, options)
@@ -88,13 +87,11 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
         _check_collection(step, steps, artifact, plan)
         expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
         if step.name == DATASET and expected not in (0, actual):
-            size = f"where the recipe's sizes.documents is {expected:,}"
-            watcher.progress.note(f"{actual:,} documents, {size}: is all of it there?")
+            watcher.progress.note(f"{actual:,} documents, but sizes.documents is {expected:,}; is it complete?")
     return Outcome(artifacts, tuple(ran))
 
 
 def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:
-    """What all processes but the first do."""
     artifacts, ran = dict[str, Artifact](), list[str]()
     for step in steps:
         if from_first(None) != "done":
@@ -102,10 +99,10 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
             context = _context(step, store.workspace(step.key), plan, artifacts, Watcher(), options)
             _run_stage(step, context, options.engine)
             from_first(None)
-        end = time.monotonic() + _PATIENCE  # on a network file system it may take a minute until it is seen
+        end = time.monotonic() + _PATIENCE  # a network file system may take a minute to show it
         while not (artifact := cached(step, store)):
             if time.monotonic() > end:
-                raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they do")
+                raise ArtifactError(f"{store.path(step.key)}: not visible to all processes; use a shared disk")
             time.sleep(0.2)
         artifacts[step.name] = artifact
         _check_collection(step, steps, artifact, plan)
@@ -113,7 +110,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
-    """As soon as the collection is there: whether it has what the other steps need of it."""
+    """Raises RecipeError or DataError if a new collection lacks something that later steps need."""
     if done.spec.artifact_type != "collection":
         return
     readers = [step for step in steps if step.inputs.get(DATASET) == done.name]
@@ -124,18 +121,17 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
     without = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
     for step in of_splits:
         if (split := getattr(step.spec, "split", None)) is not None and not artifact.facts["splits"]:
-            reason = "the dataset has documents and no queries; write some: stage write-queries"
-            raise DataError(f"{step.name}: {reason}")
+            raise DataError(f"{step.name}: the dataset has no queries; generate some with stage write-queries")
         if split in without:
-            raise no_queries(step.name, str(split))
+            raise work.no_queries(step.name, str(split))
 
 
 def _make(
     step: Step, plan: Plan, store: Store, artifacts: Mapping[str, Artifact], options: Options, watcher: Watcher
 ) -> tuple[Artifact, float | None]:
-    """The artifact of a step, which no other process makes meanwhile, and its seconds; None where one has made it."""
+    """The artifact of a step, made under its lock, and the seconds it took; None if another process made it."""
     forced = any(step in plan.dependents(name) for name in options.force)
-    with store.lock(step.key, partial(watcher.progress.note, f"{step.name}: another process is making it; waiting")):
+    with store.lock(step.key, partial(watcher.progress.note, f"{step.name}: waiting for another process to make it")):
         if not forced:
             store.recover(step.key)
             if artifact := cached(step, store):
@@ -145,13 +141,13 @@ def _make(
         step.check_contents()
         watcher.begins(step)
         started = time.monotonic()
-        folder = store.workspace(step.key)
+        context = _context(step, store.workspace(step.key), plan, artifacts, watcher, options)
         if not (step.spec.resumes or step.in_blocks):
-            empty(folder)
+            context.keep_only()
         if world().size > 1 and step.spec.every_process:
             from_first("work")
         with usage(world().size) as used, noted() as choices:
-            facts = _run_stage(step, _context(step, folder, plan, artifacts, watcher, options), options.engine)
+            facts = _run_stage(step, context, options.engine)
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
@@ -159,7 +155,7 @@ def _make(
         try:
             step.check_contents()
         except HardnegError:
-            store.discard(step.key)  # no run may go on from it
+            store.discard(step.key)  # must not be resumed
             raise
         return store.commit(step.key, step.spec.artifact_type, facts, {**step.origin, "name": step.name}), seconds
 
@@ -179,24 +175,20 @@ def _context(
 
 
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
-    """Makes a stage; then frees what it leaves, as a model is in cycles of references, and the next loads its own.
-
-    Raises:
-        ArtifactError: the disk failed, or an input is not, byte for byte, as it was written.
-    """
-    going_on = noted(file=context.folder / SCRATCH / CHOICES)
+    """Make a stage, and free its models. Raises ArtifactError if the disk failed or an input is damaged."""
+    choices = noted(file=context.folder / SCRATCH / CHOICES)
     behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
     plugins = [*context.plugins.values(), context.spec, *behind]
-    gc.freeze()  # what was there before, a few hundred thousand objects of libraries, is not looked through
+    gc.freeze()  # spares the hundred thousands of objects of libraries
     try:
-        with disk_errors(context.folder), plugin_errors([*plugins, engine]), going_on:
+        with disk_errors(context.folder), plugin_errors([*plugins, engine]), choices:
             return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
     except Exception as error:
         told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
         for item in context.inputs.values() if not (told or getattr(error.__cause__ or error, "errno", None)) else ():
             if item.path is not None and (problem := damage(item.path)):
                 advice = f"hardneg artifacts check --repair --store {item.path.parent}"
-                raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
+                raise ArtifactError(f"{problem}; remove it with `{advice}`, and the next run makes it again") from error
         if isinstance(error, OSError):
             raise ArtifactError(f"{step.name}: {error}") from error
         raise
@@ -207,11 +199,11 @@ def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> 
 
 @contextmanager
 def usage(processes: int) -> Iterator[dict[str, Any]]:
-    """Measures a block in the first of `processes` processes; the dict it gives is filled when the block ends.
+    """Measure the resources of a block; the dict is filled when the block ends.
 
-    device: the GPU's name where one held something, else `cpu`. processor: the CPU and its threads. peak_memory: bytes,
-    the most that this process held in main memory meanwhile (where the system cannot tell, since it began).
-    peak_gpu_memory: bytes, on a GPU only.
+    device: the GPU's name if one was used, else `cpu`. processor: the CPU and its threads. peak_memory: bytes of main
+    memory of this process, during the block or, if the system cannot tell, since it began. peak_gpu_memory: bytes, on
+    a GPU only. processes: the number given.
     """
     facts: dict[str, Any] = {}
     with suppress(OSError):
@@ -219,9 +211,9 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
     if gpu := _cuda():
         gpu.reset_peak_memory_stats()
     yield facts
-    said = os.environ.get("OMP_NUM_THREADS", "")  # threads that networks compute in, by default all cores
+    said = os.environ.get("OMP_NUM_THREADS", "")  # compute threads, by default one per core
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = said if re.fullmatch(r"[1-9]\d{0,3}", said) else own
+    threads = said if said.isdecimal() and int(said) else own
     processor, peak = f"{cpu_name()}, {threads} threads", _peak_memory()
     facts |= {"processes": processes, "device": "cpu", "processor": processor, "peak_memory": peak}
     if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
@@ -238,6 +230,6 @@ def _peak_memory() -> int:
 
 
 def _cuda() -> Any:
-    """torch's own module, if it is loaded and a GPU is in use; nothing is loaded for this."""
+    """The module `torch.cuda` if it is loaded and a GPU is in use; imports nothing."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

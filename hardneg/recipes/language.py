@@ -1,4 +1,4 @@
-"""Where recipes are, and what they say: a file read safely or a function called, over what it extends, as a tree."""
+"""The language of recipes: files read safely and functions called, merged with what they extend, as a tree."""
 
 import inspect
 import math
@@ -17,8 +17,8 @@ from hardneg.registry import entry_points, install_command
 
 PRESET = "preset"
 NAME = re.compile(r"\w[\w .-]{0,49}")
-"""What may name a stage or a preset: files and folders are called by it."""
-NAME_RULE = "begins with a letter or digit and has letters, digits, '.', '_', '-' and spaces, 50 at most"
+"""The names that stages and presets may have; files and folders are named after them."""
+NAME_RULE = "must begin with a letter or digit and have at most 50 letters, digits, '.', '_', '-' and spaces"
 EXTENDS, PRESETS = "extends", "presets"
 _DEEPEST_EXTENDS = 8
 _REPLACES = {
@@ -27,7 +27,7 @@ _REPLACES = {
     "warmup_ratio": {"warmup_steps"},
     "warmup_steps": {"warmup_ratio"},
 }
-"""Other ways to set how long a training or its warm-up is: the later one replaces them."""
+"""Alternative options for the length of a training or its warm-up; a later one replaces the others."""
 _MAX_BYTES = 1 << 20
 _LARGEST_COUNT = 100_000
 _DEEPEST = 50
@@ -37,7 +37,7 @@ _WHOLE_NUMBERS = range(-(2**63), 2**63)
 
 @dataclass(frozen=True)
 class RecipeFunction:
-    """A recipe that a package brings as a function; its parameters besides `preset` are set by `--set`."""
+    """A recipe that a package defines as a function; `--set` gives its parameters other than `preset`."""
 
     name: str
     function: Callable[..., dict[str, Any]]
@@ -47,7 +47,7 @@ class RecipeFunction:
 
     @property
     def stem(self) -> str:
-        """Its name, as a file's without the ending."""
+        """The name of the recipe, like a file's without its suffix."""
         return self.name
 
     @property
@@ -57,59 +57,42 @@ class RecipeFunction:
 
     @property
     def parameters(self) -> Collection[str]:
-        """What `--set` may give it."""
+        """The parameters that `--set` may give."""
         return inspect.signature(self.function).parameters.keys() - {PRESET}
 
 
-def load_function(name: str) -> RecipeFunction:
-    """The function of an installed recipe. Raises PluginError: two packages claim the name, or its import fails."""
-    points = [point for point in entry_points("recipes") if point.name == name]
-    if len(points) > 1:
-        raise PluginError(f"the recipe {name!r} is brought by two packages; uninstall one of them")
-    try:
-        return RecipeFunction(name, points[0].load())
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise PluginError(f"the recipe {name!r} ({points[0].value}) cannot be imported ({reason})") from error
-
-
 class _Loader(yaml.SafeLoader):
-    """A safe loader, for which a repeated key is a mistake instead of the last one winning."""
+    """A safe loader that refuses repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
-                continue  # `<<`: the keys of another mapping, which those here go before
+                continue  # `<<`: the keys of another mapping, which these override
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 break  # the base class raises
             if key in seen:
-                reason = f"the key {key!r} stands here for the second time"
+                reason = f"the key {key!r} is repeated"
                 raise yaml.constructor.ConstructorError(None, None, reason, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """The recipes that come with hardneg, by name: inside the wheel, or beside the package in a checkout."""
+    """The recipe files of hardneg by name, from the wheel or the checkout."""
     inside = Path(__file__).parent / "shipped"
     folder = inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def named_recipes() -> list[str]:
-    """The names of all recipes: those of files that come with hardneg, then the installed functions."""
+    """The names of all recipes: first hardneg's own files, then the functions of installed packages."""
     return list(dict.fromkeys([*shipped_recipes(), *sorted(point.name for point in entry_points("recipes"))]))
 
 
 def find_recipe(name: str) -> Path | RecipeFunction:
-    """A recipe by its name or by a file's path.
-
-    Raises:
-        UsageError: there is none.
-        PluginError: it is a function that cannot be imported.
-    """
+    """The recipe of a name or path. Raises UsageError if there is none, PluginError if its function is unusable."""
     path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
@@ -117,34 +100,34 @@ def find_recipe(name: str) -> Path | RecipeFunction:
         raise UsageError(f"no recipe file {name}")
     if name in shipped:
         return shipped[name]
-    if name in (known := named_recipes()):
-        return load_function(name)
-    reason = f"no recipe is called {name!r}{suggestion(name, known)}; `hardneg recipe list` shows all; or give a path"
+    points = [point for point in entry_points("recipes") if point.name == name]
+    if len(points) > 1:
+        raise PluginError(f"two packages define the recipe {name!r}; uninstall one of them")
+    try:
+        if points:
+            return RecipeFunction(name, points[0].load())
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise PluginError(f"the recipe {name!r} ({points[0].value}) cannot be imported ({reason})") from error
+    reason = f"no recipe {name!r}{suggestion(name, named_recipes())}; `hardneg recipe list` shows all, or give a path"
     if not any(point.value.startswith("hardneg_papers.") for point in entry_points("recipes")):
-        reason += "; the papers' tables and the studies are in the package hardneg-papers, which is not installed: "
+        reason += "; the papers' tables and studies are in the package hardneg-papers, which is not installed: "
         reason += install_command("hardneg-papers")
     raise UsageError(reason)
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """A recipe file as a mapping.
-
-    Raises:
-        RecipeError: it is not YAML, not a mapping, not UTF-8, or larger than a recipe can be.
-    """
+    """The mapping in a recipe file. Raises RecipeError if it has none, UsageError if the file cannot be read."""
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise RecipeError(str(path), ["the file is over 1 MiB: not a recipe"])
+            raise RecipeError(str(path), ["not a recipe: the file is over 1 MiB"])
         tree = parsed(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise RecipeError(str(path), [f"{where}{reason}"]) from None
+        raise RecipeError(str(path), [_located(error)]) from None
     except UnicodeDecodeError as error:
         raise RecipeError(str(path), [f"byte {error.start}: not UTF-8"]) from None
     except ValueError as error:
-        raise RecipeError(str(path), [f"a value cannot be read: {error}"]) from None
+        raise RecipeError(str(path), [f"invalid value: {error}"]) from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     if not isinstance(tree, dict):
@@ -152,14 +135,19 @@ def read_tree(path: Path) -> dict[str, Any]:
     return tree
 
 
+def _located(error: yaml.YAMLError) -> str:
+    mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else str(reason)
+
+
 def as_yaml(tree: Mapping[str, Any]) -> str:
-    """A tree as the text of a recipe."""
+    """A recipe's tree as YAML text."""
     dumper = type("WithoutAnchors", (yaml.SafeDumper,), {"ignore_aliases": lambda self, data: True})
     return str(yaml.dump(tree, None, dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))
 
 
 def head_comment(source: Path | RecipeFunction) -> list[str]:
-    """The comment lines that open a recipe, without their `#`, or the lines of its function's docstring."""
+    """The lines of a recipe file's opening comment, without `#`, or of the function's docstring."""
     if isinstance(source, RecipeFunction):
         return (inspect.getdoc(source.function) or "").splitlines()
     lines = takewhile(lambda line: line.startswith("#"), source.read_text(encoding="utf-8").splitlines())
@@ -167,20 +155,21 @@ def head_comment(source: Path | RecipeFunction) -> list[str]:
 
 
 def parse_setting(text: str) -> Any:
-    """The value of `KEY=VALUE`, read as YAML; what is none is a text.
+    """The value of `KEY=VALUE`, read as YAML; anything else is text, unless it begins like a mapping, list or quote.
 
-    Raises:
-        ValueError: it is nothing that a recipe can hold.
+    Raises ValueError if the YAML is invalid, or a recipe cannot hold the value.
     """
     try:
         return parsed(text)
-    except yaml.YAMLError:
+    except yaml.YAMLError as error:
+        if text.lstrip()[:1] in tuple("{['\""):
+            raise ValueError(f"{_located(error).removeprefix('line 1, ')}; put text in quotes") from None
         check_values(text)
         return text
 
 
 def parsed(text: str) -> Any:
-    """The values of a text. Raises YAMLError, and ValueError where it is nothing that a recipe can hold."""
+    """The values of a YAML text. Raises YAMLError if invalid, ValueError if a recipe cannot hold them."""
     try:
         value = yaml.load(text, _Loader)  # a SafeLoader
     except RecursionError:
@@ -190,11 +179,7 @@ def parsed(text: str) -> Any:
 
 
 def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0) -> int:
-    """How many values there are in a tree; what an alias stands for counts each time, but is looked at once.
-
-    Raises:
-        ValueError: there are too many, or too deep in one another, or one is nothing that a recipe can hold.
-    """
+    """The number of values in a tree, aliases followed. Raises ValueError if a recipe cannot hold the tree."""
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
@@ -213,19 +198,19 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
 def _check_scalar(value: Any) -> None:
     match value:
         case str() if "\0" in value or value.encode(errors="ignore").decode() != value:
-            raise ValueError(f"{value!r:.40} holds a character that is none")
+            raise ValueError(f"{value!r:.40} contains an invalid character")
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is not a finite number")
         case int() if value not in _WHOLE_NUMBERS:
-            raise ValueError(f"a whole number of {value.bit_length()} bits; 64 is the most")
+            raise ValueError(f"a whole number of {value.bit_length()} bits; the limit is 64")
         case str() | float() | int() | None:
             pass
         case _:
-            raise ValueError(f"{value!r:.40} is a {type(value).__name__}; a text needs quotes here")
+            raise ValueError(f"{value!r:.40} is a {type(value).__name__}; put text in quotes")
 
 
 class Expanded(NamedTuple):
-    """A recipe as plain stages, the preset that was chosen, and the problems met, one line each."""
+    """A recipe as plain stages, the preset chosen, and problems, one line each."""
 
     tree: dict[str, Any]
     preset: str
@@ -233,32 +218,24 @@ class Expanded(NamedTuple):
 
 
 def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
-    """The tree of a recipe in a preset, with settings laid over it; no stage's class is imported.
-
-    Raises:
-        RecipeError: the file, or one that it extends, is no recipe; or a function returns none.
-    """
+    """The tree of a recipe in a preset, with settings applied. Raises RecipeError if a file or result is no recipe."""
     if isinstance(source, RecipeFunction):
         own = [setting for setting in settings if setting.partition("=")[0] in source.parameters]
         tree, chosen, problems = _called(source, preset, own)
         settings = [setting for setting in settings if setting not in own]
     else:
-        tree, chosen, problems = _laid(_read(source), preset)
+        tree, chosen, problems = _merged(_read(source), preset)
     tree, more = apply_settings(tree, settings)
     return Expanded(tree, chosen, [*problems, *more])
 
 
 def recipe_tree(name: str, preset: str) -> dict[str, Any]:
-    """The plain stages of a recipe by its name or its file's path."""
+    """The plain stages of the recipe of a name or of a file's path."""
     return expand(find_recipe(name), preset, ()).tree
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
-    """A recipe as YAML: the file itself where nothing is asked of it and it extends none, else its plain stages.
-
-    Raises:
-        RecipeError: it has mistakes.
-    """
+    """A recipe as YAML: its file if that is complete, else its plain stages. Raises RecipeError if it has mistakes."""
     if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
         return source.read_text("utf-8")
     tree, _, problems = expand(source, preset, settings)
@@ -268,17 +245,17 @@ def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequ
 
 
 def preset_names(source: Path | RecipeFunction) -> list[str]:
-    """The presets of a recipe: those of the one that it extends, then its own."""
+    """The presets of a recipe: inherited ones, then its own."""
     return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
 def default_folder(recipe: str, preset: str) -> Path:
-    """The run folder of a recipe by default."""
+    """The default run folder of a recipe in a preset."""
     return Path("runs") / "-".join(filter(None, [recipe, preset]))
 
 
 def maker(folder: str) -> str | None:
-    """The command that makes `folder`, in a shipped recipe's default run folder; None where none does."""
+    """The command that makes a folder inside a known recipe's default run folder; None for other folders."""
     parts = Path(folder).parts
     for recipe in named_recipes() if len(parts) > 2 else ():
         for preset in preset_names(find_recipe(recipe)) if parts[1].startswith(recipe) else ():
@@ -288,10 +265,10 @@ def maker(folder: str) -> str | None:
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` laid over it, mapping by mapping.
+    """Merge `changes` into `base`, mapping by mapping.
 
-    A plugin of another name, or a stage of another verb, has none of the options of the one before it; a dataset still
-    withholds what that one does. How long a training is, be it in epochs or in steps, replaces how long it was.
+    A plugin of another name, or a stage of another verb, inherits no options, except that a dataset keeps `withheld`.
+    The length of a training, in epochs or in steps, replaces the one inherited.
     """
     merged = {key: value for key, value in base.items() if key not in replaced(changes)}
     for key, value in changes.items():
@@ -306,13 +283,12 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The keys that a mapping's own replace, as they set the same thing in another way."""
+    """The alternative keys that a mapping's own keys replace."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
 
 def _called(recipe: RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
-    """The tree of a function; settings are its parameters."""
     arguments, problems = apply_settings({}, settings)
     chosen = preset or next(iter(recipe.presets), "")
     if wrong := _no_preset(chosen, recipe.presets):
@@ -327,12 +303,12 @@ def _called(recipe: RecipeFunction, preset: str | None, settings: Sequence[str])
     try:
         check_values(tree)
     except ValueError as error:
-        raise RecipeError(recipe.name, [f"a value cannot be read: {error}"]) from None
+        raise RecipeError(recipe.name, [f"invalid value: {error}"]) from None
     return Expanded(tree, chosen, problems)
 
 
 class _File(NamedTuple):
-    """A recipe's file and what it extends; below: the preset of that, where the file names one; presets to choose."""
+    """A recipe file and its parent; below: the preset that the file names for the parent; presets: those to choose."""
 
     tree: Mapping[str, Any]
     parent: "_File | RecipeFunction | None"
@@ -342,18 +318,16 @@ class _File(NamedTuple):
 
 
 def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
-    """A file and all that it extends."""
     if path.resolve() in trail or len(trail) >= _DEEPEST_EXTENDS:
-        reason = f"{EXTENDS}: a circle, or over {_DEEPEST_EXTENDS} deep: {path.name} comes again"
-        raise RecipeError(str(trail[0]), [reason])
+        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle, or over {_DEEPEST_EXTENDS} levels, at {path.name}"])
     tree = read_tree(path)
     if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
-        raise RecipeError(str(path), [f"{PRESETS}: must map a name to the values it changes"])
+        raise RecipeError(str(path), [f"{PRESETS}: must map names to the values that they change"])
     presets, written = [*map(str, tree.get(PRESETS) or ())], tree.get(EXTENDS)
     if written is None:
         return _File(tree, None, "", (), presets)
     if not isinstance(written, str):
-        raise RecipeError(str(path), [f"{EXTENDS}: must be one recipe's name or path"])
+        raise RecipeError(str(path), [f"{EXTENDS}: must be the name or path of one recipe"])
     is_file = Path(written).suffix in {".yaml", ".yml"}
     name, _, below = (written, "", "") if is_file else written.partition(":")
     try:
@@ -365,12 +339,11 @@ def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
     return _File(tree, parent, below, inherited, list(dict.fromkeys([*inherited, *presets])))
 
 
-def _laid(file: _File, preset: str | None) -> Expanded:
-    """The tree of a file over that of the recipe which it extends, both in a preset."""
+def _merged(file: _File, preset: str | None) -> Expanded:
     base, problems, below = dict[str, Any](), list[str](), file.below or (preset if preset in file.inherited else None)
     if file.parent is not None:
         above = file.parent
-        base, _, problems = _laid(above, below) if isinstance(above, _File) else _called(above, below, ())
+        base, _, problems = _merged(above, below) if isinstance(above, _File) else _called(above, below, ())
         problems = [f"{EXTENDS}: {problem}" for problem in problems]
     own = {key: value for key, value in file.tree.items() if key not in (EXTENDS, PRESETS)}
     chosen = preset or ("demo" if "demo" in file.presets else "")
@@ -378,7 +351,7 @@ def _laid(file: _File, preset: str | None) -> Expanded:
     if wrong := _no_preset(chosen, file.presets):
         problems.append(wrong)
     elif not isinstance(changes, Mapping):
-        problems.append(f"{PRESETS}.{chosen}: must be a mapping of the values that it changes")
+        problems.append(f"{PRESETS}.{chosen}: must be a mapping of the values to change")
         changes = {}
     elif chosen and not NAME.fullmatch(chosen):
         problems.append(f"{PRESETS}: {chosen!r:.60}: a preset's name {NAME_RULE}")
@@ -387,20 +360,22 @@ def _laid(file: _File, preset: str | None) -> Expanded:
 
 
 def _no_preset(chosen: str, names: Sequence[str]) -> str:
-    """Why a preset cannot be chosen; empty where it can, or none is."""
     if chosen in ("", *names):
         return ""
-    return f"{PRESETS}: no preset {chosen!r}{suggestion(chosen, names)}; there are: {', '.join(names) or 'none'}"
+    return f"{PRESETS}: no preset {chosen!r}{suggestion(chosen, names)}; available: {', '.join(names) or 'none'}"
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The tree with each `a.b=value` set, and the problems met; a value is read as YAML."""
+    """The tree with each `path.to.key=value` set, values read as YAML, and problems, one line each."""
     problems: list[str] = []
-    changed, written = dict(tree), {setting.partition("=")[0] for setting in settings}
-    for setting in settings:
+    changed, written = dict(tree), [setting.partition("=")[0] for setting in settings]
+    for number, setting in enumerate(settings):
         path, equals, text = setting.partition("=")
         if not equals or not path or path.count(".") > 20:
             problems.append(f"set {setting}: must be of the form path.to.key=value")
+            continue
+        if lost := [earlier for earlier in written[:number] if earlier.startswith(f"{path}.")]:
+            problems.append(f"set {path}: would discard the earlier {lost[0]}; give {path} first, or drop one of them")
             continue
         try:
             value = parse_setting(text)
@@ -417,7 +392,7 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
 
 def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:
     branch: dict[str, Any] = dict(tree) if isinstance(tree, Mapping) else {}
-    if isinstance(tree, str):  # a short form (`star`, `beir:PATH`, a model's name) becomes its long form
+    if isinstance(tree, str):  # a short form: `star`, `beir:PATH`, a model's name
         name, colon, source = tree.partition(":")
         branch = {"name": tree} if not colon or name == "packaged" else {"name": name, "source": source}
     branch[path[0]] = _set(branch.get(path[0]), path[1:], value) if len(path) > 1 else value

@@ -1,31 +1,48 @@
-"""A tree becomes a recipe: every part checked, every mistake reported at once with its path in the YAML."""
+"""Recipes from trees: every part checked, all mistakes reported at once with their paths, stages copied for seeds."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, TypeVar, cast, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hardneg.encoders.open.resolved import ResolvedModels
-from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import Cut, Model, Name, parse_dataset
+from hardneg.fields import Cut, Model, Name, Reference, each_once, marked_fields, parse_dataset
 from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand
-from hardneg.recipes.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
-from hardneg.stages.base import RecipeView, StageSpec
-from hardneg.stages.sources import ReadDataset
-from hardneg.stages.training import EncoderOptions
+from hardneg.stages import ModelSpec, RecipeView, SeededStages, StageSpec, training
+from hardneg.stages.indexing import ReadDataset
 from hardneg.training.options import usual_rate
 
-_MOST_STAGES = 200
+_MOST_STAGES, _MOST_WITH_SEEDS, _MOST_SEEDS = 200, 2_000, 100
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _seed_list(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return {"values": value}
+    if not isinstance(value, Mapping | _Seeds):
+        raise ValueError("must be a list of seeds, such as [1, 2, 3]")
+    return value
+
+
+class _Seeds(BaseModel):
+    """Seeds, and the stages to seed: by default all that train."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    values: Annotated[
+        tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=_MOST_SEEDS), AfterValidator(each_once)
+    ]
+    stages: Annotated[tuple[Name, ...], AfterValidator(each_once)] = ()
 
 
 class DatasetSizes(BaseModel):
-    """How large the dataset is, for the estimates of a plan; never more than a hint."""
+    """The stated size of the dataset, a hint for the estimates of a plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,8 +51,6 @@ class DatasetSizes(BaseModel):
 
 
 class _Top(BaseModel):
-    """What stands at the top of a recipe."""
-
     model_config = ConfigDict(extra="forbid")
 
     title: str = ""
@@ -43,7 +58,7 @@ class _Top(BaseModel):
     model: Model
     sizes: DatasetSizes = DatasetSizes()
     seed: int = SEED
-    seeds: Seeds | None = None
+    seeds: Annotated[_Seeds, BeforeValidator(_seed_list)] | None = None
     segments: Cut | None = None
     stages: dict[Name, Any] = Field(min_length=1, max_length=_MOST_STAGES)
     outputs: dict[str, Name] = Field(default_factory=dict)
@@ -53,10 +68,10 @@ class _Top(BaseModel):
 class Recipe:
     """A checked recipe.
 
-    stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
-    file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
-    sizes: the dataset's size as the recipe states it. notes: what to write otherwise, one line each. copies: of each
-    stage that is made once a seed, its names by seed. models: those that were resolved for the check.
+    stages: every stage by name, `dataset` first, in the order of the file. tree: the merged YAML, for the lock file.
+    plugins: each configured plugin by (stage, field). outputs: the stages whose `model` and `index` are published.
+    sizes: the dataset's size as the recipe states it. notes: suggestions, one line each. copies: names by seed of each
+    stage that is copied for seeds. models: the models resolved for the check.
     """
 
     name: str
@@ -76,7 +91,7 @@ class Recipe:
 
     @property
     def dataset(self) -> ReadDataset:
-        """The stage that reads the dataset."""
+        """The stage that reads the recipe's dataset."""
         return cast(ReadDataset, self.stages[DATASET])
 
     @property
@@ -90,11 +105,7 @@ class Recipe:
 
 
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
-    """Reads and checks a recipe.
-
-    Raises:
-        RecipeError: it has mistakes; all of them are in the message, each with its path.
-    """
+    """Read and check a recipe. Raises RecipeError with all of its mistakes, each with its path."""
     tree, chosen, problems = expand(source, preset, settings)
     return check_recipe(tree, source, chosen, problems)
 
@@ -102,7 +113,10 @@ def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settin
 def check_recipe(
     tree: Mapping[str, Any], source: Path | RecipeFunction, preset: str = "", earlier: Sequence[str] = ()
 ) -> Recipe:
-    """A recipe from its tree, be it read from `source` or made in memory; `earlier` are the problems met so far."""
+    """Check a recipe's tree, read from `source` or built in memory; `earlier`: problems found so far.
+
+    Raises RecipeError with all of its mistakes, each with its path.
+    """
     problems = list[str]()
     top: _Top | None = None
     try:
@@ -154,8 +168,8 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
         if not isinstance(name, str) or not NAME.fullmatch(name):
             problems.append(f"{path:.60}: a stage's name {NAME_RULE}")
         elif name in {START, DATASET}:
-            reason = f"`{START}` is the recipe's model, `{DATASET}` its dataset"
-            problems.append(f"{path}: the name {name!r} is taken: {reason}")
+            reason = f"`{START}` is the recipe's model and `{DATASET}` its dataset"
+            problems.append(f"{path}: the name {name!r} is reserved: {reason}")
         elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
             named = suggestion(name, [other for other in stages if other != name])
             problems.append(f"{path}.stage: missing{named}; one of: {', '.join(verbs)}")
@@ -180,17 +194,16 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
 def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
     location = [str(part) for part in item["loc"]]
     if location[:2] == [DATASET, "loader"]:
-        del location[1]  # in a recipe the loader's options stand in `dataset` itself
+        del location[1]  # in a recipe the loader's options are in `dataset` itself
     where = ".".join([path] * bool(path) + location)
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
         return f"{where}: {no_such_option(key, known)}"
-    absent = "; null takes nothing away: leave it out" if item["input"] is None and item["type"] != "missing" else ""
+    absent = "; null does not unset it; remove it" if item["input"] is None and item["type"] != "missing" else ""
     return f"{where}: {complaint(item)}{absent}"
 
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
-    """The options of the innermost part of the spec on the way to a location."""
     options: type[Any] = spec
     for name in location[:-1]:
         fields = options.model_fields if issubclass(options, BaseModel) else {}
@@ -201,7 +214,6 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
 
 
 def _parts(annotation: Any) -> Iterator[type[Any]]:
-    """The classes in a type that have options of their own."""
     if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
         yield annotation
     for inner in get_args(annotation):
@@ -209,7 +221,7 @@ def _parts(annotation: Any) -> Iterator[type[Any]]:
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
-    """The recipe's seed where a stage draws, title on a report, and segments, where the stage has none of its own."""
+    """A stage's mapping with the recipe's seed, title and segments where it inherits them."""
     own: dict[str, Any] = {name: getattr(top, name) for name in spec.inherits if name in spec.model_fields}
     if "options" in spec.model_fields and isinstance(options := value.get("options", {}), Mapping):
         return {**own, **value, "options": {"seed": top.seed, **options}}
@@ -217,20 +229,19 @@ def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -
 
 
 def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
-    """The stages that train an encoder and give no learning rate, each with that of its model's kind."""
+    """The stages that train an encoder and give no learning rate, each with the usual one of its model's kind."""
     for name, spec in view.stages.items():
-        if not isinstance(spec, EncoderOptions) or "learning_rate" in written[name].get("options", {}):
+        if not isinstance(spec, training.EncoderOptions) or "learning_rate" in written[name].get("options", {}):
             continue
         model = spec.began_with(view.at(name))
         if rate := usual_rate(view.models.of(model)):
             yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
         else:
-            why = f"{spec.options.learning_rate:g} is taken, as nothing is known of {model.name} before it is fetched"
-            notes.append(f"stages.{name}.options.learning_rate: {why}; fetch it first if it is a static table")
+            why = f"{spec.options.learning_rate:g} is assumed, as {model.name} has not been downloaded"
+            notes.append(f"stages.{name}.options.learning_rate: {why}; download it first if it is a static table")
 
 
 def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
-    """The problems of references between stages, one line each; `written`: all names in the recipe."""
     stages, problems = view.stages, []
     for name, spec in stages.items():
         for field, target, need in spec.references():
@@ -241,9 +252,9 @@ def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
             wanted = " or ".join(need.artifact_types)
             if not makes and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
-                problems.append(f"{where}: no stage {target!r}{hint}; it needs one that makes {wanted}")
+                problems.append(f"{where}: no stage {target!r}{hint}; name one that makes {wanted}")
             elif makes and not {*makes} & needed:
-                hint = f"; such are: {', '.join(fitting)}" if fitting else ""
+                hint = f"; name one of: {', '.join(fitting)}" if fitting else ""
                 problems.append(f"{where}: {target!r} makes {makes[0]}, but {wanted} is needed{hint}")
             traits = view.at(name).traits(target)
             for trait, advice in need.refuses.items():
@@ -258,7 +269,7 @@ def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
         if name in trail:
-            problems.append(f"stages.{name}: a circle: {' → '.join([*trail[trail.index(name) :], name])}")
+            problems.append(f"stages.{name}: a cycle: {' → '.join([*trail[trail.index(name) :], name])}")
         elif name in stages and name not in finished:
             for _, target, _ in stages[name].references():
                 visit(target, (*trail, name))
@@ -273,14 +284,134 @@ def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems
     outputs: dict[str, str] = {}
     for name in named.keys() - {"model", "index"}:
         hint = suggestion(name, ["model", "index"])
-        problems.append(f"outputs.{name}: no such output{hint}; it has: model, index")
+        problems.append(f"outputs.{name}: no such output{hint}; available: model, index")
     for name in ("model", "index"):
         makers = [stage for stage, spec in stages.items() if name in spec.parts]
         if name in named and named[name] not in makers:
-            reason = f"{named[name]!r} is no stage that makes a {name}{suggestion(named[name], makers)}"
+            kind = "an index" if name == "index" else "a model"
+            reason = f"{named[name]!r} is not a stage that makes {kind}{suggestion(named[name], makers)}"
             problems.append(f"outputs.{name}: {reason}")
         elif name in named:
             outputs[name] = named[name]
         elif own := [stage for stage in makers if stages[stage].artifact_type == name]:
             outputs[name] = own[-1]
     return outputs
+
+
+def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seeds: _Seeds) -> list[str]:
+    """Problems of `seeds` with these stages, one line each; `tree`: the recipe as written."""
+    problems = []
+    for number, name in enumerate(seeds.stages):
+        if name not in stages:
+            problems.append(f"seeds.stages.{number}: no stage {name!r}{suggestion(name, stages)}")
+        elif _seed_path(stages[name]) is None:
+            problems.append(f"seeds.stages.{number}: {name!r} (stage {stages[name].verb}) has no seed; remove it")
+    drawing = _drawing(stages, seeds)
+    if not drawing and not problems:
+        problems.append("seeds: no stage of this recipe trains; remove it")
+    for name in drawing:
+        stage, path = tree["stages"].get(name), _seed_path(stages[name])
+        own = stage.get("options") if isinstance(stage, Mapping) and path == "options.seed" else stage
+        if isinstance(own, Mapping) and "seed" in own:
+            reason = "`seeds` sets this seed too; remove one of them, or name the stages to seed in seeds.stages"
+            problems.append(f"stages.{name}.{path}: {reason}")
+    copied = _seeded(stages, seeds).copies
+    for name, copy in ((name, copy) for name, copies in copied.items() for copy in copies.values()):
+        if copy in stages or not NAME.fullmatch(copy):
+            why = "which another stage has" if copy in stages else "which is too long"
+            problems.append(f"stages.{name}: its copy for a seed would be named {copy!r}, {why}; rename the stage")
+    if (count := sum(map(len, copied.values())) + len(stages) - len(copied)) > _MOST_WITH_SEEDS:
+        problems.append(f"seeds: makes {count:,} stages; the limit is {_MOST_WITH_SEEDS:,}")
+    return problems
+
+
+def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
+    """The recipe with a copy per seed of each stage that depends on one; outputs are those of the first seed.
+
+    A copy has the key of the stage with its seed set in the recipe. Raises RecipeError if a field cannot name copies.
+    """
+    seeded = _seeded(recipe.stages, seeds)
+    stages = dict(_copied(recipe.stages, seeded, _drawing(recipe.stages, seeds)))
+    lost = [
+        f"stages.{name}.{path}: cannot name {target!r}, which `seeds` copies; name one of its copies"
+        for name, spec in stages.items()
+        for path, target, _ in spec.references()
+        if target in seeded.copies
+    ]
+    if lost:
+        raise RecipeError(str(recipe.source), lost)
+    plugins = {
+        (copy, field): plugin
+        for (name, field), plugin in recipe.plugins.items()
+        for copy in seeded.copies.get(name, {0: name}).values()
+    }
+    first = {name: next(iter(copies.values())) for name, copies in seeded.copies.items()}
+    outputs = {output: first.get(name, name) for output, name in recipe.outputs.items()}
+    return replace(recipe, stages=stages, plugins=plugins, outputs=outputs, copies=seeded.copies)
+
+
+def _seed_path(spec: StageSpec) -> str | None:
+    if hasattr(getattr(spec, "options", None), "seed"):
+        return "options.seed"
+    return "seed" if "seed" in type(spec).model_fields else None
+
+
+def _drawing(stages: Mapping[str, StageSpec], seeds: _Seeds) -> list[str]:
+    if seeds.stages:
+        return [name for name in seeds.stages if name in stages and _seed_path(stages[name])]
+    return [name for name, spec in stages.items() if _seed_path(spec) == "options.seed"]
+
+
+def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
+    drawing, known = set(_drawing(stages, seeds)), dict[str, frozenset[str]]()
+
+    def trainings(name: str, trail: frozenset[str] = frozenset()) -> frozenset[str]:
+        if name not in stages or name in trail:
+            return frozenset()
+        if name not in known:
+            reads_all = type(stages[name]).over_seeds is not StageSpec.over_seeds
+            named = () if reads_all else (target for _, target, _ in stages[name].references())
+            own = frozenset({name} & drawing)
+            known[name] = own.union(*(trainings(target, trail | {name}) for target in named))
+        return known[name]
+
+    decided = {name: by for name in stages if (by := trainings(name))}
+    return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
+
+
+def _copied(
+    stages: Mapping[str, StageSpec], seeded: SeededStages, drawing: Iterable[str]
+) -> Iterator[tuple[str, StageSpec]]:
+    for name, spec in stages.items():
+        if name not in seeded.copies:
+            named = any(target in seeded.copies for _, target, _ in spec.references())
+            yield name, spec.over_seeds(seeded) if named else spec
+        for seed, copy in seeded.copies.get(name, {}).items():
+            renamed = with_references(spec, {other: copies[seed] for other, copies in seeded.copies.items()})
+            if name in drawing:
+                options = getattr(renamed, "options", None)
+                own = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
+                renamed = renamed.model_copy(update=own)
+            yield copy, renamed
+
+
+def with_references(model: _Model, names: Mapping[str, str]) -> _Model:
+    """Rename the stages in a model's references, nested ones included; `names`: new names by old."""
+    marked = {field for field, _, _ in marked_fields(model, Reference)}
+    held = {field: getattr(model, field) for field in type(model).model_fields}
+    named = {field: _named(value, names, field in marked) for field, value in held.items()}
+    return model.model_copy(update={field: value for field, value in named.items() if value is not held[field]})
+
+
+def _named(value: Any, names: Mapping[str, str], marked: bool) -> Any:
+    """A field's value with stages renamed; the same object if nothing changes."""
+    if isinstance(value, BaseModel):
+        return with_references(value, names)
+    if isinstance(value, str) and marked:
+        return names.get(value, value)
+    if type(value) is dict:
+        inner = {key: _named(item, names, marked) for key, item in value.items()}
+        return inner if inner != value else value
+    if type(value) in (tuple, list):
+        return type(value)(_named(item, names, marked) for item in value)
+    return value

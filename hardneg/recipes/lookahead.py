@@ -1,4 +1,4 @@
-"""What is ahead of a plan: the size of each step, and what it needs that it does not make; looked up, never fetched."""
+"""Looking ahead of a plan: the size of each step, and the packages, data and models it needs; downloads nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -8,26 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.datasets.held_out import TRAIN
-from hardneg.encoders.open.contract import BASE, USUAL, Shape
-from hardneg.encoders.open.resolved import ResolvedModel, ResolvedModels
+from hardneg.encoders.open import contract, resolved
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.fields import input_files
 from hardneg.indexes import lucene
 from hardneg.protocols import HintsQueries, LooksUp
-from hardneg.recipes.language import maker
-from hardneg.recipes.plan import Plan, Step, cached, flat
+from hardneg.recipes import Plan, Step, cached, flat, maker
 from hardneg.records import DATASET, START, DataError, HardnegError, Lookup, MissingDependency, ModelError, size
 from hardneg.registry import plugin_errors
-from hardneg.stages.base import Sizes
+from hardneg.stages import Sizes
 from hardneg.store import Artifact, Store, canonical, digest
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One step.
+    """The estimate of a step.
 
-    items: how many of `unit` there are to go through. disk: bytes. like: the artifact of the store that a step like it
-    made, None where there is none.
+    items: the number of `unit` to process. disk: bytes. like: the artifact of a similar step in the store, if any.
     """
 
     step: Step
@@ -39,15 +36,15 @@ class Estimate:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that the step like it took, as its manifest says; None where there is none."""
+        """Seconds that a similar step took, from its manifest; None if unknown."""
         seconds = self.like.facts.get("seconds") if self.like is not None else None
         return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
-    """One estimate a step, in the order in which they run.
+    """Estimate each step, in the order in which they run.
 
-    documents: as if the dataset had so many; then nothing that the store holds is of it.
+    documents: assume a dataset of this size, of which the store has nothing.
     """
     known = store if documents is None else None
     shapes = {name: plan.recipe.models.of(spec).shape for name, spec in networks(plan)}
@@ -71,10 +68,10 @@ def estimate(plan: Plan, store: Store, until: str | None = None, documents: int 
 
 
 def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]:
-    """Finds the artifact of a store that was made by a step like one of the plan.
+    """A lookup of the store's artifact of a step similar to one of the plan.
 
-    Two steps are alike that have the same stage, options and plugins, the seed apart, and come from the same dataset
-    and start model; what else they read, such as a model that was trained in between, may differ.
+    Similar steps have the same stage, options and plugins, except for the seed, and the same dataset and start model;
+    their other inputs, such as a trained model, may differ.
     """
     artifacts = [] if store is None else [each for each in store.artifacts() if isinstance(each, Artifact)]
     origins = {each.key: each.origin for each in artifacts} | {step.key: step.origin for step in plan.steps.values()}
@@ -95,7 +92,7 @@ def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]
 def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Sizes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations.
 
-    collection: the stage that reads it; what the recipe says of sizes is of its own dataset.
+    collection: the stage that reads the dataset; the recipe's `sizes` describe its own dataset alone.
     """
     step, resolved = plan.steps[collection], plan.recipe.models.of(plan.recipe.model)
     model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
@@ -116,47 +113,47 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
     return int(collection.facts["documents"]), splits
 
 
-def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
-    """The same for one step: with its model, and the network that it has or else its first input has."""
+def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
+    """The sizes for one step, with its model and its network, or else the network of its first input."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
         sizes = replace(sizes, model=_usual(model), shape=model.shape, form=model.family.form)
     brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
-    return replace(sizes, network=shapes[brings] if brings else BASE)
+    return replace(sizes, network=shapes[brings] if brings else contract.BASE)
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
-    """The networks beside the recipe's model, readers and rerankers, by the step that has one."""
+    """Networks other than the recipe's model, such as readers and rerankers, with their steps."""
     for name, step in plan.steps.items():
         if (network := step.spec.network(plan.recipe.view(name))) is not None:
             yield name, network
 
 
-def _usual(model: ResolvedModel) -> FullSpec:
-    """The spec in full for estimates: texts are seldom longer than what models usually read, whatever they could."""
+def _usual(model: resolved.ResolvedModel) -> FullSpec:
+    """The full spec for estimates, with the usual text lengths even if the model can read more."""
     full = model.known
     stated = {name: value for name, value in vars(model.spec).items() if value is not None}
     if full is None:
         return FullSpec(**stated)
-    own = {f"{side}_length": min(full.length(side), USUAL) for side in SIDES}
+    own = {f"{side}_length": min(full.length(side), contract.USUAL) for side in SIDES}
     return replace(full, **own | {name: value for name, value in stated.items() if name in own})
 
 
 def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
-    """A line where the steps to run need more bytes than are free in the store's file system."""
+    """A warning if the steps to run need more bytes than are free in the store's file system."""
     disk = sum(row.disk for row in rows if not row.cached)
     if free is not None and disk > free:
-        more = "name a store with more room, or take pq, opq-pq or ivfpq indexes"
-        yield f"disk: {size(disk)}, {size(free)} are free in the store; {more}"
+        more = "give a store with more space, or use pq, opq-pq or ivfpq indexes"
+        yield f"disk: needs {size(disk)}, but {size(free)} are free in the store; {more}"
 
 
 @dataclass(frozen=True)
 class Need:
-    """One thing that a run needs.
+    """A package, data set or model that a run needs.
 
-    category: package, data or model. subject: its name. there, ahead: bytes on this machine, and to come. note: what
-    else is known. missing: why it cannot be had and what to do; empty where it can. exit_code: that of this error.
+    category: package, data or model. subject: its name. there, ahead: bytes on this machine and to download. note:
+    more information. missing: why it is unavailable and what to do, if it is. exit_code: of that error.
     """
 
     category: str
@@ -168,13 +165,13 @@ class Need:
     exit_code: int = 0
 
     def to_json(self) -> dict[str, object]:
-        """All of it; the category is `kind` there."""
+        """The fields as JSON, with the category as `kind`."""
         fields = asdict(self)
         return {"kind": fields.pop("category"), **fields}
 
 
 def needs(plan: Plan) -> Iterator[Need]:
-    """All that the steps need, each once; of the hub only listings and heads of files are read."""
+    """The needs of all steps, each once; only listings and headers are read from the hub."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up(
@@ -195,7 +192,7 @@ def needs(plan: Plan) -> Iterator[Need]:
 
 
 def packages(plan: Plan) -> Iterator[Need]:
-    """The optional parts of hardneg that the steps need; looked up without the network and without importing any."""
+    """The optional dependencies that the steps need; neither imported nor looked up online."""
     for extra in extras(plan.steps.values(), plan):
         reason = absent(extra)
         yield Need(
@@ -209,12 +206,11 @@ def _looked_up(category: str, subject: str, find: Callable[[], Lookup]) -> Need:
     except HardnegError as error:
         return Need(category, subject, missing=str(error), exit_code=error.exit_code)
     except OSError as error:
-        reason = f"{error.filename}: cannot be read: {error.strerror}"
+        reason = f"{error.filename}: cannot be read ({error.strerror})"
         return Need(category, subject, missing=reason, exit_code=DataError.exit_code)
 
 
 def _data(loader: Any) -> Lookup:
-    """The loader's own look-up, or else its size hint."""
     if isinstance(loader, LooksUp):
         return loader.look_up()
     documents = loader.size_hint()
@@ -224,24 +220,24 @@ def _data(loader: Any) -> Lookup:
 def _file(field_path: str, file: str) -> Lookup:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{field_path}: no file {file}: put it there, or set {field_path}=FILE")
+        raise DataError(f"{field_path}: no file {file}; create it, or set {field_path}=FILE")
     return Lookup(there=path.stat().st_size)
 
 
-def _model(models: ResolvedModels, spec: ModelSpec) -> Lookup:
+def _model(models: resolved.ResolvedModels, spec: ModelSpec) -> Lookup:
     try:
         return models.of(spec).look_up()
     except ModelError as error:
         if (command := maker(spec.name)) is None:
             raise
-        raise ModelError(f"model {spec.name}: not there yet: make it with `{command}`") from error
+        raise ModelError(f"model {spec.name}: does not exist; make it with `{command}`") from error
 
 
 _MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "lucene": ("pyserini", "jnius")}
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
-    """The names of the optional parts that steps need: for their plugins, and for those of what they read."""
+    """The names of hardneg's extras that the plugins of steps and of their inputs need."""
     named: set[str] = set()
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]
@@ -252,7 +248,7 @@ def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
 
 
 def absent(extra: str) -> str:
-    """Why an optional part cannot be used and what to do; empty where it can."""
+    """The reason why an extra cannot be used, with advice; empty if it can."""
     if modules := [module for module in _MODULES[extra] if find_spec(module) is None]:
         return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
     if extra == "lucene":
@@ -264,6 +260,6 @@ def absent(extra: str) -> str:
 
 
 def check_packages(steps: Iterable[Step], plan: Plan) -> None:
-    """Raises MissingDependency, with all that is missing for some steps, before the first of them runs."""
+    """Raise MissingDependency with all that is missing for some steps."""
     if lines := [f"before it can run: {why}" for extra in extras(steps, plan) if (why := absent(extra))]:
         raise MissingDependency("\n".join(lines))

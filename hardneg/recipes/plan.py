@@ -1,4 +1,4 @@
-"""A recipe becomes steps in order, each with the key that its content decides."""
+"""Plans: the steps of a recipe in order, each with a key that its content determines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,10 @@ from typing import Any
 
 from hardneg.fields import PluginKind, input_files, marked_fields
 from hardneg.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
-from hardneg.recipes.language import maker
-from hardneg.recipes.load import Recipe
+from hardneg.recipes import Recipe, maker
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, UsageError, suggestion
 from hardneg.registry import plugin_errors
-from hardneg.stages.base import StageSpec
+from hardneg.stages import StageSpec
 from hardneg.store import Artifact, Content, Store, digest, file_digest, plugin_identity
 
 SCHEME = 1
@@ -23,8 +22,8 @@ class Step:
     """One stage of a recipe with its identity.
 
     key: digest of `origin`. origin: all that may change the result: stage, versions, options, plugins, input keys.
-    inputs: the step each reference leads to, by its path in the spec; `dataset` and the queries' models are added.
-    plugins: configured plugins by field. contents: what its key counts that is not in the store.
+    inputs: the referenced step by path in the spec, with `dataset` and the query encoders added. plugins: configured
+    plugins by field. contents: what the key depends on outside the store.
     """
 
     name: str
@@ -36,24 +35,24 @@ class Step:
     contents: Sequence[Content] = ()
 
     def check_contents(self) -> None:
-        """Raises DataError where a file, a model or a dataset is another than when its key was found."""
+        """Raise DataError if a file, model or dataset has changed since the key was computed."""
         for content in self.contents:
             content.check()
 
     @property
     def verb(self) -> str:
-        """The stage's verb, as in the recipe."""
+        """The verb of the stage, as in the recipe."""
         return self.spec.verb
 
     @property
     def in_blocks(self) -> bool:
-        """Whether it is cut into blocks, which an engine makes."""
+        """Whether the stage's work is cut into blocks, which an engine makes."""
         return type(self.spec).blocks is not StageSpec.blocks
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All steps in an order in which they can run; `start` is the key of the recipe's own model."""
+    """The steps of a recipe in an order in which they can run; `start`: the key of the recipe's own model."""
 
     recipe: Recipe
     start: str
@@ -61,39 +60,36 @@ class Plan:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The key of each step."""
+        """Keys by step."""
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The steps of that name: one, or one for each seed. Raises UsageError: there is no such step."""
+        """The steps of a name: one, or one per seed. Raises UsageError if there is no such step."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:
             known = [*self.recipe.copies, *self.steps]
-            raise UsageError(f"no step {name!r}{suggestion(name, known)}; there are: {', '.join(known)}")
+            raise UsageError(f"no step {name!r}{suggestion(name, known)}; available: {', '.join(known)}")
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """The steps that `name` needs, itself last; all steps for None. Raises UsageError: there is no such step."""
+        """The steps up to `name`, or all for None. Raises UsageError if there is no such step."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))
         return [step for step in self.steps.values() if step.name in needed]
 
     def dependents(self, name: str) -> list[Step]:
-        """`name` and every step that needs it, directly or not."""
+        """The step `name` and all that depend on it."""
         named = set(self.named(name))
         return [step for step in self.steps.values() if named & _ancestors(self.steps, step.name)]
 
 
 def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Plan:
-    """The steps of a recipe with their keys; reads the start model's files and the dataset's source for their digests.
+    """Plan a recipe: its steps with their keys, for which the start model and the dataset's source are read.
 
-    With `problems`, a model or dataset that cannot be had is added there and gets a key that nothing has:
-    enough to look at the plan, not to run it.
-
-    Raises:
-        HardnegError: the model or the dataset is not there.
+    Raises HardnegError if the model or dataset is missing; with `problems`, it is appended there, and the plan can be
+    shown but not run.
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", problems, (), [])
@@ -106,16 +102,15 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
 
 
 def _model_digest(recipe: Recipe) -> str:
-    """The model's digest; where it is what another recipe makes, and that has not run, how to run it."""
     model = recipe.model
     if (command := maker(model.name)) and not Path(model.name).is_dir():
-        raise ModelError(f"model {model.name}: not there yet: make it with `{command}`, or set model.name=FOLDER")
+        raise ModelError(f"model {model.name}: does not exist; make it with `{command}`, or set model.name=FOLDER")
     return recipe.models.of(model, fetched=True).digest
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """The key of the recipe's own model, with what that is of; read: what a step's key counts beside."""
+    """The contents that keys depend on: those of the recipe's own model, and those read for a step."""
 
     start: str
     problems: list[HardnegError] | None
@@ -138,7 +133,7 @@ class _Sources:
 
 
 def cached(step: Step, store: Store) -> Artifact | None:
-    """The finished artifact of a step, or None where it is missing or damaged."""
+    """The finished artifact of a step; None if it is missing or damaged."""
     try:
         return store.find(step.key)
     except ArtifactError:
@@ -146,23 +141,23 @@ def cached(step: Step, store: Store) -> Artifact | None:
 
 
 def explain(step: Step, store: Store) -> list[str]:
-    """Why a step would run, or what its artifact is: compared with the most like artifact of the same stage."""
+    """Explain why a step would run: differences from the most similar artifact of the same stage, one line each."""
     if cached(step, store):
-        return [f"{step.name}: in the store as {step.key}; nothing that may change its result has changed"]
+        return [f"{step.name}: in the store as {step.key}, with the same inputs and options"]
     wanted, others = dict(flat(step.origin)), dict[str, dict[str, Any]]()
     for item in store.artifacts():
         if isinstance(item, Artifact) and item.origin["stage"] == step.verb:
             others[item.key] = dict(flat({name: value for name, value in item.origin.items() if name != "name"}))
     lines = [f"{step.name}: not in the store ({step.key})"]
     if not others:
-        return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
+        return [*lines, f"the store has no artifact of stage {step.verb} to compare with"]
     same = {key: sum(wanted[path] == there.get(path) for path in wanted) for key, there in others.items()}
     nearest = max(others, key=lambda key: (same[key], -len(others[key])))
     there = others[nearest]
-    lines.append(f"the most like artifact of stage {step.verb} is {nearest}; it differs in:")
+    lines.append(f"the most similar artifact of stage {step.verb} is {nearest}; differences:")
     for path in sorted(wanted.keys() | there.keys()):
         if wanted.get(path) != there.get(path):
-            lines.append(f"  {path}: {there.get(path, 'not there')!r} then, {wanted.get(path, 'not there')!r} now")
+            lines.append(f"  {path}: {there.get(path, 'absent')!r} then, {wanted.get(path, 'absent')!r} now")
     return lines
 
 
@@ -203,7 +198,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
-    """The digest of a reranker's content; refuses one that is to score with an untrained head."""
+    """The digest of a reranker's content; refuses an untrained head unless the stage trains it."""
     if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
         check_trained()
     return plugin.fingerprint()
@@ -212,7 +207,7 @@ def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
 def _file_digest(field_path: str, file: str, form: str) -> str:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{field_path}: no file {file}: set {field_path}=FILE, {form}")
+        raise DataError(f"{field_path}: no file {file}; set {field_path}=FILE, {form}")
     return file_digest(path)
 
 
@@ -240,7 +235,7 @@ def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings, each with its path."""
+    """The values of nested mappings with their paths."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flat(item, f"{path}.{key}" if path else str(key))

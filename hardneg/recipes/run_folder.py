@@ -1,23 +1,29 @@
-"""The run folder: a finished recipe's results under stable names, as hard links into the store where that works."""
+"""The run folder: a recipe's results under stable names, hard links into the store where possible; its indexes."""
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import yaml
 
 from hardneg import __version__
 from hardneg.encoders.open.model_card import with_scores
+from hardneg.encoders.open.resolved import load_encoder, read_spec
+from hardneg.encoders.protocol import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation.metrics_json import read_metrics
-from hardneg.fields import input_files
-from hardneg.recipes.language import parsed
-from hardneg.recipes.load import Recipe
-from hardneg.recipes.plan import Plan
-from hardneg.records import LOCK, METRICS, MODEL_FOLDER, DataError, counted
+from hardneg.fields import Trait, input_files
+from hardneg.formats.segments import DELIMITER
+from hardneg.formats.vectors import DocIds
+from hardneg.indexes.candidate_scoring import pooled
+from hardneg.protocols import Searcher
+from hardneg.recipes import Plan, Recipe, check_recipe, parsed
+from hardneg.records import DataError, Encoded, Hits, counted, layout
 from hardneg.stages.evaluate import Evaluate
 from hardneg.stages.report import row_of, steps_after
 from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, outputs, replace_text
@@ -26,25 +32,22 @@ COMMAND = "recipe run"
 
 
 def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
-    """The artifacts in the store of the steps that `folder` was made of, in the order of its recipe.
+    """The artifacts of a run folder's steps, in the order of its recipe. Raises DataError if the store has none."""
+    if artifacts := _stored(read_lock(folder), store):
+        return artifacts
+    raise DataError(f"{folder}: the store {store.root} has none of its steps; give the right {{store}}", "store")
 
-    Raises:
-        DataError: it is no run folder, or the store has none of its steps.
-    """
-    named = read_lock(folder)["keys"]
-    artifacts = {name: artifact for name, key in named.items() if key.isalnum() and (artifact := store.find(key))}
-    if not artifacts:
-        raise DataError(
-            f"{folder}: none of its steps is in the store {store.root}; name the right one with {{store}}", "store"
-        )
-    return artifacts
+
+def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
+    named = lock["keys"].items()
+    return {name: artifact for name, key in named if key.isalnum() and (artifact := store.find(key))}
 
 
 def next_steps(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
     """Return what to do next after the evaluation in a run folder, by sentence and command; empty without metrics."""
-    if not (folder / METRICS).is_file():
+    if not (folder / layout.METRICS).is_file():
         return []
-    measured, stages = read_metrics(folder / METRICS), recipe.stages
+    measured, stages = read_metrics(folder / layout.METRICS), recipe.stages
     rows = {label: runs for spec in stages.values() if isinstance(spec, Evaluate) for label, runs in spec.runs.items()}
     rows = {label: runs for label, runs in rows.items() if label in measured.results}
     about, preset = row_of(recipe.outputs.get("model", ""), rows, stages), f" --preset {recipe.preset}"
@@ -53,14 +56,12 @@ def next_steps(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
 
 
 def read_lock(folder: Path) -> dict[str, Any]:
-    """The lock file of a finished run, with `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
+    """The lock file of a finished run: `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
-    measured: the key of the evaluation that the folder's metrics are of, None where no file says it.
-
-    Raises:
-        DataError: the folder has none, or it is damaged.
+    `measured` is the key of the evaluation that the folder's metrics come from, None if not recorded. Raises DataError
+    if the file is missing or damaged.
     """
-    path = folder / LOCK
+    path = folder / layout.LOCK
     try:
         lock = parsed(path.read_text(encoding="utf-8"))
         keys = {str(name): str(key) for name, key in lock["keys"].items()}
@@ -69,20 +70,15 @@ def read_lock(folder: Path) -> dict[str, Any]:
         }
         return {**lock, **words, "measured": lock.get("measured"), "keys": keys, "tree": dict(lock.get("tree", {}))}
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}); give the folder of a finished recipe") from None
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
-        raise DataError(f"{path}: damaged: run the recipe again") from None
+        raise DataError(f"{path}: damaged; run the recipe again") from None
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Lays out models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, report, lock.
+    """Write models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, report and lock file.
 
-    Of several runs at once, one after the other does so.
-
-    Returns the paths that were written, the lock file last.
-
-    Raises:
-        ArtifactError: the disk is full, or the folder cannot be written.
+    Concurrent runs take turns. Returns the paths written, the lock file last. Raises ArtifactError if that fails.
     """
     alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
     keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
@@ -93,28 +89,28 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
         folders = {name: source for name, source in published.items() if not source.suffix and source.is_dir()}
         written += [link_folder(source, out / name, {MANIFEST}) for name, source in folders.items()]
         made = {name: spec for name, spec in plan.recipe.stages.items() if name in artifacts}
-        usual = (name for name, spec in made.items() if METRICS in spec.publishes(plan.recipe.view(name)))
+        usual = (name for name, spec in made.items() if layout.METRICS in spec.publishes(plan.recipe.view(name)))
         evaluation = next((name for name in usual if isinstance(made[name], Evaluate)), None)
-        if evaluation is not None and (out / MODEL_FOLDER) in written:
-            card = out / MODEL_FOLDER / "README.md"
-            scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
+        if evaluation is not None and (out / layout.MODEL_FOLDER) in written:
+            card = out / layout.MODEL_FOLDER / "README.md"
+            scores = json.loads((out / layout.METRICS).read_text(encoding="utf-8"))["metrics"]
             spec = cast(Evaluate, plan.recipe.stages[evaluation])
             queries = "written query" if spec.on_written_queries(plan.recipe.view(evaluation)) else "query"
             over = f"{counted(artifacts[evaluation].facts['queries'], queries)} of split {spec.split}"
             replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores, over))
-        lock = out / LOCK
+        lock = out / layout.LOCK
         used = {(artifact.facts.get("usage") or {}).get("device", "cpu") for artifact in artifacts.values()}
         content = lock_content(plan, "gpu" if used - {"cpu"} else "cpu")
         content["measured"] = plan.keys[evaluation] if evaluation else ""
         if evaluation is None and lock.is_file():
-            with suppress(DataError):  # a damaged one says nothing of the metrics, and is written again
+            with suppress(DataError):  # a damaged lock file is replaced
                 content["measured"] = read_lock(out)["measured"]
         replace_text(lock, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
         return [*written, lock]
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """The files and folders that a recipe reads: itself, its dataset, its models; some may be no paths at all."""
+    """Files and folders that a recipe may read: itself, its datasets and models; some of the names are no paths."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
@@ -127,8 +123,8 @@ def inputs_of(recipe: Recipe) -> list[Path]:
 
 
 def names(plan: Plan) -> list[str]:
-    """What `publish` may write into a run folder, by name, whichever steps are made. Folders end in "/"."""
-    written = {METRICS, LOCK, *(f"{output}/" for output in plan.recipe.outputs)}
+    """Names that `publish` may write into a run folder, whichever steps are made; those of folders end in "/"."""
+    written = {layout.METRICS, layout.LOCK, *(f"{output}/" for output in plan.recipe.outputs)}
     for name, step in plan.steps.items():
         alone = replace(plan.recipe.view(name), stages={name: step.spec})
         for view in (alone, plan.recipe.view(name)):
@@ -138,10 +134,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
-    """The resolved recipe with every step's key: enough to run the same again, and to see what differs.
-
-    `device`: `gpu` where a GPU worked on any of its steps, else `cpu`.
-    """
+    """The resolved recipe with every step's key; `device`: `gpu` if a GPU was used in any step, else `cpu`."""
     return {
         "hardneg": __version__,
         "recipe": plan.recipe.name,
@@ -154,7 +147,7 @@ def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
 
 
 def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
-    """The path of an artifact by its name in the run folder: as the stages publish it, then the outputs."""
+    """Paths of artifacts by name in the run folder: those that stages publish, then the recipe's outputs."""
     recipe, paths = plan.recipe, dict[str, Path]()
     stages = {name: recipe.stages[name] for name in artifacts}
     for name, artifact in artifacts.items():
@@ -164,3 +157,103 @@ def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]
         if output := artifacts.get(name):
             paths[artifact_type] = output.path / recipe.stages[name].parts[artifact_type]
     return paths
+
+
+@dataclass(frozen=True)
+class PublishedIndex:
+    """An index of a finished recipe.
+
+    stage: the stage that made it. backend: its plugin; None if an encode stage made it. model: the query encoder; None
+    for an index of texts or of imported vectors. segments: whether documents have several vectors.
+    """
+
+    stage: str
+    folder: Path
+    backend: Any
+    model: ModelSpec | None
+    segments: bool
+
+
+def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
+    """The indexes of a run folder that are there or in the store; the recipe's output index comes first.
+
+    Raises DataError if it is no run folder, RecipeError if this version of hardneg cannot read its recipe.
+    """
+    lock = read_lock(folder)
+    recipe, artifacts = check_recipe(lock["tree"], folder / layout.LOCK, lock["preset"]), _stored(lock, store)
+
+    def path(name: str, output: str) -> Path | None:
+        """The folder of a stage's model or index, in the run folder or else in the store."""
+        if recipe.outputs.get(output) == name and (folder / output).is_dir():
+            return folder / output
+        return artifacts[name].path / recipe.stages[name].parts.get(output, ".") if name in artifacts else None
+
+    indexes = []
+    for name in sorted(recipe.stages, key=lambda name: name != recipe.outputs.get("index", "")):
+        spec, view, model = recipe.stages[name], recipe.view(name), None
+        index_folder = path(name, layout.INDEX_FOLDER) if "index" in spec.makes else None
+        if index_folder is None:
+            continue
+        encoder = view.query_model(name)
+        if encoder == layout.START:
+            model = recipe.model
+        elif encoder and (model_folder := path(encoder, layout.MODEL_FOLDER)):
+            model = read_spec(model_folder)
+        segments = Trait.SEGMENTS in spec.traits(view)
+        indexes.append(PublishedIndex(name, index_folder, view.plugin("backend"), model, segments))
+    return indexes
+
+
+@dataclass(frozen=True)
+class OpenedIndex:
+    """An index that is searched with texts.
+
+    names: the document ids of the rows. encoder: the query encoder; None for an index of texts.
+    """
+
+    searcher: Searcher
+    names: Sequence[str]
+    encoder: Any
+
+    @classmethod
+    def open(cls, index: PublishedIndex, device: str | None) -> "OpenedIndex":
+        """Open an index and its query encoder. Raises ArtifactError or ModelError if one cannot be opened."""
+        from hardneg.indexes import open_store
+        from hardneg.indexes.exact import ExactOptions, ExactSearcher
+
+        options, folder, numbers = ExactOptions(device=device), index.folder, dict[str, int]()
+        met = list[str]()
+
+        def rows(doc_ids: Sequence[str]) -> Any:
+            """Number ids in the order in which they are met, for an index that names its documents."""
+            for doc_id in doc_ids:
+                if doc_id not in numbers:
+                    numbers[doc_id] = len(met)
+                    met.append(doc_id)
+            return np.array([numbers[doc_id] for doc_id in doc_ids], np.int64)
+
+        sharded = (folder / layout.SHARDS).exists()
+        if index.backend is not None:
+            searcher: Searcher = index.backend.open(folder, rows)
+        elif open_store.form_in(folder) == "vectors" and not sharded:
+            searcher = open_store.DenseIndex.open(folder).searcher
+        else:
+            searcher = open_store.open_store(folder, options)
+        if isinstance(searcher, ExactSearcher):
+            searcher = searcher.using(options, None)
+        names: Sequence[str] = DocIds(folder / layout.DOC_IDS)
+        if index.backend is not None and getattr(index.backend, "input", None) == "texts":
+            names = met
+        elif sharded:
+            names = open_store.DenseIndex.open(folder).doc_ids
+        if index.segments:
+            names = list(dict.fromkeys(name.rpartition(DELIMITER)[0] for name in names))
+            searcher = pooled(searcher, folder, names)
+        return cls(searcher, names, None if index.model is None else load_encoder(index.model, device, "fp32"))
+
+    def search(self, texts: Sequence[str], depth: int) -> Hits:
+        """The best documents of each text, as rows."""
+        wanted: Sequence[str] | Encoded = texts
+        if self.encoder is not None:
+            wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))
+        return self.searcher.search(wanted, depth)

@@ -1,1 +1,3 @@
-"""The verbs of recipes, one in each module."""
+"""The verbs of recipes, and the classes that they share."""
+
+from hardneg.stages.base import *

@@ -1,7 +1,7 @@
-"""The base of every stage: the model that a recipe's mapping is checked by, what the stage tells, and its context."""
+"""The base of all stages: their fields in a recipe, the hooks that the rest of hardneg calls, and their context."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -9,9 +9,11 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hardneg.encoders.open import contract, resolved
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.spec import ModelSpec as ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
-from hardneg.formats.collection import StoredCollection
+from hardneg.formats.collection import StoredCollection as StoredCollection
+from hardneg.formats.corpus import Corpus as Corpus
 from hardneg.formats.segments import Segments
 from hardneg.protocols import Searcher
 from hardneg.records import layout, types, wording
@@ -19,27 +21,27 @@ from hardneg.report.table import Section
 from hardneg.runtime import Progress
 from hardneg.store import options_in_key
 
-_FULL = 0.6  # of the tokens of a document that are read at most, those that it has in the mean
-_TERMS = 120  # what a learned sparse encoder keeps of a passage
-FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "token-vectors": "a vector a token"}
-"""The form of what encoders make, in words."""
+_FULL = 0.6  # mean length of a document, as a share of the tokens read at most
+_TERMS = 120  # terms of a passage in a learned sparse index
+FORM_WORDS = {"vectors": "one vector per text", "weights": "term weights", "token-vectors": "one vector per token"}
+"""The forms of encoded texts in words."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
 """Trait of an encoded artifact by the form of its texts; none for single vectors."""
-_ANOTHER = "name an encode stage of a model with one vector a text"
+_ANOTHER = "name an encode stage of a model with one vector per text"
 NOT_ONE_VECTOR: Mapping[str, str] = {
     Trait.TEXTS: _ANOTHER,
     Trait.WEIGHTS: _ANOTHER,
     Trait.TOKEN_VECTORS: _ANOTHER,
-    Trait.IMPORTED: "no model is known that would encode the queries: name an encode stage",
+    Trait.IMPORTED: "the model that encodes the queries is unknown: name an encode stage",
 }
-"""Traits that an index must not have whose model encodes the queries, each with what to do instead."""
+"""Traits that exclude an index whose model must encode queries, each with advice."""
 Facts = Mapping[str, Any]
-"""Facts of an artifact in its manifest: JSON."""
+"""Facts of an artifact in its manifest, as JSON."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A stage's estimate: how many items of `unit` there are to go through, and bytes of disk."""
+    """A stage's estimate: the number of items of `unit` to process, and bytes of disk."""
 
     items: int
     unit: str
@@ -48,11 +50,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that a stage's estimate is made from.
+    """The sizes from which a stage is estimated.
 
-    splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
-    stage has or uses. form: what the model makes of a text. collections: those that the stage reads, by the paths of
-    its inputs.
+    splits: queries by split. model, shape: of the recipe's own model. network: the shape of the stage's reranker or
+    reader. form: of the model's encoded texts. collections: the sizes of collections by the stage's input paths.
     """
 
     documents: int
@@ -64,7 +65,7 @@ class Sizes:
     collections: Mapping[str, "Sizes"] = field(default_factory=dict)
 
     def queries(self, split: str) -> int:
-        """How many queries a split has; a tenth of the documents where nothing says it."""
+        """The number of queries of a split; a tenth of the documents if unknown."""
         return self.splits.get(split, max(1, self.documents // 10))
 
     @property
@@ -74,32 +75,28 @@ class Sizes:
 
     @property
     def stored(self) -> int:
-        """Bytes that a text of a document takes in an index, its id left out."""
+        """Bytes of an encoded document in an index, without its id."""
         tokens = round(_FULL * self.model.document_length)
         by_form = {"weights": _TERMS * 8 + 8, "token-vectors": tokens * self.dimension * 4}
         return by_form.get(self.form, self.dimension * 4)
 
 
 def encoding(cut: Segments | None, sizes: Sizes) -> Row:
-    """Estimate what it takes to encode the corpus."""
+    """Estimate the encoding of the corpus."""
     rows = 1 if cut is None else cut.count
-    copies = 2 if sizes.form == "weights" else 1  # blocks, and what they are put together to
+    copies = 2 if sizes.form == "weights" else 1  # the blocks, and the index joined from them
     return Row(sizes.documents, "passages", sizes.documents * rows * (copies * sizes.stored + 20))
 
 
 def source_of(plugin: object) -> ModelSpec | None:
-    """The network that a configured plugin starts from, if it says one."""
+    """The network that a configured plugin loads, if it has a `source`."""
     source = getattr(plugin, "source", None)
     return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None
 
 
 @dataclass(frozen=True)
 class RecipeView:
-    """A recipe as its stage `name` sees it.
-
-    plugins: all that could be configured, by stage and field. models: those that were resolved. trail: the
-    stages through which it was asked.
-    """
+    """A recipe as its stage `name` sees it; plugins: configured, by stage and field; trail: guards against cycles."""
 
     name: str
     stages: Mapping[str, "StageSpec"]
@@ -109,30 +106,30 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":
-        """The same recipe as another of its stages sees it."""
+        """The recipe as another stage sees it."""
         return replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:
-        """The stage's configured plugin; None where it could not be configured."""
+        """The stage's configured plugin; None if it could not be configured."""
         return self.plugins.get((self.name, field_name))
 
     def list_length(self, run: str) -> int | None:
-        """The most documents that a run has of a query; None where its stage does not tell."""
+        """The maximum number of documents per query of a run; None if unknown."""
         stage = self._stage(run)
         return stage.list_length(self.at(run)) if isinstance(stage, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
-        """The model that a stage brings in or trains from; the recipe's own for `start`."""
+        """The model that a stage provides or trains from; the recipe's own for `start`."""
         stage = self._stage(name)
         return self.model if stage is None else stage.began_with(self.at(name))
 
     def traits(self, name: str) -> Mapping[str, str]:
-        """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
+        """The traits of a stage's artifact, each with the stage it comes from; empty for an unknown stage."""
         stage = self._stage(name)
         return {} if stage is None else stage.traits(self.at(name))
 
     def query_model(self, index: str) -> str | None:
-        """The stage whose model encodes the queries of an index; None where it is searched with texts."""
+        """The stage whose model encodes queries for an index; None if it is searched with texts."""
         stage = self._stage(index)
         return stage.query_model(self.at(index)) if isinstance(stage, IndexSpec) else None
 
@@ -141,7 +138,7 @@ class RecipeView:
 
     @property
     def report(self) -> str | None:
-        """The report that a run's folder has under the usual names: stage `report`, or else the first one."""
+        """The report that has the usual file names in a run folder: stage `report`, or else the first report."""
         reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
         return "report" if "report" in reports else next(iter(reports), None)
 
@@ -152,15 +149,15 @@ def _stage_or_seeds(value: Any) -> Any:
     seeds = {str(seed): name for seed, name in value.items()} if isinstance(value, Mapping) else {}
     if len(seeds) > 1 and all(seed.isdecimal() and isinstance(name, str) and name for seed, name in seeds.items()):
         return {int(seed): name for seed, name in seeds.items()}
-    raise ValueError("must name a stage, or map two seeds or more to a stage each")
+    raise ValueError("must name a stage, or map at least two seeds to stages")
 
 
 BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
-"""A stage's name, or the names of those that made the same with other seeds, by seed."""
+"""The name of a stage, or names by seed of its copies."""
 
 
 def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
-    """The paths below a field of such names, each with its label, and its seed where there are several."""
+    """The label, and the seed if there are several, of each path below a field of `BySeed` by label."""
     paths = dict[str, tuple[str, int | None]]()
     for label, names in named.items():
         for seed in [None] if isinstance(names, str) else names:
@@ -170,33 +167,32 @@ def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[st
 
 @dataclass(frozen=True)
 class SeededStages:
-    """The stages that are made once a seed.
+    """The stages that are copied for seeds.
 
-    copies: of each, its names by seed. trainings: of each, the stages whose seeds decide what it makes.
+    copies: for each, its names by seed. trainings: for each, the stages whose seeds determine its artifact.
     """
 
     copies: Mapping[str, Mapping[int, str]]
     trainings: Mapping[str, frozenset[str]]
 
     def of(self, name: str) -> str | dict[int, str]:
-        """What stands for a stage where it was named: itself, the one copy of it, or all copies by their seeds."""
+        """The name to use for a stage: its own, that of its only copy, or those of all copies by seed."""
         copies = dict(self.copies.get(name, {}))
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
     def share(self, one: str, other: str) -> bool:
-        """Whether two stages with the same seed share one draw, such as that of a warm-up of both."""
+        """Whether two stages depend on the seed of a common training, such as a shared warm-up."""
         return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 
 class StageSpec(BaseModel):
-    """The fields of a stage's mapping in a recipe, and the hooks by which the rest asks it.
+    """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
-    version: raised when the same spec and inputs give another result. artifact_type: what the stage makes, in
-    `artifact_folder` of its artifact. query_disk: bytes that it makes of all, and of each query of its split, where
-    that is all of its estimate. purpose: what it does and why, in plain words that a run prints beside it. resumes: it
-    goes on from what a stopped run left in its folder; the others find it empty. every_process: several processes run
-    it together. inherits: fields that have the recipe's value where the stage does not say it. teaches: the field of
-    the plugin whose network it trains; other networks must have been trained.
+    version: raised whenever the same spec and inputs give another result. artifact_type: the type of the artifact, in
+    its `artifact_folder`. query_disk: bytes in all and per query of the split, as an estimate. purpose: what the stage
+    is for, printed while it runs. resumes: continues from its folder after a stop; others start with an empty folder.
+    every_process: runs in several processes together. inherits: fields whose default is the recipe's value. teaches:
+    the field of the plugin whose network it trains; other networks must be trained already.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -218,11 +214,11 @@ class StageSpec(BaseModel):
 
     @model_validator(mode="after")
     def _can_have_a_key(self) -> Self:
-        """Refuses a dataset that is not read, and endless numbers, of which no key can be made."""
+
         if self.dataset is not None and not self.needs_dataset:
-            raise ValueError("dataset: this stage reads none; leave it out")
-        endless = wording.not_finite(vars(self))
-        if lines := [f"{path}: must be a finite number (got {value})" for path, value in endless]:
+            raise ValueError("dataset: this stage reads none; remove it")
+        infinite = wording.not_finite(vars(self))
+        if lines := [f"{path}: must be a finite number (got {value})" for path, value in infinite]:
             raise ValueError("; ".join(lines))
         return self
 
@@ -231,26 +227,26 @@ class StageSpec(BaseModel):
         return str(self.stage)  # type: ignore[attr-defined]
 
     def why(self) -> str:
-        """The words that a run prints beside the stage; empty where its verb has no purpose."""
+        """The purpose of the stage, which a run prints; may be empty."""
         return self.purpose
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """The types of artifact that a reference to this stage may ask for, and the folder of each in its artifact."""
+        """The artifact types that references to this stage may ask for, each with its folder in the artifact."""
         return {self.artifact_type: self.artifact_folder}
 
     @property
     def makes(self) -> tuple[str, ...]:
-        """What a reference to this stage may ask for: its parts, and a section where its verb has one for a report."""
+        """The types that references to this stage may ask for: its parts, and a section if reports can show one."""
         shown = type(self).sections is not StageSpec.sections
         return (*self.parts, *((SECTION,) if shown else ()))
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Every reference: its path in this spec, the stage it names, and what it needs."""
+        """Every reference: its path in this spec, the stage it names, and its requirements."""
         return marked_references(self)
 
     def plugins(self) -> Iterator[tuple[str, str, types.PluginSetting]]:
-        """Every plugin setting: its field, in a list with its place there, its kind, its value."""
+        """Every plugin setting: its field, with its position in a list, its kind and its value."""
         for name, mark, value in marked_fields(self, PluginKind):
             if isinstance(value, tuple):
                 yield from ((f"{name}.{number}", mark.kind, each) for number, each in enumerate(value))
@@ -258,84 +254,84 @@ class StageSpec(BaseModel):
                 yield name, mark.kind, value
 
     def identity(self) -> dict[str, Any]:
-        """The fields that may change the result; references, plugins and files count by their content, not here."""
+        """The fields that may change the result; references, plugins and files enter keys by their content instead."""
         by_content = [name for mark in (Reference, PluginKind, InputFile) for name, _, _ in marked_fields(self, mark)]
         return options_in_key(self, {"stage", *by_content})
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """What else counts: by its name in the key, what finds its digest, or raises a HardnegError."""
+        """Further content of the key by name: functions that return digests, or raise a HardnegError."""
         return {}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """What is wrong with this stage beside the others: `field: what; what to do`, one line each."""
+        """Mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
         yield from ()
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """What may surprise where nothing is wrong: `field: what; what to do`, one line each."""
+        """Suspicious but valid settings, one line each: `field: problem; advice`."""
         yield from ()
 
     def missing(self, collection: Facts) -> Iterator[str]:
-        """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
+        """Requirements that the collection does not meet, one line each; `collection`: the facts of stage `dataset`."""
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Inputs that need not be written: the stage of each by its path; here the models of references that ask."""
+        """Stages by path of inputs that recipes leave implicit: here, the models of references that ask for them."""
         models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
         return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """What may be told of the artifact, each with the stage it comes from: here what references pass on."""
+        """Traits of the artifact, each with the stage it comes from: here, those that references pass on."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
     def over_seeds(self, seeds: SeededStages) -> Self:
-        """For verbs that read what others make with all seeds: the same stage, naming all of it."""
+        """The stage with references to the copies of all seeds, for verbs that compare seeds."""
         return self
 
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
-        """For verbs that are about what the recipe hands out: the same stage, knowing it."""
+        """The stage with the recipe's outputs filled in, for verbs that report on them."""
         return self
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """The model that this one encodes with or trains from, as it was before any training: here the recipe's own."""
+        """The pretrained model that this stage encodes with or trains from: here the recipe's own."""
         return recipe.model
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""
+        """A network other than the recipe's model that this stage loads, for estimates and look-ups."""
         return None
 
     def estimate(self, sizes: Sizes) -> Row:
-        """What the stage will take, roughly: here by `query_disk`."""
+        """A rough estimate of the stage: here by `query_disk`."""
         if self.query_disk is None:
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """Of a verb that makes a collection: what this has, by the sizes of the one that it reads; roughly."""
+        """Estimated sizes of the collection that this stage makes, from those of the one it reads."""
         return sizes
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Place in the run folder to a file of the artifact, or to a folder, which has no suffix and may be missing."""
+        """Paths in the run folder to files of the artifact, or to folders, which have no suffix and may be missing."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
-        """The sections of a report on artifacts of this verb, by label."""
+        """The sections of a report on artifacts of this verb, given by label."""
         return []
 
     def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
-        """What a report says of how an artifact of this stage was made, name by name."""
+        """The settings that a report shows for an artifact of this stage, by name."""
         return {}
 
     def make(self, context: "StageContext[Self]") -> Facts:
-        """Makes the artifact in the context's folder, here in blocks; returns what its manifest tells."""
-        from hardneg.stages.blocks import make_blocks
+        """Make the artifact in the context's folder, here in blocks, and return the facts for its manifest."""
+        from hardneg.stages.work import make_blocks
 
         return make_blocks(context)
 
     def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
-        """The work in `StageBlocks`, as one of several processes opens it; the first writes what all of them read."""
+        """The stage's work as `StageBlocks`, opened in one of several processes; the first writes shared files."""
         raise NotImplementedError(f"stage {self.verb} makes nothing")
 
 
@@ -343,18 +339,18 @@ class IndexSpec(StageSpec):
     """The base of stages that make an index."""
 
     def query_model(self, recipe: RecipeView) -> str | None:
-        """The stage whose model encodes its queries; None where it is searched with texts."""
+        """The stage whose model encodes queries for the index; None if it is searched with texts."""
         return None
 
     def open_index(
         self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
     ) -> Searcher:
-        """The searcher of the index that this stage made; options: `ExactOptions`."""
+        """Open the index that this stage made; options: `ExactOptions`."""
         raise NotImplementedError(f"stage {self.verb} opens no index")
 
 
 class RunSpec(StageSpec):
-    """The base of stages that make a run, of lists as long as their `depth` at most."""
+    """The base of stages that make a run with at most `depth` documents per query."""
 
     artifact_type = "run"
     needs_dataset = True
@@ -363,7 +359,7 @@ class RunSpec(StageSpec):
         return {f"runs/{recipe.name}.trec.gz": layout.RUN}
 
     def list_length(self, recipe: RecipeView) -> int | None:
-        """The most documents that it has of a query; None where it is not told."""
+        """The maximum number of documents per query; None if unknown."""
         return None
 
     def estimate(self, sizes: Sizes) -> Row:
@@ -378,8 +374,8 @@ Spec = TypeVar("Spec", bound=StageSpec, covariant=True)
 class ArtifactInput:
     """An artifact that a stage reads.
 
-    path: its folder; for the recipe's own model there is none and `model` says what to load. spec: that of the stage
-    that made it. plugins: that stage's configured plugins by field. traits: what may be told of it.
+    path: its folder; None for the recipe's own model, which `model` describes. spec, plugins: of the stage that made
+    it, the plugins configured, by field. traits: the artifact's traits.
     """
 
     name: str
@@ -393,22 +389,21 @@ class ArtifactInput:
 
     @property
     def folder(self) -> Path:
-        """The artifact's folder."""
+        """The artifact's folder. Raises ValueError for the recipe's own model."""
         if self.path is None:
             raise ValueError(f"{self.name} is not an artifact")
         return self.path
 
     def part(self, artifact_type: str) -> Path:
-        """The folder of what it holds of a type, such as the model of a training: the artifact's, or one in it."""
+        """The folder of a part of the artifact, such as the model of a training."""
         return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 
 @dataclass(frozen=True)
 class StageContext(Generic[Spec]):
-    """One stage at work: it reads `inputs`, writes into `folder`, and returns facts for the manifest.
+    """The context of a running stage: it reads `inputs`, writes into `folder`, and returns facts for the manifest.
 
-    folder: empty, or, for a stage that resumes, with what a stopped run left. plugins: configured, by field, each of
-    the field's kind.
+    folder: empty, except for a stage that resumes. plugins: configured plugins by field.
     """
 
     name: str
@@ -421,44 +416,34 @@ class StageContext(Generic[Spec]):
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
-        """The inputs of a mapping of references, by label, in the order of the recipe."""
+        """The inputs of a mapping of references by label, in the order of the recipe."""
         prefix = f"{field_name}."
         return {path.removeprefix(prefix): item for path, item in self.inputs.items() if path.startswith(prefix)}
 
     def keep_only(self, *names: str) -> None:
-        """Removes from the folder all but these: checkpoints, and files that a killed process was writing."""
-        empty(self.folder, keep=names)
-
-
-def empty(folder: Path, keep: Sequence[str] = ()) -> None:
-    """Removes all in `folder` but the names to keep."""
-    for path in folder.iterdir():
-        if path.name in keep:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        """Remove everything else from the folder, such as checkpoints and half-written files."""
+        for path in (path for path in self.folder.iterdir() if path.name not in names):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 class Engine(Protocol):
-    """The place where the blocks of a stage are made (`hardneg.engines`); it is never part of a key."""
+    """An engine (`hardneg.engines`), which makes the blocks of a stage; never part of a key."""
 
     version: ClassVar[int]
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Makes a stage that has blocks (`StageSpec.blocks`) in the context's folder: the bytes of its own `make`.
-
-        Returns what the manifest tells. Blocks that are finished already are not made again.
-        """
+        """Make a stage's unfinished blocks, with the same bytes as `StageSpec.make`; returns facts for the manifest."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """Makes a stage in this process, and in those that torchrun or accelerate started with it."""
+    """The local engine: this process, and those that torchrun or accelerate started with it."""
 
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """The stage's own way."""
+        """Make the stage by its own `make`."""
         return context.spec.make(context)

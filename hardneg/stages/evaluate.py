@@ -1,35 +1,35 @@
-"""Stage `evaluate`: runs scored on one split, and compared pairwise."""
+"""Stages `evaluate` and `analyze`: runs scored and compared, and what explains the scores."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hardneg import fields
+from hardneg.analysis.base import Analysis, AnalysisInputs, Record, System, sections, write_analysis
+from hardneg.encoders import protocol, spec
 from hardneg.evaluation import LEVEL, MARGIN, intervals, metrics, metrics_json, significance
-from hardneg.fields import FREE, LATER, MeasureName
-from hardneg.formats import answer_matching
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.qrels import read_query_groups, without_excluded
-from hardneg.formats.runs import read_run
-from hardneg.records import errors, layout, wording
-from hardneg.report.content import ReportContent, systems_section
-from hardneg.report.table import Section
+from hardneg.formats import answer_matching, qrels, runs
+from hardneg.protocols import DenseSearcher
+from hardneg.records import errors, layout, types, wording
+from hardneg.registry import load_plugin, no_such_option
+from hardneg.report import content, table
 from hardneg.runtime import SEED
-from hardneg.stages import base, inputs
-from hardneg.stages.base import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, by_label
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.training.checkpoint import History
 
 
 class Evaluate(StageSpec):
     """Scores runs on one split and compares them pairwise.
 
-    runs: a row's label to a stage, or to one for each seed that the row's system was trained with.
-    shared_seeds: pairs of rows in which a seed is one draw for both, such as that of a warm-up that both start from.
-    marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
-    metrics_of: a row's label to those of the metrics that it is measured by, where its lists are too short for others.
+    runs: a stage by row label, or one stage per seed of the row's system. shared_seeds: pairs of rows that share the
+    draws of their seeds, such as a common warm-up. marks: a sign for rows that are significantly better than each row
+    listed; by default each baseline has a sign. metrics_of: a row's metrics, where its lists are too short for others.
     """
 
     version = 4
@@ -38,44 +38,46 @@ class Evaluate(StageSpec):
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
-    runs: Annotated[dict[str, BySeed], fields.MEASURED]
+    runs: Annotated[dict[str, base.BySeed], fields.MEASURED]
     split: fields.Name = Field("test", description=fields.SPLIT)
-    metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
+    metrics: Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     baselines: tuple[str, ...] = ()
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(
-        default={}, json_schema_extra=LATER
+        default={}, json_schema_extra=fields.LATER
     )
     seed: int = SEED
     answer_match: fields.AnswerMatch = Field(
-        default="string", json_schema_extra=LATER, description="Answers are words, or regular expressions."
+        default="string",
+        json_schema_extra=fields.LATER,
+        description="Match answers as words, or as regular expressions.",
     )
-    shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
+    shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=fields.LATER)
     significance_level: float = Field(
         default=LEVEL,
         gt=0,
         lt=1,
-        json_schema_extra=LATER,
-        description="A difference is marked where both corrected p are below this.",
+        json_schema_extra=fields.LATER,
+        description="Both corrected p values of a significant difference are below it.",
     )
     equivalence_margin: float = Field(
         default=MARGIN,
         gt=0,
-        json_schema_extra=LATER,
-        description="Systems are equivalent where their means surely differ by less than this.",
+        json_schema_extra=fields.LATER,
+        description="Systems are equivalent if their means differ by less than this.",
     )
-    query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group a line")] = Field(
+    query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group per line")] = Field(
         default=None,
-        json_schema_extra=FREE,
-        description="The same with groups from a file: a query's id, a tab and its group per line.",
+        json_schema_extra=fields.FREE,
+        description="The same, with groups from a file: query id, tab and group per line.",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
-        json_schema_extra=LATER,
-        description="Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random.",
+        json_schema_extra=fields.LATER,
+        description="Sample the dataset's groups of queries, not queries (`where_known`: if it has groups).",
     )
-    metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
-        default={}, json_schema_extra=LATER
+    metrics_of: dict[str, Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)]] = Field(
+        default={}, json_schema_extra=fields.LATER
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
@@ -83,52 +85,52 @@ class Evaluate(StageSpec):
             if label not in self.runs:
                 yield f"metrics_of.{label}: no row {label!r}{wording.suggestion(label, self.runs)}"
             for name in (each for each in names if each not in self.metrics):
-                yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
-        targets, paths = {path: target for path, target, _ in self.references()}, by_label(self.runs)
+                yield f"metrics_of.{label}: {name} is not in metrics; remove it, or add it to metrics"
+        targets, paths = {path: target for path, target, _ in self.references()}, base.by_label(self.runs)
         for path, (label, _) in paths.items():
             target = targets[f"runs.{path}"]
             longest = recipe.list_length(target)
             if deeper := metrics.cut_below(self.metrics_of.get(label, self.metrics), longest):
-                reason = f"{target!r} has {wording.counted(longest or 0, 'document')} of a query at most, too few for"
+                reason = f"{target!r} has at most {wording.counted(longest or 0, 'document')} per query, too few for"
                 depth = max(int(name.partition("@")[2]) for name in deeper)
                 advice = f"raise its depth to {depth}, or name the row's metrics in metrics_of"
                 yield f"runs.{path}: {reason} {wording.joined(deeper)}; {advice}"
         if self.by_group is True and self.query_groups is not None:
-            yield "by_group: query_groups has the groups of a file; leave one of the two out"
+            yield "by_group: cannot be combined with query_groups; remove one of them"
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
         for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
-            yield f"runs.{label}: stands for a row and for the run of a seed: name the row otherwise"
+            yield f"runs.{label}: names both a row and the run of a seed; rename the row"
         for number, pair in enumerate(self.shared_seeds):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
-                yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
+                yield f"shared_seeds.{number}: {' and '.join(pair)} are not rows with the same seeds; remove the pair"
 
     def missing(self, collection: Facts) -> Iterator[str]:
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
-            yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
+            yield "by_group: no query of this dataset has a group; remove it, or give a file as query_groups"
         answers = [name for name in self.metrics if name.startswith("answer@")]
         if answers and not fields.has_answers(collection, self.split):
-            yield f"metrics: {answers[0]} needs answers, and split {self.split} has none: change the dataset or metric"
+            yield f"metrics: {answers[0]} needs answers, but split {self.split} has none; change the dataset or metric"
         split = collection["splits"].get(self.split, {})
         if split.get("queries") and not split.get("judgements") and not answers:
-            reason = f"no judgement of split {self.split} is of a query and a document of the dataset"
+            reason = f"no relevance judgement of split {self.split} names a query and a document of the dataset"
             yield f"split: {reason}, so nothing can be measured; `hardneg data check` shows what is wrong"
         highest, binary = split.get("highest_grade"), {*self.metrics} - {*answers} - metrics.graded(self.metrics)
         if highest is not None and highest < self.relevance_level and binary:
-            reason = f"no judgement of split {self.split} reaches it, the highest is {highest}"
-            yield f"relevance_level: {reason}: all would score 0; lower it"
+            reason = f"no relevance judgement of split {self.split} reaches it; the highest is {highest}"
+            yield f"relevance_level: {reason}, so every score would be 0; lower it"
 
     def on_written_queries(self, recipe: RecipeView) -> bool:
-        """Whether a writer made the queries that it measures by."""
+        """Whether the evaluation queries were generated."""
         return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
-        """The order and the names of the rows count too; which tests know of seeds."""
+        """The fields that may change the result, with the rows in order; tests over seeds where rows have several."""
         seeded = any(not isinstance(run, str) for run in self.runs.values())
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
     def over_seeds(self, copies: base.SeededStages) -> "Evaluate":
-        """A row names the runs of all seeds; two rows share their seeds where one training decides both."""
+        """The stage with each row's runs of all seeds; rows share seeds where one training determines both."""
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
@@ -145,62 +147,279 @@ class Evaluate(StageSpec):
         of_data = {"passages": source.facts["passages"], "evaluated on": queries}
         return {**of_data, "relevant from grade": self.relevance_level}
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         paths = {label: source.folder / layout.METRICS for label, source in sources.items()}
-        contents = (ReportContent.of(label, metrics_json.read_metrics(path)) for label, path in paths.items())
-        return [replace(systems_section(content), title=content.title) for content in contents]
+        contents = (content.ReportContent.of(label, metrics_json.read_metrics(path)) for label, path in paths.items())
+        return [replace(content.systems_section(each), title=each.title) for each in contents]
 
     def make(self, context: "StageContext[Evaluate]") -> Facts:
-        """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
+        """Write means, scores by query, intervals and paired tests against the baselines (default: the first row)."""
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
         for option, label in ((option, label) for option, rows in named.items() for label in rows):
             if label not in self.runs:
                 problem = f"no row {label!r}{wording.suggestion(label, self.runs)}"
                 raise errors.UsageError(f"{context.name}.{option}: {problem}")
-        collection = inputs.open_collection(context.inputs["dataset"])
-        results, left_out, notes = _scores(context, collection)
-        seeds = metrics.by_system(by_label(self.runs), results)
+        collection = work.open_collection(context.inputs["dataset"])
+        rows = dict[str, tuple[str, Path, Sequence[str]]]()
+        paths = base.by_label(self.runs)
+        for path, source in context.inputs_of("runs").items():
+            (label, seed), names = paths[path], self.metrics_of.get(paths[path][0], self.metrics)
+            row = label if seed is None else f"{label}, seed {seed}"
+            rows[path] = row, source.folder / layout.RUN, [name for name in self.metrics if name in names]
+        by_judgements = [name for name in self.metrics if name not in metrics.answer_cutoffs(self.metrics)]
+        judged = collection.judged(self.split) if by_judgements else {}
+        results, left_out, notes = score_runs(
+            rows, judged, self.relevance_level, collection, self.split, self.answer_match
+        )
+        seeds = metrics.by_system(paths, results)
         means = {label: metrics.averaged([*of_seed.values()]) for label, of_seed in seeds.items()}
         scores = {label: means[label] if label in seeds else results[label] for label in self.runs}
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         groups = (collection.groups("query") or None) if self.by_group else None
         if self.query_groups is not None:
-            groups = read_query_groups(Path(self.query_groups).expanduser())
+            groups = qrels.read_query_groups(Path(self.query_groups).expanduser())
         design, resampling = significance.Design(self.equivalence_margin, groups), intervals.Resampling(seed=self.seed)
         comparisons = significance.compare_all(scores, baselines, significance.Randomisation(seed=self.seed), design)
         over_seeds = significance.compare_over_seeds(scores, seeds, baselines, self.shared_seeds, resampling, design)
+        level, margin = self.significance_level, design.margin
         measured = metrics_json.Measured(
-            scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes, design.margin, groups
+            scores, comparisons, self.marks, seeds, over_seeds, level, notes, margin, groups
         )
         metrics_json.write_metrics(context.folder / layout.METRICS, measured)
         queries = max(len(values) for row in scores.values() for values in row.values())
         return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 
 
-def _scores(
-    context: StageContext[Evaluate], collection: StoredCollection
+def score_runs(
+    rows: Mapping[str, tuple[str, Path, Sequence[str]]],
+    judgements: qrels.Qrels,
+    level: int,
+    collection: StoredCollection | None,
+    split: str,
+    match: answer_matching.Match,
 ) -> tuple[dict[str, metrics.Scores], dict[str, int], list[str]]:
-    """Each run's scores by its path, metrics in the order asked for; what was left out; what must be known besides."""
-    spec, cutoffs, paths = context.spec, metrics.answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
-    by_judgements = [name for name in spec.metrics if name not in cutoffs]
-    qrels = collection.judged(spec.split) if by_judgements else {}
-    answers, left_out = answer_matching.PassageAnswers(collection.corpus, {}), dict[str, int]()
-    if cutoffs:
-        answers = answer_matching.PassageAnswers.of(collection, spec.split, spec.answer_match)
-        without = len(collection.queries(spec.split)) - len(answers.query_ids)
-        left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
-    query_ids, documents, excluded = answers.query_ids, len(collection.corpus), collection.excluded()
+    """Score run files by relevance judgements and, for answer@k, by the answers of a split.
+
+    Args:
+        rows: by key, the run's name in notes, its file, and its metrics in order.
+        judgements: the judgements; empty if no metric needs them.
+        level: the lowest grade that binary metrics take as relevant.
+        collection: the corpus and answers; None if no metric needs answers.
+        split: the split of the answers.
+        match: whether answers are words or regular expressions.
+
+    Returns:
+        The scores by key; counts of answers and questions that could not be used, by reason, including patterns that
+        failed while the texts were searched; and notes on runs and judgements.
+
+    Raises DataError if the split has no answers.
+    """
+    names = list(dict.fromkeys(name for _, _, own in rows.values() for name in own))
+    cutoffs, excluded, documents, answers, query_ids = metrics.answer_cutoffs(names), {}, None, None, list[str]()
+    if collection is not None:
+        excluded, documents = collection.excluded(), len(collection.corpus)
+    if collection is not None and cutoffs:
+        answers = answer_matching.PassageAnswers.of(collection, split, match)
+        query_ids = answers.query_ids
+    notes = list[str]()
     scores: dict[str, metrics.Scores] = {}
-    notes = [*metrics.judgement_notes(qrels, by_judgements, spec.relevance_level)]
-    for path, source in context.inputs_of("runs").items():
-        run, (label, seed) = without_excluded(read_run(source.folder / layout.RUN), excluded), paths[path]
-        names, row = spec.metrics_of.get(label, spec.metrics), label if seed is None else f"{label}, seed {seed}"
-        by_metric: metrics.Scores = {}
-        if judged := [name for name in names if name not in cutoffs]:
-            by_metric |= metrics.evaluate(run, qrels, judged, spec.relevance_level)
-            notes += metrics.run_notes(row, run, qrels, judged, documents)
-        if answered := [name for name in names if name in cutoffs]:
+    for key, (row, file, own) in rows.items():
+        run, by_metric = qrels.without_excluded(runs.read_run(file), excluded), dict[str, Any]()
+        if judged := [name for name in own if name not in cutoffs]:
+            by_metric |= metrics.evaluate(run, judgements, judged, level)
+            notes += metrics.run_notes(row, run, judgements, judged, documents)
+        if answers is not None and (answered := [name for name in own if name in cutoffs]):
             by_metric |= metrics.answer_coverage(run, answers, query_ids, [cutoffs[name] for name in answered])
             notes += metrics.run_notes(row, run, set(query_ids), answered, documents)
-        scores[path] = {name: by_metric[name] for name in spec.metrics if name in names}
-    return scores, left_out, list(dict.fromkeys(notes))
+        scores[key] = {name: by_metric[name] for name in own}
+    notes += metrics.judgement_notes(judgements, [name for name in names if name not in cutoffs], level)
+    left_out = dict[str, int]()
+    if answers is not None and collection is not None:
+        left_out = {**answers.left_out, "questions without answers": len(collection.queries(split)) - len(query_ids)}
+    return scores, {reason: count for reason, count in left_out.items() if count}, list(dict.fromkeys(notes))
+
+
+_FIELD = "analysis"
+
+
+def _parse_analyses(value: Any) -> tuple[Analysis, ...]:
+    if not isinstance(value, Mapping) or "name" in value:
+        raise ValueError("must map each analysis by its name to its options, as {overlap: {depth: 10}} does")
+    analyses, problems = list[Analysis](), list[InitErrorDetails]()
+    for name, options in value.items():
+        try:
+            analysis_type: type[Analysis] = load_plugin("analyses", str(name))
+            analyses.append(analysis_type.model_validate(options or {}))
+        except errors.PluginError as error:
+            own = PydanticCustomError("analysis", "{text}", {"text": str(error)})
+            problems.append(InitErrorDetails(type=own, loc=(name,), input=name))
+        except ValidationError as error:
+            for item in error.errors():
+                kind: Any = item["type"]
+                if kind == "extra_forbidden":
+                    text = no_such_option(str(item["loc"][-1]), list(analysis_type.model_fields))
+                    kind = PydanticCustomError("analysis", "{text}", {"text": text})
+                loc, ctx = (name, *item["loc"]), item.get("ctx", {})
+                problems.append(InitErrorDetails(type=kind, loc=loc, input=item["input"], ctx=ctx))
+    if problems:
+        raise ValidationError.from_exception_data("analysis", problems)
+    return tuple(analyses)
+
+
+class Analyze(StageSpec):
+    """Explains the metrics: numbers, a table and a figure per analysis.
+
+    analysis: the options of each analysis by name. split: the split of the queries and relevance judgements.
+    relevance_level: the lowest grade that is relevant.
+    """
+
+    version = 3
+    artifact_type = "analysis"
+    query_disk = (1_000_000, 100)
+    purpose = "analyze what explains the metrics"
+    needs_dataset = True
+    stage: Literal["analyze"]
+    analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse_analyses), Field(min_length=1)]
+    split: fields.Name = "test"
+    relevance_level: int = Field(1, gt=0)
+    seed: int = SEED
+
+    def why(self) -> str:
+        return f"{self.purpose}: {wording.joined([each.name for each in self.analysis])}"
+
+    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
+        yield from super().references()
+        for each in self.analysis:
+            for path, name, need in each.references():
+                yield f"{_FIELD}.{each.name}.{path}", name, need
+
+    def identity(self) -> dict[str, Any]:
+        shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
+        return {**shared, "analyses": [[each.name, each.identity()] for each in self.analysis]}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        for each, path, index in self._encoders():
+            if recipe.query_model(index) is None and fields.Trait.IMPORTED in recipe.traits(index):
+                problem = f"the model of the imported vectors of {index!r} is unknown"
+                yield f"{_FIELD}.{each.name}.{path}: missing; {problem}, so name the model that encodes the queries"
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        named = ((each.name, path, recipe.query_model(index)) for each, path, index in self._encoders())
+        return {f"{_FIELD}.{name}.{path}": model for name, path, model in named if model is not None}
+
+    def _encoders(self) -> Iterator[tuple[Analysis, str, str]]:
+        return ((each, path, index) for each in self.analysis for path, index in each.encoders().items())
+
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
+        made = ((label, each.spec, each.folder) for label, each in sources.items() if isinstance(each.spec, Analyze))
+        return [section for label, spec, folder in made for section in sections(label, spec.analysis, folder)]
+
+    def missing(self, collection: Facts) -> Iterator[str]:
+        for each in self.analysis:
+            yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {f"analyses/{recipe.name}": "."}
+
+    def make(self, context: "StageContext[Analyze]") -> Facts:
+        for each in self.analysis:
+            write_analysis(each, Artifacts(context, each), context.folder)
+        return {"analyses": [each.name for each in self.analysis]}
+
+
+@dataclass(frozen=True)
+class Artifacts(AnalysisInputs):
+    """The artifacts that one analysis of the stage reads."""
+
+    context: "StageContext[Analyze]"
+    analysis: Analysis
+
+    def __post_init__(self) -> None:
+        for name in ("split", "relevance_level", "seed"):
+            object.__setattr__(self, name, getattr(self.context.spec, name))
+
+    def _input(self, path: str) -> ArtifactInput:
+        return self.context.inputs[f"{_FIELD}.{self.analysis.name}.{path}"]
+
+    @cached_property
+    def _collection(self) -> StoredCollection:
+        return work.open_collection(self.context.inputs[layout.DATASET])
+
+    def location(self, path: str) -> str:
+        return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
+
+    def label(self, path: str) -> str:
+        return next(name for each, name, _ in self.analysis.references() if each == path)
+
+    def run(self, path: str) -> runs.Run:
+        excluded = self._collection.excluded() if layout.DATASET in self.context.inputs else {}
+        return qrels.without_excluded(runs.read_run(self._input(path).folder / layout.RUN), excluded)
+
+    def stream(self, path: str) -> Iterator[tuple[str, types.RankedList]]:
+        return runs.stream_run(self._input(path).folder / layout.RUN)
+
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[types.RankedList]:
+        return runs.lists_in_order(self._input(path).folder / layout.RUN, query_ids)
+
+    def query_ids(self, path: str, split: str) -> Sequence[str]:
+        return self._collection.queries(split).query_ids
+
+    def qrels(self) -> qrels.Qrels:
+        return self._collection.judged(self.split)
+
+    def positives(self) -> dict[str, list[str]]:
+        return qrels.positives(self._collection.qrels(self.split), self.relevance_level)
+
+    def relevant(self) -> Mapping[str, Sequence[str]]:
+        return qrels.positives(self._collection.all_qrels())
+
+    def withheld(self) -> Mapping[str, Sequence[str]]:
+        return qrels.positives(self._collection.withheld())
+
+    def queries(self, split: str | None) -> Mapping[str, str]:
+        splits = self._collection.splits if split is None else [split]
+        return {query.query_id: query.text for name in splits for query in self._collection.queries(name)}
+
+    def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
+        rows = (corpus := self._collection.corpus).rows(doc_ids)
+        return {document.doc_id: document.contents for document in corpus.documents_at(rows[rows >= 0])}
+
+    def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
+        rows = (corpus := self._collection.corpus).rows(doc_ids)
+        return corpus.ids(corpus.copies(rows[rows >= 0]))
+
+    def groups(self) -> Mapping[str, str]:
+        return self._collection.groups("document")
+
+    def negatives(self, path: str) -> Path:
+        return self._input(path).folder / layout.NEGATIVES
+
+    def mined(self, path: str) -> tuple[Path, Path]:
+        return self._input(path).folder / layout.DROPPED, self._input(path).folder / layout.NEGATIVES
+
+    def history(self, path: str) -> list[Record]:
+        return list(History(self._input(path).folder / layout.HISTORY).read())
+
+    def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        source = self._input(path)
+        return source.spec.artifact_type if source.spec is not None else "model", source.facts
+
+    def measured(self, path: str) -> metrics_json.Measured:
+        return metrics_json.read_metrics(self._input(path).folder / layout.METRICS)
+
+    def index(self, path: str) -> tuple[Path, int | None]:
+        return self._input(path).part("index"), len(self._collection.corpus)
+
+    def system(self, index: str, model: str) -> System:
+        from hardneg.indexes.exact import ExactOptions
+
+        device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
+        searcher = work.open_searcher(self._input(index), self._collection, device, progress)
+        assert isinstance(searcher, DenseSearcher)
+        opened = cache(partial(work.open_encoder, self._input(model), device, "fp32"))
+
+        def encode(side: spec.Side, texts: Sequence[str]) -> Any:
+            return opened().encode(texts, side, protocol.EncodeOptions(precision="fp32"), progress)
+
+        where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
+        return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])

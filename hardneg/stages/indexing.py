@@ -1,6 +1,7 @@
-"""Stages `encode`, `import` and `index`: the corpus as vectors, made here or brought in, and indexes to search in."""
+"""Stages `dataset`, `model`, `encode`, `import` and `index`: collections, further models, and indexes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -8,49 +9,125 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from hardneg import fields
 from hardneg.encoders import protocol, spec
-from hardneg.fields import FREE, LATER, IndexSetting, InputFile, Name, OwnCut, Reference, Trait
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.formats import vectors_import
-from hardneg.formats.collection import StoredCollection
+from hardneg.formats.collection import write_collection
 from hardneg.formats.vectors import FlatVectors, index_bytes
 from hardneg.protocols import EstimatedBackend, Searcher
-from hardneg.records import layout, wording
+from hardneg.records import errors, layout, wording
 from hardneg.registry import configure
 from hardneg.runtime import distributed, progress
-from hardneg.stages import blocks, inputs
-from hardneg.stages.base import FORMS, ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, encoding
-from hardneg.store import SCRATCH
-from hardneg.store.blocks import BlockResult
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.store import SCRATCH, blocks
 
 
-class Encode(IndexSpec):
-    """Encodes the corpus into a flat index, which is the vector store too.
+class ReadDataset(StageSpec):
+    """Reads a collection into Arrow files; stage `dataset` is made from the recipe's `dataset`.
 
-    segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
+    withheld: training labels to withhold. exclude_own: exclude documents with the query's id, as BEIR does; by default
+    only in ArguAna and Quora, whose queries are documents.
+    """
+
+    version = 1
+    artifact_type = "collection"
+    purpose = "read the passages, queries and relevance judgements"
+    stage: Literal["dataset"] = "dataset"
+    loader: Annotated[fields.Setting, fields.PluginKind("datasets", location_options=("source",))]
+    withheld: fields.Kept | None = Field(default=None, json_schema_extra=fields.LATER)
+    exclude_own: bool | None = Field(default=None, json_schema_extra=fields.LATER)
+
+    @property
+    def _excludes(self) -> bool:
+        names = re.split(r"[/\\]", str(self.loader.options.get("source", "")).lower())
+        return not {"arguana", "quora"}.isdisjoint(names) if self.exclude_own is None else self.exclude_own
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
+        return {"source": recipe.plugin("loader").fingerprint, **excluded}
+
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(sizes.documents, "passages", sizes.documents * 600)
+
+    def make(self, context: "StageContext[ReadDataset]") -> Facts:
+        """Write the collection; facts: counts of documents, queries and judgements, and of those skipped."""
+        collection = context.plugins["loader"].load()
+        if self.withheld is not None:
+            collection = self.withheld.of(collection)
+        return write_collection(collection, context.folder, context.progress, exclude_own=self._excludes)
+
+
+class BroughtModel(StageSpec):
+    """Loads a further model for other stages to encode with, as a guide for example, or to train.
+
+    model: the model, in the form of the recipe's `model`.
+    """
+
+    version = 1
+    artifact_type = "model"
+    artifact_folder = layout.MODEL_FOLDER
+    every_process = True
+    inherits = ()
+    purpose = "load a model other than the recipe's own"
+    stage: Literal["model"]
+    model: fields.Model = Field(json_schema_extra=fields.FREE)
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        return {"model": lambda: recipe.models.of(self.model).digest}
+
+    def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
+        return self.model
+
+    def network(self, recipe: RecipeView) -> spec.ModelSpec:
+        return self.model
+
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(1, "model", sizes.network.weights)
+
+    def make(self, context: "StageContext[BroughtModel]") -> Facts:
+        """Load the model, and save it with its prompts and lengths. Raises UsageError if it has no local weights."""
+
+        if not distributed.world().first:
+            return {}
+        encoder: Any = load_encoder(self.model, context.device)
+        if not hasattr(encoder, "save"):
+            problem = f"{self.model.name!r} has no local weights; make it the recipe's own model"
+            raise errors.UsageError(f"{context.name}.model: {problem}")
+        encoder.save(context.folder / layout.MODEL_FOLDER)
+        return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}
+
+
+class Encode(base.IndexSpec):
+    """Encodes the corpus into a flat index, which is also the vector store.
+
+    segments: cuts documents into segments with a vector each; default: only the first `document_length` tokens.
     """
 
     version = 2
-    purpose = "turn every passage into a vector"
+    purpose = "encode every passage as a vector"
     every_process = True
     artifact_type = "index"
     needs_dataset = True
     stage: Literal["encode"]
-    model: Annotated[Name, Reference(("model",))] = layout.START
+    model: Annotated[fields.Name, fields.Reference(("model",))] = layout.START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
+    segments: fields.OwnCut = Field(default=None, json_schema_extra=fields.LATER)
     document_prompt: str | None = Field(
-        default=None, json_schema_extra=LATER, description="The prompt before each passage, in place of the model's."
+        default=None,
+        json_schema_extra=fields.LATER,
+        description="The prompt before each passage, in place of the model's.",
     )
-    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         model = recipe.models.of(self.began_with(recipe))
         if self.segments is not None and model.family.form == "token-vectors":
-            yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
+            yield f"segments: {model.spec.name!r} makes one vector per token and needs no segments; remove them"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        form = FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
-        own = [Trait.SEGMENTS] if self.segments is not None else []
+        form = base.FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
+        own = [fields.Trait.SEGMENTS] if self.segments is not None else []
         return dict.fromkeys([*own, *([form] if form else [])], recipe.name)
 
     def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
@@ -59,8 +136,8 @@ class Encode(IndexSpec):
     def query_model(self, recipe: RecipeView) -> str:
         return self.model
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return encoding(self.segments, sizes)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.encoding(self.segments, sizes)
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.open_store import open_store
@@ -68,11 +145,11 @@ class Encode(IndexSpec):
         return open_store(source.folder, options, progress)
 
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
-        """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
+        """The work in blocks of passages or segments. Raises ArtifactError if a stopped run had other blocks."""
         from hardneg.encoders.stream import Layout
 
-        corpus, scratch = inputs.open_corpus(context), context.folder / SCRATCH
-        encoder = inputs.open_prompted(context, "document", self.document_prompt, self.precision)
+        corpus, scratch = work.open_corpus(context), context.folder / SCRATCH
+        encoder = work.open_prompted(context, "document", self.document_prompt, self.precision)
         rows = encoder.rows(corpus, self.segments, scratch, context.progress, distributed.world())
         options = protocol.EncodeOptions(self.tokens_per_batch, self.precision)
         sizes, unit = Layout.of_encoder(encoder, rows).sizes, "passages" if self.segments is None else "segments"
@@ -80,14 +157,14 @@ class Encode(IndexSpec):
 
 
 @dataclass(frozen=True)
-class EncodedBlocks(blocks.StageBlocks):
-    """The blocks of an index, as a process has opened them."""
+class EncodedBlocks(work.StageBlocks):
+    """The work of stage `encode` in blocks of passages or segments."""
 
     encoder: protocol.TextEncoder = field(kw_only=True)
     rows: protocol.StoredRows = field(kw_only=True)
     options: protocol.EncodeOptions = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, blocks.BlockResult]]:
         from hardneg.encoders.stream import encoded_blocks
 
         return encoded_blocks(self.encoder, self.rows, numbers, self.options, task.advance)
@@ -107,31 +184,30 @@ class EncodedBlocks(blocks.StageBlocks):
         return {"passages": len(rows.corpus), **facts, "segments": len(rows), "documents cut off": rows.cut_off}
 
 
-class ImportVectors(IndexSpec):
-    """Brings vectors of every document into the store, in the order of the corpus; nothing is encoded.
+class ImportVectors(base.IndexSpec):
+    """Imports precomputed vectors of all documents, skipping those of documents that the corpus lacks.
 
-    vectors: Parquet with an id and a list of numbers a row, JSON Lines as `pyserini.encode` writes them, or a .npy
-    array. ids: of an array, the document of each row. Vectors of documents that the corpus lacks are left out, and
-    counted. No model encodes the queries of such an index: a `search` names `query_vectors`, or a model.
+    vectors: Parquet with an id and a list of numbers per row, JSON Lines as written by `pyserini.encode`, or a .npy
+    array. ids: the document ids of an array's rows. A `search` in such an index names `query_vectors` or a model.
     """
 
     version = 1
     artifact_type = "index"
-    purpose = "take the passages' vectors from a file"
+    purpose = "import the passages' vectors from a file"
     needs_dataset = True
     stage: Literal["import"]
-    vectors: Annotated[Name, InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
-        json_schema_extra=FREE
+    vectors: Annotated[fields.Name, fields.InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
+        json_schema_extra=fields.FREE
     )
-    ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
-        default=None, json_schema_extra=FREE
+    ids: Annotated[fields.Name | None, fields.InputFile("the id of each vector of an array, one per line")] = Field(
+        default=None, json_schema_extra=fields.FREE
     )
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        return {Trait.IMPORTED: recipe.name}
+        return {fields.Trait.IMPORTED: recipe.name}
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.exact import FlatSearcher
@@ -139,62 +215,64 @@ class ImportVectors(IndexSpec):
         return FlatSearcher(FlatVectors.open(source.folder), options=options, progress=progress)
 
     def make(self, context: "StageContext[ImportVectors]") -> Facts:
-        corpus, ids = inputs.open_corpus(context), None if self.ids is None else Path(self.ids).expanduser()
+        corpus, ids = work.open_corpus(context), None if self.ids is None else Path(self.ids).expanduser()
         file = vectors_import.open_vectors(Path(self.vectors).expanduser(), ids)
         owners = vectors_import.VectorOwners(corpus.doc_ids, corpus.rows, "document")
         others = vectors_import.arrange_vectors(file, owners, context.folder, context.progress)
         facts = {"passages": len(corpus), "dimension": file.dimension, "bytes": index_bytes(context.folder)}
         if not others:
             return facts
-        left_out = f"{wording.counted(others, 'vector')} left out, of documents that the corpus lacks"
+        left_out = f"skipped {wording.counted(others, 'vector')} of documents that the corpus lacks"
         context.progress.note(f"{context.name}: {left_out}")
         return {**facts, "vectors of other documents": others}
 
 
-class BuildIndex(IndexSpec):
-    """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
+class BuildIndex(base.IndexSpec):
+    """Builds an index of the corpus's texts, such as BM25, or of the `vectors` of a flat index."""
 
     version = 1
     artifact_type = "index"
-    purpose = "build an index to search in"
+    purpose = "build an index for searches"
     needs_dataset = True
     stage: Literal["index"]
-    backend: IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
+    backend: fields.IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
     vectors: Annotated[
-        Name | None,
-        Reference(
+        fields.Name | None,
+        fields.Reference(
             ("index",),
-            refuses={Trait.COMPRESSED: "name an encode stage or a flat index"},
-            passes=(Trait.SEGMENTS, Trait.IMPORTED, *FORMS.values()),
+            refuses={fields.Trait.COMPRESSED: "name an encode stage or a flat index"},
+            passes=(fields.Trait.SEGMENTS, fields.Trait.IMPORTED, *base.FORMS.values()),
         ),
     ] = None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         source = getattr(recipe.plugin("backend"), "input", None)
         traits, name = recipe.traits(self.vectors or ""), self.backend.name
-        form = next((form for form, trait in FORMS.items() if trait in traits), "vectors")
+        form = next((form for form, trait in base.FORMS.items() if trait in traits), "vectors")
         if source == "texts" and self.vectors is not None:
-            yield f"vectors: {name} is built from texts; leave it out"
+            yield f"vectors: {name} is built from texts; remove it"
         elif source not in (None, "texts") and self.vectors is None:
             yield f"vectors: missing; {name} is built from the {source} of an encode stage"
         elif source not in (None, "texts", form):
-            yield f"backend: {name} is built from {source}, and {self.vectors!r} holds {form}; name another"
+            yield f"backend: {name} is built from {source}, but {self.vectors!r} has {form}; name another"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        own = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
+        own = [fields.Trait.TEXTS] if self.vectors is None else super().traits(recipe)
         return dict.fromkeys(own, recipe.name)
 
     def query_model(self, recipe: RecipeView) -> str | None:
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
-    def estimate(self, sizes: Sizes) -> Row:
+    def estimate(self, sizes: base.Sizes) -> base.Row:
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
             vectors = count * sizes.stored // (4 * sizes.dimension)
-            return Row(count, "passages", backend.disk_bytes(count, vectors, sizes.dimension))
+            return base.Row(count, "passages", backend.disk_bytes(count, vectors, sizes.dimension))
         if self.vectors is None:
-            return Row(count, "passages", count * 600)
-        return Row(count, "passages", count * (sizes.stored if sizes.form == "weights" else sizes.stored // 4 + 20))
+            return base.Row(count, "passages", count * 600)
+        return base.Row(
+            count, "passages", count * (sizes.stored if sizes.form == "weights" else sizes.stored // 4 + 20)
+        )
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
         from hardneg.indexes.exact import ExactSearcher
@@ -203,11 +281,10 @@ class BuildIndex(IndexSpec):
         return searcher.using(options, progress) if isinstance(searcher, ExactSearcher) else searcher
 
     def make(self, context: "StageContext[BuildIndex]") -> Facts:
-        """Builds the index; one that was not closed cannot be gone on with."""
         vectors, folder = context.inputs.get("vectors"), context.folder
         source: Any = None if vectors is None else vectors.folder
         if source is None:
-            corpus = inputs.open_corpus(context)
+            corpus = work.open_corpus(context)
             source = zip(corpus.doc_ids, chain.from_iterable(corpus.blocks()), strict=True)
         count = context.plugins["backend"].build(source, folder, context.progress)
         encoded = vectors.facts if vectors else {}

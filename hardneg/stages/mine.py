@@ -1,4 +1,4 @@
-"""Stages `mine` and `label`: negatives selected from runs, and pseudo-labels by a reranker's scores in their form."""
+"""Stages `mine` and `label`: negatives selected from runs, and pseudo-labels from a reranker's scores."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,18 +13,14 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hardneg import fields
 from hardneg.datasets.held_out import UNLABELLED
-from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
-from hardneg.formats import negatives, qrels, runs
-from hardneg.formats.collection import StoredCollection, extended
+from hardneg.formats import form_names, negatives, qrels, runs
+from hardneg.formats.collection import extended
 from hardneg.formats.corpus import Corpus, candidates
-from hardneg.formats.form_names import OWN, check_form
-from hardneg.mining import choosing, thresholds
-from hardneg.mining.filters import Filters, MiningTexts
+from hardneg.mining import choosing, filters, thresholds
 from hardneg.protocols import RunJoiner
 from hardneg.records import errors, layout, types
 from hardneg.runtime import progress, seeding
-from hardneg.stages import blocks, inputs
-from hardneg.stages.base import Facts, RecipeView, StageContext, StageSpec
+from hardneg.stages import Facts, RecipeView, StageContext, StageSpec, StoredCollection, work
 from hardneg.store.blocks import BlockResult, contiguous
 
 _BLOCK = 1024  # queries
@@ -33,121 +29,119 @@ ABOVE = 0.9
 
 
 class Mine(StageSpec):
-    """Selects negatives for the queries of one split; the first of `runs` is the list to select from.
+    """Selects negatives for the queries of one split from the first of `runs`.
 
-    file: negatives that another program mined are that list, in the form that `form` names, as `hardneg export` has it.
-    without_answers: the filter `answers`, in front of all others. answer_match: how answers are looked for:
-    as words, or as regular expressions. fill_to: a query with fewer negatives gets random documents of the corpus until
-    it has so many; those that a filter drops then go. What `also_qrels` call relevant is positive too, here and where
-    the negatives are trained on. permuted: each query has the lists of another one. positives_of_others: in place of a
-    run, each query has so many positives of other queries, drawn at random. planted: of this share of the queries for
-    which the dataset withholds positives, the lists are these alone; those of others lack them.
+    file: negatives from another program to select from, in the format `form` of `hardneg export`. without_answers:
+    apply the filter `answers` first. answer_match: match answers as words or as regular expressions. fill_to: add
+    random documents up to this number of negatives, before the filters. also_qrels: positives of these files also count
+    in trainings on the negatives. permuted: give each query the lists of another. positives_of_others: replace the run
+    by this many random positives of other queries. planted: for this share of the queries with withheld positives, use
+    these alone as the lists, and remove them from the lists of the other queries.
     """
 
     version = 2
     artifact_type = "negatives"
     query_disk = (0, 4_000)
     every_process = True
-    purpose = "take passages that rank high and are not labelled: the hard negatives"
+    purpose = "select hard negatives: passages that rank high without being labelled relevant"
     needs_dataset = True
     stage: Literal["mine"]
     miner: fields.MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
     filters: fields.FilterSettings = Field(
-        (),
-        description="Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.",
+        (), description="Drop candidates before the miner selects, in this order; a name, or {name: NAME, ...}."
     )
-    runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
-    file: Annotated[Name | None, InputFile("negatives that another program mined")] = Field(
-        default=None, json_schema_extra=FREE
+    runs: Annotated[dict[str, fields.Name], fields.Reference(("run",))] = Field(default_factory=dict)
+    file: Annotated[fields.Name | None, fields.InputFile("negatives that another program mined")] = Field(
+        default=None, json_schema_extra=fields.FREE
     )
-    form: Name = Field(default="hardneg", json_schema_extra=LATER)
-    split: Name = Field("train", description=SPLIT)
+    form: fields.Name = Field(default="hardneg", json_schema_extra=fields.LATER)
+    split: fields.Name = Field("train", description=fields.SPLIT)
     seed: int = Field(seeding.SEED, description="For miners that draw.")
-    without_answers: bool = Field(default=False, json_schema_extra=LATER)
-    answer_match: fields.AnswerMatch = Field(default="string", json_schema_extra=LATER)
-    fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
-    permuted: bool = Field(default=False, json_schema_extra=LATER)
-    positives_of_others: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
-    planted: float | None = Field(default=None, ge=0, le=1, json_schema_extra=LATER)
+    without_answers: bool = Field(default=False, json_schema_extra=fields.LATER)
+    answer_match: fields.AnswerMatch = Field(default="string", json_schema_extra=fields.LATER)
+    fill_to: int | None = Field(default=None, gt=0, json_schema_extra=fields.LATER)
+    permuted: bool = Field(default=False, json_schema_extra=fields.LATER)
+    positives_of_others: int | None = Field(default=None, gt=0, json_schema_extra=fields.LATER)
+    planted: float | None = Field(default=None, ge=0, le=1, json_schema_extra=fields.LATER)
     also_qrels: Annotated[
-        tuple[Name, ...], BeforeValidator(fields.parse_names), InputFile("judgements, as TREC or BEIR have them")
+        tuple[fields.Name, ...], BeforeValidator(fields.parse_names), fields.InputFile("qrels in TREC or BEIR format")
     ] = Field(
         default=(),
-        json_schema_extra=FREE,
-        description="Judgements whose positives count beside the dataset's, such as a reader's marks.",
+        json_schema_extra=fields.FREE,
+        description="Judgements with more positives than the dataset's, such as your own marks.",
     )
 
     @model_validator(mode="after")
     def _complete(self) -> "Mine":
         if (self.permuted or self.planted is not None) and not self.runs:
-            raise ValueError("permuted and planted change the lists of `runs`, and there are none")
+            raise ValueError("runs: missing; permuted and planted change the lists of runs")
         if self.positives_of_others and (self.runs or self.file):
-            raise ValueError("positives_of_others: they are drawn in place of `runs` and `file`; leave one of them out")
+            raise ValueError("positives_of_others: replaces `runs` and `file`; remove one of them")
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         miner = recipe.plugin("miner")
         if isinstance(miner, RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(list(self.runs)))
-        if types.SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[types.SCORES]):
-            reason = f"{Trait.OF_POSITIVES}; {fields.OF_QUERIES[Trait.OF_POSITIVES]}"
-            yield f"runs.{types.SCORES}: {self.runs[types.SCORES]!r} {reason}"
+        if types.SCORES in self.runs and fields.Trait.OF_POSITIVES in recipe.traits(self.runs[types.SCORES]):
+            trait = fields.Trait.OF_POSITIVES
+            yield f"runs.{types.SCORES}: {self.runs[types.SCORES]!r} {trait}; {fields.OF_QUERIES[trait]}"
         if self.file:
             if self.runs.keys() - {types.SCORES}:
-                yield f"runs: beside `file`, which is selected from, only `{types.SCORES}`, which filters judge by"
+                yield f"runs: with `file`, only `{types.SCORES}` for filters is allowed; remove the others"
             try:
-                check_form(self.form, Path(self.file))
+                form_names.check_form(self.form, Path(self.file))
             except errors.UsageError as error:
                 yield f"form: {error}"
-        elif self.form != OWN:
-            yield "form: it is that of `file`, and there is none"
+        elif self.form != form_names.OWN:
+            yield "form: needs `file`; give one, or remove form"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         needing = self.without_answers or choosing.needs_answers(self.filters)
         if needing and not fields.has_answers(collection, self.split):
             name = "without_answers" if self.without_answers else "filters"
-            yield f"{name}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
+            yield f"{name}: needs answers, but split {self.split} has none; remove it, or use another dataset"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        return {Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
+        return {fields.Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
 
     def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
-        """Blocks of queries, whose candidates stream through the miner."""
-        collection = inputs.open_collection(context.inputs["dataset"])
-        query_ids = inputs.open_queries(context, collection, self.split).query_ids
+        """The work in blocks of queries, whose candidates stream through the miner."""
+        collection = work.open_collection(context.inputs["dataset"])
+        query_ids = work.open_queries(context, collection, self.split).query_ids
         known = qrels.positives(collection.all_qrels())
         if self.also_qrels:
             known = extended(known, [Path(file).expanduser() for file in self.also_qrels], collection)
-        texts, miner = MiningTexts(collection, self.split), context.plugins["miner"]
+        texts, miner = filters.MiningTexts(collection, self.split), context.plugins["miner"]
         given = [plugin for path, plugin in context.plugins.items() if path.startswith("filters.")]
-        filters = Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
+        filtering = filters.Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
         file = None
         if self.file:
             file = choosing.ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split)
         return MinedBlocks(
             context,
-            blocks.query_blocks(len(query_ids), _BLOCK),
+            work.query_blocks(len(query_ids), _BLOCK),
             "mining",
             collection=collection,
             query_ids=query_ids,
             texts=texts,
-            chooser=choosing.Choosing(collection.corpus, known, miner, filters, self.seed, self.fill_to),
+            chooser=choosing.Choosing(collection.corpus, known, miner, filtering, self.seed, self.fill_to),
             file=file,
         )
 
 
 @dataclass(frozen=True)
-class MinedBlocks(blocks.StageBlocks):
-    """A mining at work, in blocks of queries: what it reads, and how it chooses."""
+class MinedBlocks(work.StageBlocks):
+    """The work of stage `mine` in blocks of queries: its inputs and its selection."""
 
     collection: StoredCollection = field(kw_only=True)
     query_ids: Sequence[str] = field(kw_only=True)
-    texts: MiningTexts = field(kw_only=True)
+    texts: filters.MiningTexts = field(kw_only=True)
     chooser: choosing.Choosing = field(kw_only=True)
     file: choosing.ListsOfFile | None = field(kw_only=True)
 
-    def listed(self) -> Iterator[runs.QueryLists]:
-        """All queries with their lists. Raises DataError where `planted` finds no positives that are withheld."""
+    def query_lists(self) -> Iterator[runs.QueryLists]:
+        """All queries with their lists. Raises DataError if `planted` finds no withheld positives."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return choosing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
@@ -159,15 +153,15 @@ class MinedBlocks(blocks.StageBlocks):
         if spec.planted is not None:
             withheld = qrels.positives(self.collection.withheld())
             if withheld.keys().isdisjoint(self.query_ids):
-                problem = "the dataset withholds no positives of these queries; give it `withheld: {halves: true}`"
+                problem = "the dataset withholds no positives of these queries; set `withheld: {halves: true}` there"
                 raise errors.DataError(f"{self.context.name}: planted: {problem}")
             listed = choosing.planted(listed, withheld, known, spec.planted, spec.seed)
         return listed
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
-        """The negatives of each block as files, beside them what a miner tells that it has dropped; counts."""
+        """Yield each block's files, of negatives and of candidates that the miner dropped, with counts."""
         for some in contiguous(numbers):
-            listed = islice(self.listed(), some.start * _BLOCK, None)
+            listed = islice(self.query_lists(), some.start * _BLOCK, None)
             for number in some:
                 facts, lists = Counter[str](), islice(listed, _BLOCK)
                 with TemporaryDirectory() as folder:
@@ -179,38 +173,37 @@ class MinedBlocks(blocks.StageBlocks):
                 yield number, BlockResult(files, facts)
 
     def finish(self) -> Facts:
-        """Writes the negatives in the order of the queries. Raises DataError where there are none."""
+        """Write the negatives in the order of the queries. Raises DataError if there are none."""
         count, folder = len(self.sizes), self.context.folder
         texts = (self.store.texts(name, count) for name in (layout.NEGATIVES, layout.DROPPED))
         joined = negatives.join_negatives(*texts)
         negatives.write_negatives(folder / layout.NEGATIVES, negatives.recorded(joined, folder / layout.DROPPED))
         facts, total = self.store.facts(count), len(self.query_ids)
         if not facts["queries"]:
-            why = "was mined; the miner left them all out"
+            why = "has negatives; the miner skipped all of them"
             if facts["queries without positives"] == total:
-                why = "has a positive, a judgement above zero of a document in the corpus"
+                why = "has a positive, a relevance judgement above 0 for a document of the corpus"
             split = self.context.spec.split
             raise errors.DataError(f"{self.context.name}: none of the {total} queries of split {split} {why}")
         return {**facts, **self.texts.facts, **(self.file.counts if self.file else {})}
 
 
 class Label(StageSpec):
-    """Labels the queries of a split by a reranker's scores; queries without a sure positive and negative are left out.
+    """Pseudo-labels the queries of a split by a reranker's scores, if these are clear enough.
 
-    run: the list to select from. scores: a rerank stage's run of the same queries. above, below, count, depth: those of
-    `pseudo_labels`. size: keep so many of the labelled queries, drawn by `seed`; a larger size has those
-    of a smaller one.
+    run: the run to select from. scores: a rerank stage's run of the same queries. above, below, count, depth: as in
+    `pseudo_labels`. size: a random sample of the labelled queries, by `seed`; larger samples contain smaller ones.
     """
 
     version = 1
     artifact_type = "negatives"
     query_disk = (0, 4_000)
-    purpose = "make labels out of a reranker's scores"
+    purpose = "label queries by a reranker's scores"
     needs_dataset = True
     stage: Literal["label"]
-    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
-    scores: Annotated[Name, Reference(("run",))]
-    split: Name = UNLABELLED
+    run: Annotated[fields.Name, fields.Reference(("run",), passes=(fields.Trait.OWN_QUERIES,))]
+    scores: Annotated[fields.Name, fields.Reference(("run",))]
+    split: fields.Name = UNLABELLED
     above: float = ABOVE
     below: float = thresholds.Denoised.below
     count: int = Field(default=thresholds.Denoised.count, gt=0)
@@ -221,31 +214,28 @@ class Label(StageSpec):
     @model_validator(mode="after")
     def _complete(self) -> "Label":
         if self.below > self.above:
-            raise ValueError(f"below: {self.below:g} is more than above: {self.above:g}; nothing is sure then")
+            raise ValueError(f"below: {self.below:g} must not exceed above, {self.above:g}")
         return self
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         if self.split not in collection["splits"]:
-            share = "set the share of the training queries it gets: `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
-            advice = share if self.split == UNLABELLED else f"it has {', '.join(collection['splits'])}"
-            yield f"split: no split {self.split!r} in this dataset; {advice}"
+            share = "set its share of the training queries, as in `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
+            advice = share if self.split == UNLABELLED else f"available: {', '.join(collection['splits'])}"
+            yield f"split: this dataset has no split {self.split!r}; {advice}"
 
     def identity(self) -> dict[str, Any]:
         identity = super().identity()
         return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
+        return {**super().traits(recipe), fields.Trait.PSEUDO_POSITIVES: recipe.name}
 
     def make(self, context: "StageContext[Label]") -> Facts:
-        """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.
-
-        Queries for which a positive is known are left out: they need no label.
-        """
+        """Label the queries without a known positive; facts: counts, and the accuracy if positives are withheld."""
         facts, path = Counter[str](), context.folder / layout.NEGATIVES
-        collection = inputs.open_collection(context.inputs["dataset"])
+        collection = work.open_collection(context.inputs["dataset"])
         known = qrels.positives(collection.all_qrels())
-        query_ids = inputs.queries_of(context, collection, self.split).query_ids
+        query_ids = work.queries_of(context, collection, self.split).query_ids
         paths = {
             label: context.inputs[name].folder / layout.RUN
             for label, name in (("run", "run"), (types.SCORES, "scores"))
@@ -262,7 +252,7 @@ class Label(StageSpec):
 
         limits = (self.above, self.below, self.count, self.depth)
         negatives.write_negatives(path, pseudo_labels(unlabelled(), collection.corpus, facts, *limits))
-        inputs.pass_on(context)
+        work.pass_on(context)
         rows = negatives.read_negatives(path)
         if self.size is not None:
             before, stay = len(rows), set(seeding.drawn_order(self.seed, "label", rows.query_ids)[: self.size])
@@ -272,7 +262,7 @@ class Label(StageSpec):
         facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
         if not len(rows):
             scores = f"above {self.above:g} and one below {self.below:g}"
-            context.progress.note(f"{context.name}: no query has a document {scores}")
+            context.progress.note(f"{context.name}: no query has a document scored {scores}")
         return {**facts, **_checked(rows, collection)}
 
 
@@ -285,15 +275,18 @@ def pseudo_labels(
     count: int = thresholds.Denoised.count,
     depth: int = layout.SCORED_DEPTH,
 ) -> Iterator[types.Negatives]:
-    """Labels by thresholds: the one best document is the positive, the first ones with low scores are negatives.
+    """Pseudo-labels by thresholds: the best document is the positive, the first ones with low scores are negatives.
 
     Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
 
     Args:
         listed: each query's list to select from, and the one labelled `scores`.
-        corpus: their documents; copies of the positive are no negatives.
-        left_out: counts the queries without a positive, which scores above `above`, or a negative, below `below`.
-        count: how many negatives to keep, in the order of the list, of its first `depth` documents.
+        corpus: the documents; copies of the positive are not used as negatives.
+        left_out: counts queries without a positive, by reason.
+        above: the score that a positive must exceed.
+        below: the score that a negative must not reach.
+        count: the maximum number of negatives per query, in the order of the list.
+        depth: the number of documents to consider per list.
     """
 
     def with_positives() -> Iterator[types.Candidates]:
@@ -311,9 +304,9 @@ def pseudo_labels(
 
 
 def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int) -> str | None:
-    """Return the document with the highest score, if that is high enough; the best ranked of those that share it.
+    """Return the document with the highest score, if above `above`; of ties, the best ranked.
 
-    A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
+    Runs store ties as adjacent floating-point numbers, so close scores count as equal.
     """
     top, scored = next(iter(hits.values())).doc_ids[:depth], hits[types.SCORES]
     scores = thresholds.scores_of(top, scored)
@@ -325,7 +318,7 @@ def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int
 
 
 def _checked(rows: negatives.NegativesFile, collection: StoredCollection) -> dict[str, Any]:
-    """How many labels agree with the withheld ones, copies of a document counted as that document."""
+    """The agreement of the labels with withheld ones, where copies of a document count as that document."""
     withheld, corpus = qrels.positives(collection.withheld()), collection.corpus
     known = right = wrong = 0
     for item in rows if withheld else ():

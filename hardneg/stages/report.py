@@ -1,4 +1,4 @@
-"""Stage `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
+"""Stage `report`: a page on an evaluation, its trainings and analyses, with the costs of each row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,27 +9,25 @@ from pydantic import Field
 from hardneg.evaluation import metrics_json
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.records import layout, wording
-from hardneg.report import content, figure, page, query_section
-from hardneg.report.table import Section, Table
-from hardneg.stages import base, inputs
-from hardneg.stages.base import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, by_label
+from hardneg.report import content, figure, page, query_section, table
+from hardneg.stages import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, base, by_label, work
 from hardneg.training.checkpoint import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
 _LABELLED = ("training", "analyses", "reading")
-_WRITTEN = "It was trained on queries that were written from the passages, which nobody has asked."
+_WRITTEN = "It was trained on queries that were generated from the passages, not asked by users."
 
 
 class Report(StageSpec):
-    """Writes one HTML page: figures of what was compared, then tables, training curves, analyses, what was read.
+    """Writes an HTML page with figures, tables, training curves, analyses, answers, and each query with its passages.
 
-    Each query has its passages there. It is there as Markdown too, and the scores by query as `queries.tsv`.
-    about: the row that it is about; by default that of the model which the recipe hands out.
+    There is a Markdown version, and a table of scores by query, `queries.tsv`. about: the row to feature; by default
+    that of the recipe's output model.
     """
 
     version = 4
     artifact_type = "report"
-    purpose = "put tables and figures on a page"
+    purpose = "write a page of tables and figures"
     needs_dataset = True
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
@@ -40,7 +38,6 @@ class Report(StageSpec):
     about: str = Field(default="", json_schema_extra=LATER)
 
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
-        """The row of the recipe's model, where no other is named."""
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
         about = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
         return self.model_copy(update={"about": about})
@@ -51,7 +48,7 @@ class Report(StageSpec):
             yield f"about: no row {self.about!r} in {self.evaluation!r}{wording.suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The runs that were evaluated, as `runs.LABEL`, all steps that made them, `behind.NUMBER`; their dataset."""
+        """The evaluated runs, as `runs.LABEL`, all steps that led to them, as `behind.NUMBER`, and their dataset."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
         runs = {path: target for path, target, need in references if "run" in need.artifact_types}
@@ -69,7 +66,7 @@ class Report(StageSpec):
         return base.Row(1, "page", 4_000_000)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The pages, and the scores by query: under the stage's own name where another report has the usual ones."""
+        """The pages and the scores by query, named after the stage if another report has the usual names."""
         if recipe.report in (None, recipe.name):
             return {name: name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.QUERY_TABLE)}
         own = {f"{recipe.name}{Path(name).suffix}": name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN)}
@@ -80,7 +77,7 @@ class Report(StageSpec):
         split, rows = getattr(evaluation.spec, "split", "test"), getattr(evaluation.spec, "runs", {})
         measured, behind = metrics_json.read_metrics(evaluation.folder / layout.METRICS), context.inputs_of("behind")
         trained, runs = _by_label(context, "training"), dict[str, list[ArtifactInput]]()
-        for path, source in context.inputs_of("runs").items():  # several of a row with several seeds
+        for path, source in context.inputs_of("runs").items():  # several per row with several seeds
             runs.setdefault(by_label(rows).get(path, (path, None))[0], []).append(source)
         stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
         next_steps = steps_after(measured, rows, self.about, stages, ".")
@@ -101,7 +98,7 @@ class Report(StageSpec):
             next=[(sentence, f"{command} (in the folder of this page)") for sentence, command in next_steps],
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
-        collection = inputs.open_collection(dataset)
+        collection = work.open_collection(dataset)
         lists = {label: sources[0].folder / layout.RUN for label, sources in runs.items()}
         passages = query_section.Passages(lists, collection.qrels(split), collection, split)
         page.write_report(context.folder, shown, measured, passages)
@@ -124,26 +121,23 @@ def steps_after(
 
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
-    """The inputs of a field by label and seed; the seed is None where there is one alone."""
     sources = dict[str, dict[int | None, ArtifactInput]]()
     for path, (label, seed) in by_label(getattr(context.spec, field)).items():
         sources.setdefault(label, {})[seed] = context.inputs[f"{field}.{path}"]
     return sources
 
 
-def _steps(items: Sequence[ArtifactInput]) -> Table:
-    """Every step that led to the page, with its key and what it took."""
+def _steps(items: Sequence[ArtifactInput]) -> table.Table:
     rows = {}
     for item in items:
         if item.spec is not None:
             seconds = item.facts.get("seconds")
             told = f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
             rows[item.name] = [item.name, item.spec.verb, item.key, told]
-    return Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
+    return table.Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
 
 
 def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
-    """The learning curve of each label; that of several seeds is the mean."""
     curves = {}
     for label, sources in trained.items():
         histories = [History(source.folder / layout.HISTORY).read() for source in sources.values()]
@@ -153,7 +147,7 @@ def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
 
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
-    """What one needs to know to judge the table, name by name; of trainings with the label before."""
+    """The settings of the evaluation and, prefixed by their labels, of the trainings."""
     settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
     for label, sources in trained.items():
         by_seed = [source.spec.settings(source) for source in sources.values() if source.spec]
@@ -163,8 +157,7 @@ def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]
     return settings_of
 
 
-def _sections(by_label: _ByLabel) -> list[Section]:
-    """What the verbs that made the artifacts show of them, each of all of its own at once."""
+def _sections(by_label: _ByLabel) -> list[table.Section]:
     by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
     for label, sources in by_label.items():
         for seed, source in sources.items():
@@ -175,21 +168,21 @@ def _sections(by_label: _ByLabel) -> list[Section]:
 
 
 def row_of(model: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """The row of a model, by the fewest steps between its run and the model; empty where there is none."""
+    """The row whose run is the fewest steps from a model; empty if there is none."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
 def began_from(label: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """The row of the model that a row's own was trained from; empty where there is none."""
+    """The row of the model from which a row's own model was trained; empty if there is none."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
     start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
 def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
-    """The model that a run was made from by the fewest steps, and how many; empty where there is none."""
+    """The model that is the fewest steps from a run, and the number of steps; empty if there is none."""
     seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
         if models := [
@@ -205,7 +198,7 @@ def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, in
 
 
 def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Iterator[str]:
-    """The stages that these come of, and these themselves, each once; the collection is none of them."""
+    """Yield the given stages and all that lead to them, each once, except the collection."""
     seen = {layout.DATASET}
     waiting = list(names)[::-1]
     while waiting:

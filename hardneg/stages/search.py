@@ -1,4 +1,4 @@
-"""Stage `search`: the best documents for the queries of one split, of a file or of a run's, as a TREC run."""
+"""Stage `search`: the best documents for the queries of a split or of a file, as a TREC run."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,6 @@ from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.formats import qrels, runs, vectors_import
 from hardneg.formats import queries as query_files
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
@@ -25,33 +24,30 @@ from hardneg.mining import choosing
 from hardneg.protocols import Searcher
 from hardneg.records import Encoded, errors, layout, types, wording
 from hardneg.runtime import distributed, progress
-from hardneg.stages import blocks, inputs
-from hardneg.stages.base import Facts, RecipeView, RunSpec, StageContext
-from hardneg.store import SCRATCH
-from hardneg.store.blocks import contiguous
+from hardneg.stages import Facts, RecipeView, RunSpec, StageContext, StoredCollection, work
+from hardneg.store import SCRATCH, blocks
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
     "dev": "rank the passages for the dev queries, for validation and tuning",
-    "test": "rank the passages for the test queries, to measure",
+    "test": "rank the passages for the test queries, to evaluate",
 }
 WITHOUT, _OTHERS = "queries without positives", "vectors of other queries"
 _BLOCK = 1024  # queries
-_MOST, _DOCUMENTS = 65_536, 16  # queries of a pass over the index; and in blocks of documents that an encoder writes
-_PRODUCTS, _FASTER = 1 << 43, 64  # of a pass that takes about half a minute on a CPU, and how much faster a GPU is
+_MOST, _DOCUMENTS = 65_536, 16  # queries per pass over the index, at most and per document in an encoder's block
+_PRODUCTS, _FASTER = 1 << 43, 64  # multiplications in half a minute on a CPU, and the speed-up of a GPU
 
 
 class Search(RunSpec):
-    """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it.
+    """Searches an index for the queries of one split, encoded in fp32 like Pyserini's.
 
-    model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
-    by their vectors in the index, instead of the whole corpus. positives: append known positives the search missed, at
-    their own scores; such a run is for mining, not to be measured. text_of: with `positive` each query's first known
-    positive is searched with in place of the query, encoded as a document; such a run is for mining too, and has no
-    queries without positives. scores: `angular` are 1 - arccos(cosine) / pi, in the same order, for an index of
-    normalised vectors. queries: a file of queries to search for in place of a split, of which nothing is known; they
-    stand beside the run for `rerank` and `label`. query_vectors: the queries' vectors, which no model has to encode
-    then; query_ids: of an array, whose they are.
+    model: the query encoder; by default the model that encoded the index. candidates: a run whose documents to rank by
+    their vectors in the index, instead of the whole corpus. positives: append known positives the search missed, with
+    their scores; for mining, not for evaluation. text_of: `positive` searches with each query's first known positive,
+    encoded as a document, and skips queries without positives; for mining, not for evaluation. scores: `angular` gives
+    1 - arccos(cosine) / pi, for normalised vectors. queries: a file of unlabelled queries to search for instead of a
+    split, stored with the run for `rerank` and `label`. query_vectors: vectors of the queries, instead of a model.
+    query_ids: the query ids of an array of vectors.
     """
 
     version = 1
@@ -62,21 +58,21 @@ class Search(RunSpec):
     model: Annotated[Name | None, Reference(("model",))] = None
     candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
+    depth: int = Field(layout.LIST_DEPTH, gt=0, description="Number of documents per query.")
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     query_prompt: str | None = Field(
-        default=None, json_schema_extra=LATER, description="The prompt before each query, in place of the model's."
+        default=None, json_schema_extra=LATER, description="The prompt before each query, instead of the model's."
     )
     positives: bool = Field(default=False, json_schema_extra=LATER)
     text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)
     scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
-    queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text a line")] = Field(
+    queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text per line")] = Field(
         default=None, json_schema_extra=FREE
     )
     query_vectors: Annotated[Name | None, InputFile("vectors of the queries, Parquet, JSON Lines or .npy")] = Field(
         default=None, json_schema_extra=FREE
     )
-    query_ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
+    query_ids: Annotated[Name | None, InputFile("the id of each vector of an array, one per line")] = Field(
         default=None, json_schema_extra=FREE
     )
 
@@ -84,24 +80,24 @@ class Search(RunSpec):
         traits, similarity = recipe.traits(self.index), recipe.model.similarity
         given = {name for name, info in type(self).model_fields.items() if getattr(self, name) != info.default}
         rules = (
-            ("query_vectors" in given, "model scores text_of query_prompt", "not beside query_vectors; leave one out"),
-            ("text_of" in given, "queries positives query_prompt", "not beside text_of: positive; leave one out"),
+            ("query_vectors" in given, "model scores text_of query_prompt", "cannot be combined with query_vectors"),
+            ("text_of" in given, "queries positives query_prompt", "cannot be combined with text_of: positive"),
             (
                 Trait.TEXTS in traits,
                 "query_vectors model positives scores query_prompt",
-                f"{self.index!r} is searched with texts, not vectors; leave it out",
+                f"{self.index!r} is searched with texts, not vectors",
             ),
         )
         for holds, names, why in rules:
-            yield from (f"{name}: {why}" for name in names.split() if holds and name in given)
+            yield from (f"{name}: {why}; remove it" for name in names.split() if holds and name in given)
         if "query_ids" in given and "query_vectors" not in given:
-            yield "query_ids: goes with query_vectors; give the array too, or leave it out"
+            yield "query_ids: needs query_vectors; give the array too, or remove it"
         known = given & {"query_vectors", "model"} or recipe.query_model(self.index)
         if Trait.IMPORTED in traits and not known:
-            unknown = f"no model is known that encodes queries for {self.index!r}, of imported vectors"
-            yield f"query_vectors: missing; {unknown}: give a file of theirs, or model"
+            unknown = f"the model of the imported vectors of {self.index!r} is unknown"
+            yield f"query_vectors: missing; {unknown}: give a file of query vectors, or model"
         if "scores" in given and similarity not in (None, "cosine"):
-            yield f"scores: angular needs model.similarity: cosine, not {similarity}; leave it out"
+            yield f"scores: angular needs model.similarity: cosine, not {similarity}; remove it"
 
     def why(self) -> str:
         return self.purpose if self.queries is not None else _PURPOSES.get(self.split, self.purpose)
@@ -119,15 +115,15 @@ class Search(RunSpec):
         return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
 
     def list_length(self, recipe: RecipeView) -> int:
-        """Its depth, or what there is to rank; positives that are added stand beyond it."""
+        """The depth, or the number of candidates if smaller; added positives come on top."""
         candidates = recipe.list_length(self.candidates) if self.candidates else None
         return self.depth if candidates is None else min(self.depth, candidates)
 
     def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
-        """Blocks of queries; those that follow each other share a pass over the index."""
-        collection, whole = inputs.open_collection(context.inputs["dataset"]), Counter[str]()
+        """The work in blocks of queries, which share passes over the index."""
+        collection, whole = work.open_collection(context.inputs["dataset"]), Counter[str]()
         wanted = searched_queries(context, collection, whole, first)
-        sizes, travels = blocks.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
+        sizes, travels = work.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
         return SearchBlocks(
             context, sizes, "searching", travels=travels, collection=collection, queries=wanted, whole=whole
         )
@@ -136,12 +132,9 @@ class Search(RunSpec):
 def searched_queries(
     context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
 ) -> query_files.Queries:
-    """The queries of the file that a search names, which the `first` process writes, or those of its split.
+    """The queries of a search, from its file, which the `first` process stores, or from its split.
 
-    Where the search is with the text of positives, that stands in place of each query's own.
-
-    Raises:
-        DataError: the file has mistakes, or no query but the collection's own; no query has a positive.
+    Raises DataError if the file has mistakes or only queries of the collection, or no query has a positive.
     """
     spec = context.spec
     if spec.queries is not None:
@@ -150,30 +143,30 @@ def searched_queries(
             known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
             read = query_files.read_query_file(path, known, facts)
             if not query_files.write_queries(context.folder / layout.QUERIES, read):
-                raise errors.DataError(f"{path}: no query in it that the dataset does not have")
+                raise errors.DataError(f"{path}: has only queries of the dataset; give others")
             if same := facts.get(query_files.SAME_TEXT):
-                leak = "where that is one to measure by, training on it leaks"
+                leak = "training on these leaks test queries if they are in the test split"
                 context.progress.note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
         distributed.barrier()
         return query_files.Queries.open(context.folder / layout.QUERIES)
-    own = inputs.open_queries(context, collection, spec.split)
+    own = work.open_queries(context, collection, spec.split)
     if spec.text_of != "query":
         texts = positive_texts(own, qrels.positives(collection.all_qrels()), collection.corpus, facts)
         if not len(texts):
-            problem = f"no query of split {spec.split} has a positive, a judgement above zero of a document"
-            raise errors.DataError(f"{context.name}: text_of: {problem} in the corpus")
+            problem = f"no query of split {spec.split} has a positive in the corpus"
+            raise errors.DataError(f"{context.name}: text_of: {problem}; remove it")
         return texts
     _, owner = own_documents(collection.corpus, own.query_ids, own.texts)
     if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        stand = f"{wording.counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
-        advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
-        context.progress.note(f"{context.name}: {stand}; {advice}")
+        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, where it finds itself first"
+        advice = "`exclude_own: true` in `dataset` excludes documents with the query's id"
+        context.progress.note(f"{context.name}: {found}; {advice}")
     return own
 
 
 @dataclass(frozen=True)
 class DocumentTexts(Sequence[str]):
-    """The contents of some documents, read on access; rows: int64 [n], of the corpus."""
+    """The contents of documents, read on access; rows: int64 [n], of the corpus."""
 
     corpus: Corpus
     rows: NDArray[np.int64]
@@ -190,9 +183,9 @@ class DocumentTexts(Sequence[str]):
 def positive_texts(
     asked: query_files.Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]
 ) -> query_files.Queries:
-    """The queries, each with the contents of its first positive that the corpus has, read on access.
+    """The queries with the contents of their first positives in the corpus, read on access.
 
-    Those that have none are left out, and counted in `facts`; known: positives by query, as the judgements have them.
+    asked: the queries. known: positives by query id. facts: counts the queries without positives, which are skipped.
     """
     lists = [known.get(query_id, ()) for query_id in asked.query_ids]
     rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
@@ -205,10 +198,10 @@ def positive_texts(
 
 
 @dataclass(frozen=True)
-class SearchBlocks(blocks.RunBlocks):
-    """A search at work: what it reads, and what it counts and times.
+class SearchBlocks(work.RunBlocks):
+    """The work of stage `search`: its inputs, counts and times.
 
-    whole: what is counted of all queries when they are read. held: the encoded queries of the last windows.
+    whole: counts over all queries, from reading them. held: the encoded queries of the last windows.
     """
 
     collection: StoredCollection = field(kw_only=True)
@@ -226,9 +219,8 @@ class SearchBlocks(blocks.RunBlocks):
             facts["queries without candidates"] = sum(not ranked.doc_ids for ranked in self._candidates())
         return facts
 
-    def ranking(self, numbers: Sequence[int], task: progress.Task) -> blocks.Ranking:
-        """The lists of some blocks; those that follow each other share a pass over the index."""
-        for some in contiguous(numbers):
+    def ranking(self, numbers: Sequence[int], task: progress.Task) -> work.Ranking:
+        for some in blocks.contiguous(numbers):
             entries = self._entries(range(len(self.queries))[some.start * _BLOCK : some.stop * _BLOCK])
             for number in some:
                 yield islice(entries, self.sizes[number]), partial(self._counted_since, self._counted_since(Counter()))
@@ -252,21 +244,21 @@ class SearchBlocks(blocks.RunBlocks):
 
     @cached_property
     def _depth(self) -> int:
-        """How many documents are searched for: excluded ones besides, and no more than the corpus has."""
+        """The number of documents to search for: the depth and excluded ones, up to the size of the corpus."""
         excluded = max((len(self._excluded.get(query_id, ())) for query_id in self.queries.query_ids), default=0)
         return min(int(self.context.spec.depth) + excluded, len(self.collection.corpus.doc_ids))
 
     @cached_property
     def _searcher(self) -> Searcher:
         index, device, progress = self.context.inputs["index"], self.context.device, self.context.progress
-        return inputs.open_searcher(index, self.collection, device, progress, expected=len(self.queries))
+        return work.open_searcher(index, self.collection, device, progress, expected=len(self.queries))
 
     @cached_property
     def _encoder(self) -> TextEncoder | None:
         spec = self.context.spec
         if "model" not in self.context.inputs:
             return None
-        return inputs.open_prompted(self.context, "query", spec.query_prompt, spec.precision)
+        return work.open_prompted(self.context, "query", spec.query_prompt, spec.precision)
 
     @property
     def _options(self) -> EncodeOptions:
@@ -274,7 +266,6 @@ class SearchBlocks(blocks.RunBlocks):
 
     @cached_property
     def _vectors(self) -> FlatVectors | None:
-        """The vectors of the file that the search names, in the order of the queries; None where it names none."""
         context, spec, query_ids = self.context, self.context.spec, self.queries.query_ids
         if spec.query_vectors is None:
             return None
@@ -282,7 +273,7 @@ class SearchBlocks(blocks.RunBlocks):
         file = vectors_import.open_vectors(Path(spec.query_vectors).expanduser(), ids)
         dimension = context.inputs["index"].facts.get("dimension", file.dimension)
         if file.dimension != dimension:
-            problem = f"vectors of dimension {file.dimension}, and {spec.index} has {dimension}"
+            problem = f"vectors of dimension {file.dimension}, but {spec.index} has {dimension}"
             raise errors.DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
         rows = {query_id: row for row, query_id in enumerate(query_ids)}
         owners = vectors_import.VectorOwners(
@@ -292,14 +283,12 @@ class SearchBlocks(blocks.RunBlocks):
         self.whole[_OTHERS] = vectors_import.arrange_vectors(file, owners, folder, context.progress)
         return FlatVectors.open(folder)
 
-    def _entries(self, part: range) -> Iterator[blocks.Entry]:
-        """The ranked lists of a part of the queries, in order."""
+    def _entries(self, part: range) -> Iterator[work.Entry]:
         spec, corpus = self.context.spec, self.collection.corpus
         vectors, searcher, encoder = self._vectors, self._searcher, self._encoder
         angular = spec.scores == "angular"
         if angular and (encoder is None or encoder.spec.similarity != "cosine"):
-            reason = "the index has no cosines: leave it out, or take an index whose model has them"
-            raise errors.UsageError(f"search: scores angular: {reason}")
+            raise errors.UsageError("search: scores angular: the index has no cosine scores; remove it")
         lists = self._candidates(part) if "candidates" in self.context.inputs else None
         known = qrels.positives(self.collection.all_qrels()) if spec.positives else None
         step = self._options.window if lists else self._at_once
@@ -322,7 +311,7 @@ class SearchBlocks(blocks.RunBlocks):
             pass
 
     def _encoded(self, encoder: TextEncoder | None, part: range) -> Sequence[str] | Encoded:
-        """What some queries become; whole windows are encoded, for vectors depend a little on the texts beside them."""
+        """Some queries as texts or vectors, encoded in whole windows, as vectors depend slightly on the batch."""
         if encoder is None:
             return self.queries.texts[part.start : part.stop]
         size = self._options.window
@@ -347,10 +336,7 @@ class SearchBlocks(blocks.RunBlocks):
 
     @cached_property
     def _at_once(self) -> int:
-        """How many queries are searched for in a pass over the index: so many that a kill costs half a minute.
-
-        Lucene reads its index for each query anew, so it is given few; others pass over theirs once for all of them.
-        """
+        """The number of queries per pass over the index, so that a kill costs half a minute; one block for Lucene."""
         encoder = self._encoder
         if (encoder is None and self._vectors is None) or hasattr(self._searcher, "lucene"):
             return _BLOCK

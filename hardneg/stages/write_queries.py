@@ -1,4 +1,4 @@
-"""Stages `write-queries` and `round-trip`: queries written from the documents alone, and those of them that stay."""
+"""Stages `write-queries` and `round-trip`: queries generated from documents, and filtered by a retriever."""
 
 import re
 from collections import Counter, defaultdict
@@ -7,38 +7,33 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from hardneg.datasets.pydocs import SplitShares
-from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import MEASURED, Name, Trait, WriterSettings
-from hardneg.formats import hash_index, runs
-from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.qrels import Exclusion
+from hardneg.formats import hash_index, qrels, runs
+from hardneg.formats.collection import write_collection
 from hardneg.protocols import QueryWriter, SessionWriter
-from hardneg.records import errors, layout, types, wording
-from hardneg.records.text import terms
+from hardneg.records import errors, layout, text, types, wording
 from hardneg.runtime import seeding
-from hardneg.stages import inputs
-from hardneg.stages.base import Facts, RecipeView, Row, Sizes, StageContext, StageSpec, source_of
+from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
 _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
-"""An id that no word of a text is: it has five characters, and is a path, or has a digit and a letter."""
+"""An id that cannot be a word: at least five characters, and a path or with a digit and a letter."""
 NAMING = "queries left out that name their passage by its number"
 COPIES = "queries left out as passages of several documents have nearly the same"
 JOINED = "queries joined with nearly the same one of their document"
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]")
-"""Characters that no query has: controls, halves of characters, and those that hide text or turn its direction."""
+"""Invalid characters: controls, surrogates, and characters that hide text or change its direction."""
 
 
 class Draft(NamedTuple):
-    """A query as it was written, of a document and the group of that; or a document's title, without an id."""
+    """A generated query of a document in a group, or a document's title, without a query id."""
 
     query_id: str
     text: str
@@ -46,8 +41,8 @@ class Draft(NamedTuple):
     group: str
 
 
-class Kept(NamedTuple):
-    """A query that stays, and all documents that it is relevant to, its own first; group: that of all of them."""
+class SelectedQuery(NamedTuple):
+    """A query to keep, with all of its relevant documents, its source first, and their group."""
 
     query_id: str
     text: str
@@ -56,26 +51,26 @@ class Kept(NamedTuple):
 
 
 class WriteQueries(StageSpec):
-    """Writes queries from the passages: a collection with splits train, dev and test, which other stages name.
+    """Generates queries from the passages: a collection with splits train, dev and test for other stages.
 
-    A query's id is `WRITER:DOC_ID:NUMBER`. The passages of the collection lack what their queries took out of them. It
-    has none of the dataset's own queries. Of equal passages queries are written for the first, and relevant to all.
+    A query's id is `WRITER:DOC_ID:NUMBER`. Texts that a query takes from its passage are removed there. The dataset's
+    own queries are not included. Of equal passages, the first gets queries, which are relevant to all.
     """
 
     version = 4
     artifact_type = "collection"
-    purpose = "write queries from the passages alone"
+    purpose = "generate queries from the passages"
     needs_dataset = True
     stage: Literal["write-queries"]
     writers: WriterSettings = Field(
-        description="Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
+        description="Query writers, one drawn at random per passage; a name, or {name: NAME, ...}."
     )
-    per_passage: int = Field(1, gt=0, description="The most queries of a passage.")
-    passages: int | None = Field(None, gt=0, description="Write for so many passages, drawn; by default for all.")
-    dev_share: float = Field(0.1, ge=0, lt=1, description="The part of the documents whose queries are split dev.")
-    test_share: float = Field(0.1, ge=0, lt=1, description="The part of the documents whose queries are split test.")
+    per_passage: int = Field(1, gt=0, description="Maximum number of queries per passage.")
+    passages: int | None = Field(None, gt=0, description="Number of passages to sample; default: all.")
+    dev_share: float = Field(0.1, ge=0, lt=1, description="Share of documents whose queries are in split dev.")
+    test_share: float = Field(0.1, ge=0, lt=1, description="Share of documents whose queries are in split test.")
     split_by: Literal["group", "passage"] = Field(
-        "group", description="What stays together in one split: a document's passages, or each passage alone."
+        "group", description="Unit of the split: all passages of a document, or single passages."
     )
     seed: int = Field(seeding.SEED, description="For writers that draw, and for the splits.")
 
@@ -85,32 +80,27 @@ class WriteQueries(StageSpec):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"writers: {twice[0]} is listed twice")
         if self.dev_share + self.test_share >= 1:
-            raise ValueError("dev_share: leaves split train nothing; give less than 1 with test_share")
+            raise ValueError("dev_share: with test_share it must be below 1, to leave queries for split train")
         return self
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        sources = (source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
+        sources = (base.source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
         return next(filter(None, sources), None)
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(sizes.documents, "passages", sizes.documents * 700)
+    def estimate(self, sizes: base.Sizes) -> base.Row:
+        return base.Row(sizes.documents, "passages", sizes.documents * 700)
 
-    def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """As many queries as its options allow: a writer may write fewer, and none of some passages."""
+    def collection_sizes(self, sizes: base.Sizes) -> base.Sizes:
         count = min(self.passages or sizes.documents, sizes.documents) * self.per_passage
         dev, test = (round(count * share) for share in (self.dev_share, self.test_share))
         return replace(sizes, splits={"train": count - dev - test, "dev": dev, "test": test})
 
     def make(self, context: "StageContext[WriteQueries]") -> Facts:
-        """Writes the collection; facts: its counts, queries by writer, what these used, and what was left out.
-
-        Raises:
-            DataError: there are no documents, no query was written, or a split has none.
-        """
-        inputs.open_corpus(context)
+        """Write the collection; facts: counts, also by writer. Raises DataError if a split has no queries."""
+        work.open_corpus(context)
         used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
         with ExitStack() as stack:
             writers: dict[str, QueryWriter] = {}
@@ -118,7 +108,7 @@ class WriteQueries(StageSpec):
                 plugin = context.plugins[f"writers.{number}"]
                 session = isinstance(plugin, SessionWriter)
                 writers[name] = stack.enter_context(plugin.writing(counts, context.device)) if session else plugin
-            writing = _Writing(context.name, self, inputs.open_collection(context.inputs["dataset"]), writers)
+            writing = _Writing(context.name, self, work.open_collection(context.inputs["dataset"]), writers)
             facts = write_collection(writing, context.folder, context.progress)
         of_writers = {f"{name}: {what}": count for name, counts in used.items() for what, count in counts.items()}
         return {**facts, **writing.counts, **of_writers}
@@ -126,9 +116,9 @@ class WriteQueries(StageSpec):
 
 @dataclass(frozen=True)
 class _Writing:
-    """The collection as it is written: documents first, with which the queries come; then these by split.
+    """The new collection: reading its documents generates the queries, which are then filtered and split.
 
-    drafts: what was written. counts: what is told of it.
+    drafts: the generated queries. counts: facts about them.
     """
 
     name: str
@@ -155,9 +145,9 @@ class _Writing:
                 copied[doc_id] = document
             if not writer:
                 self.counts["passages without a query"] += chosen is None or doc_id in chosen
-            for number, text in enumerate(queries, 1):
+            for number, query in enumerate(queries, 1):
                 self.counts[f"queries written by {writer}"] += 1
-                line = " ".join(text.split())
+                line = " ".join(query.split())
                 seen = _UNSEEN.sub("", line).strip()
                 self.counts["queries with characters that no text has, taken out"] += seen != line
                 if seen:
@@ -179,26 +169,25 @@ class _Writing:
         return self._groups.get(doc_id, doc_id) if self.spec.split_by == "group" else doc_id
 
     @cached_property
-    def _by_split(self) -> dict[str, list[Kept]]:
-        """The queries that stay. Raises DataError where a split has none."""
+    def _by_split(self) -> dict[str, list[SelectedQuery]]:
         spec, corpus = self.spec, self.source.corpus
-        by_split: dict[str, list[Kept]] = {split: [] for split in self.splits()}
+        by_split: dict[str, list[SelectedQuery]] = {split: [] for split in self.splits()}
         own = ((doc_id, title) for doc_id, title in corpus.titles() if doc_id not in self._copies)
         titles = (Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in own)
-        queries = kept(self.drafts, titles, self.counts)
+        queries = select_queries(self.drafts, titles, self.counts)
         for query in with_repeats(queries, corpus, self._groups, self._copies):
             by_split[self._shares.split(query.group)].append(query)
         if not queries:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items() if count)
-            advice = "take other writers or more documents; `docstring` writes for Python files alone (`forms: [py]`)"
-            problem = f"no query stays of what {', '.join(self.writers)} wrote ({counts})"
+            advice = "use other writers or more documents; `docstring` needs Python files (`forms: [py]`)"
+            problem = f"no usable query from {', '.join(self.writers)} ({counts})"
             raise errors.DataError(f"{self.name}: {problem}; {advice}")
         if empty := [split for split, some in by_split.items() if not some]:
             unit = "document" if spec.split_by == "group" else "passage"
-            advice = "say `split_by: passage`, set" if unit == "document" else "set"
+            advice = "set `split_by: passage`, set" if unit == "document" else "set"
             groups = wording.counted(len({query.group for query in queries}), unit)
-            written = f"{wording.counted(len(queries), 'query')} of {groups} written"
-            advice += " its share to 0, or take other writers or more documents"
+            written = f"only {wording.counted(len(queries), 'query')} from {groups}"
+            advice += " its share to 0, or use other writers or more documents"
             raise errors.DataError(f"{self.name}: no query for split {' and '.join(empty)}: {written}; {advice}")
         return by_split
 
@@ -220,11 +209,7 @@ class _Writing:
                 yield types.Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
 
     def notes(self) -> Sequence[str]:
-        """What was written, and what was left out."""
-        written = {name: self.counts[f"queries written by {name}"] for name in self.writers}
-        few = [name for name, count in written.items() if count < 0.1 * sum(written.values()) / len(written)]
-        rare = [f"{name} can write for few of these passages: the other writers wrote in its place" for name in few]
-        return [*(f"{name}: {count:,}" for name, count in self.counts.items() if count), *rare]
+        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
 
 
 def mixed(
@@ -235,11 +220,17 @@ def mixed(
     only: Container[str] | None = None,
     copies: Container[str] = (),
 ) -> Iterator[tuple[str, types.Written]]:
-    """Each document with what one of the writers made of it, and that one's name; no name where none wrote a query.
+    """Yield each document with the name of its writer, empty if there is none, and its writing.
 
-    Which writer has the first turn at a document is drawn by the seed and its id; one that can write nothing leaves it
-    to the next. Only documents with an id in `only`, if it is given, and none in `copies` are written for, each at most
-    `count` queries.
+    Writers take turns in an order that depends on the seed and the document id, until one writes a query.
+
+    Args:
+        writers: by name.
+        documents: the corpus.
+        count: the maximum number of queries per document.
+        seed: of the writers and their order.
+        only: ids of the documents to write for; default: all.
+        copies: ids of documents to skip.
     """
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
@@ -257,13 +248,17 @@ def mixed(
         yield from results
 
 
-def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[Kept]:
-    """The queries that stay, in their order; `left_out` counts the others by reason; titles: those of all documents.
+def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[SelectedQuery]:
+    """The queries to keep, in order.
 
-    A query that names its passage by a number, or by an id that is no word, asks nobody else's question. Two are near
-    copies if they have the same words, whatever their case, order and number: within a group the first stands for all
-    of them, and their documents are all relevant to it; those of several groups all go, as nothing says which of them
-    is asked for. A document with such a title counts in the same way.
+    Queries that name their passage, by a number or an id, are dropped. Near duplicates have the same set of words:
+    within a group they are merged, with all their documents relevant; across groups all are dropped, as the answer is
+    ambiguous. A document whose title has the same words counts as a near duplicate.
+
+    Args:
+        drafts: the generated queries.
+        titles: the titles of all documents.
+        left_out: counts the dropped queries by reason.
     """
     of_words, titled = defaultdict[frozenset[str], list[Draft]](list), defaultdict[frozenset[str], list[Draft]](list)
     for draft in drafts:
@@ -271,9 +266,9 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
         if _NUMBERED.search(draft.text) or (own and draft.doc_id in draft.text and re.search(own, draft.text)):
             left_out[NAMING] += 1
         else:
-            of_words[frozenset(terms(draft.text))].append(draft)
+            of_words[frozenset(text.terms(draft.text))].append(draft)
     for title in titles:
-        if (words := frozenset(terms(title.text))) in of_words:
+        if (words := frozenset(text.terms(title.text))) in of_words:
             titled[words].append(title)
     queries = []
     for words, (first, *others) in of_words.items():
@@ -284,37 +279,36 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
         if others:
             left_out[JOINED] += len(others)
         doc_ids = list(dict.fromkeys(each.doc_id for each in alike))
-        queries.append(Kept(first.query_id, first.text, doc_ids, first.group))
+        queries.append(SelectedQuery(first.query_id, first.text, doc_ids, first.group))
     return queries
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """The documents with the title and text of an earlier one, each with the id of the first that has them."""
+    """The ids of documents that copy an earlier one, with the id of the first copy."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
     firsts, copies = dict[str, str](), dict[str, str]()
     for doc_id, contents in zip(corpus.ids(rows), corpus.contents(rows), strict=True):
-        first = firsts.setdefault(hash_index.normalise(contents), doc_id)  # equal hashes may be of different texts
+        first = firsts.setdefault(hash_index.normalise(contents), doc_id)  # hashes may collide
         if first != doc_id:
             copies[doc_id] = first
     return copies
 
 
 def with_repeats(
-    queries: Iterable[Kept], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
-) -> Iterator[Kept]:
-    """The queries, each relevant also to copies of its passages, and to the passages beside that have its words.
+    queries: Iterable[SelectedQuery], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
+) -> Iterator[SelectedQuery]:
+    """Yield the queries with copies of their passages, and overlapping neighbours with their words, as relevant too.
 
-    These are of the same document (`groups`), cut with an overlap, and follow one another. Words that a passage's own
-    text lacks, such as a heading, may stand anywhere, and tell nothing. copies: as of `earlier_copies`.
+    Neighbours are consecutive passages of the same document (`groups`). A query whose own passage lacks its words, such
+    as a heading, has none. copies: of `earlier_copies`.
     """
 
     def has(row: int, words: str) -> bool:
         return words in hash_index.normalise(corpus.documents_at(np.array([row]))[0].text)
 
     def beside(doc_id: str, words: str) -> Iterator[str]:
-        """The passages of the same document before and after one, as far as all of them have the words."""
         row = int(corpus.rows([doc_id])[0])
         if doc_id not in groups or not has(row, words):
             return
@@ -332,30 +326,30 @@ def with_repeats(
     for query in queries:
         own, words, others = query.doc_ids[0], hash_index.normalise(query.text), dict[str, None]()
         for doc_id in alike.get(own, [own]):
-            if doc_id not in others:  # else all that stand beside it are there
+            if doc_id not in others:  # else its neighbours are included already
                 others |= dict.fromkeys(beside(doc_id, words))
         relevant = dict.fromkeys(each for name in (*query.doc_ids, *others) for each in alike.get(name, [name]))
         yield query._replace(doc_ids=list(relevant))
 
 
 class RoundTrip(StageSpec):
-    """Keeps the queries of one split for which a run has a relevant passage near its top: a collection with these.
+    """Filters the queries of one split by round-trip consistency: a run must rank a relevant passage near the top.
 
-    The run of the queries that stay is part of the result, to mine from. Queries of other splits stay as they are.
+    The result is a collection, and the run of the remaining queries to mine from. Other splits stay the same.
 
-    Source: for the test, Alberti et al., Synthetic QA Corpora Generation with Roundtrip Consistency (ACL 2019); with a
-    retriever, Dai et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
+    Source: Alberti et al., Synthetic QA Corpora Generation with Roundtrip Consistency (ACL 2019); with a retriever, Dai
+    et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
     """
 
     version = 1
     artifact_type = "collection"
     query_disk = (0, 4_000)
-    purpose = "keep the written queries whose passage a retriever finds again"
+    purpose = "keep the generated queries whose passage a retriever finds again"
     needs_dataset = True
     stage: Literal["round-trip"]
     run: Annotated[Name, MEASURED] = Field(description="A search for the queries of the split.")
-    split: Name = Field("train", description="The split whose queries go.")
-    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="A relevant passage must be among so many.")
+    split: Name = Field("train", description="The split to filter.")
+    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Rank cut-off of the round trip.")
 
     @property
     def parts(self) -> dict[str, str]:
@@ -367,18 +361,14 @@ class RoundTrip(StageSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         length, searched = recipe.list_length(self.run), recipe.stages.get(self.run)
         if length is not None and length < self.depth:
-            yield f"depth: {self.run!r} has {length} documents a query; take a depth up to that, or search deeper"
+            yield f"depth: {self.run!r} has only {length} documents per query; lower the depth, or search deeper"
         if searched is not None and (searched.dataset or "") != (self.dataset or ""):
-            yield f"dataset: {self.run!r} searches for the queries of another one; name the same for both"
+            yield f"dataset: {self.run!r} has queries of another dataset; name the same for both"
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
-        """Writes the collection and the run; facts: how many queries stay, and how many were not found.
-
-        Raises:
-            DataError: none stays.
-        """
-        collection = inputs.open_collection(context.inputs["dataset"])
-        queries = inputs.open_queries(context, collection, self.split)
+        """Write the collection and the run; facts: counts of queries. Raises DataError if none remains."""
+        collection = work.open_collection(context.inputs["dataset"])
+        queries = work.open_queries(context, collection, self.split)
         returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)
 
         def staying() -> Iterator[tuple[str, types.RankedList]]:
@@ -393,8 +383,8 @@ class RoundTrip(StageSpec):
 
         runs.write_run(context.folder / layout.RUN, staying())
         if not returned.query_ids:
-            problem = f"no passage of {len(queries)} queries is among the first {self.depth} of {self.run}"
-            raise errors.DataError(f"{context.name}: {problem}; take a larger depth, or another retriever")
+            problem = f"{self.run} has no relevant passage in the top {self.depth} for any of {len(queries)} queries"
+            raise errors.DataError(f"{context.name}: {problem}; raise the depth, or use another retriever")
         facts = write_collection(returned, context.folder, context.progress, collection.corpus)
         left_out = {f"queries left out, by {writer}": count for writer, count in sorted(missed.items())}
         return {**facts, "queries that stay": len(returned.query_ids), **left_out}
@@ -425,9 +415,9 @@ class _Returned:
     def groups(self, side: types.Side) -> Iterator[types.Membership]:
         return (types.Membership(*pair) for pair in self.whole.groups(side).items())
 
-    def excluded(self) -> Iterator[Exclusion]:
+    def excluded(self) -> Iterator[Any]:
         excluded = self.whole.excluded().items()
-        return (Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
+        return (qrels.Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
         return ()

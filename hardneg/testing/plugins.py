@@ -19,7 +19,7 @@ from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records import Candidates, HardnegError
 from hardneg.registry import configure, plugin_options
-from hardneg.stages.base import RecipeView, Sizes, StageSpec
+from hardneg.stages import RecipeView, Sizes, StageSpec
 from hardneg.store import canonical, plugin_identity
 
 LOOKAHEAD = 1024

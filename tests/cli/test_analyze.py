@@ -12,7 +12,7 @@ from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 from hardneg.formats.runs import write_run
 from hardneg.records import RankedList, RecipeError
 from hardneg.registry import list_plugins
-from hardneg.stages.base import ArtifactInput
+from hardneg.stages import ArtifactInput
 from tests.stages.analyzed import context, made
 
 

@@ -70,7 +70,7 @@ def test_ctrl_c_leaves_a_store_that_resumes(place):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["recipe", "run", "nothing"], 2, "no recipe is called 'nothing'"),
+        (["recipe", "run", "nothing"], 2, "no recipe 'nothing'"),
         (["recipe", "run", "small.yaml", "--set", "stages.star.los=x"], 2, "did you mean 'loss'"),
         (["recipe", "run", "small.yaml", "--set", "dataset=beir:missing"], 4, "missing"),
         (["recipe", "run", "small.yaml", "--set", "model=packaged:other"], 6, "no such packaged model"),

@@ -8,7 +8,7 @@ from recipes.recipes import artifacts_of, plan_in, small_part
 
 import hardneg as hn
 from hardneg.evaluation.metrics_json import read_metrics
-from hardneg.stages.sources import ReadDataset
+from hardneg.stages.indexing import ReadDataset
 
 METRICS = ["ndcg@10", "recall@10", "mrr@10"]
 QRELS = {"q1": {"d1": 1, "gone": 1}, "q2": {"gone": 1}, "q3": {"d3": 1}, "unasked": {"d1": 1}}

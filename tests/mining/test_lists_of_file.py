@@ -17,7 +17,7 @@ from hardneg.mining.ranks import TopK
 from hardneg.recipes import check_recipe
 from hardneg.records import DataError, Negatives, RankedList, RecipeError
 from hardneg.runtime import Silent
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages.mine import Mine
 
 
@@ -94,8 +94,8 @@ def test_a_file_of_another_form_or_beside_a_run(tmp_path: Path) -> None:
     tree = {"dataset": f"beir:{tmp_path}", "model": {"name": "none"}, "stages": stages}
     with pytest.raises(RecipeError) as caught:
         check_recipe(tree, tmp_path / "r.yaml")
-    assert "stages.theirs.runs: beside `file`" in str(caught.value)
-    assert "stages.fileless.form: it is that of `file`, and there is none" in str(caught.value)
+    assert "stages.theirs.runs: with `file`" in str(caught.value)
+    assert "stages.fileless.form: needs `file`; give one" in str(caught.value)
     assert "stages.theirs.form: n.csv: a file of form dpr ends in .json" in str(caught.value)
 
 

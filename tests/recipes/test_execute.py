@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import signal
@@ -17,9 +16,8 @@ from recipes.recipes import artifacts_of, large_collection, small_collection, sm
 from tiny import tiny_static
 from waiting import wait_until
 
-from hardneg.datasets.documents import Documents
 from hardneg.recipes import Options, Plan, Step, Watcher, execute, load_recipe, make_plan, publish, usage
-from hardneg.records import ArtifactError, DataError
+from hardneg.records import DataError
 from hardneg.runtime import Silent
 from hardneg.store import Content, Store, file_digest
 
@@ -64,7 +62,7 @@ def test_all_steps_run_once(finished):
 @pytest.mark.parametrize(("told", "lines"), [(60, 0), (0, 0), (61, 1)])
 def test_a_dataset_of_another_size_than_the_recipe_tells_is_noted(finished, told, lines):
     notes = again(*finished[1:3], [f"sizes.documents={told}"], until="dataset")[1]
-    noted = [line for line in notes if line.startswith("60 documents, where the recipe's") and "is 61: " in line]
+    noted = [line for line in notes if "60 documents, but sizes.documents is 61" in line]
     assert len(noted) == lines
 
 
@@ -85,19 +83,6 @@ def test_the_model_card_says_what_it_was_trained_on_and_how_it_scored(finished):
     assert "60 passages, 36 training queries" in card and "TopK(depth=10" in card
     assert "| STAR |" in card.split("## Scores")[1].split("## Use")[0]
     assert str(finished[0]) not in card
-
-
-def test_the_metrics_have_every_system_and_test(finished):
-    metrics = json.loads((finished[0] / "out" / "metrics.json").read_text())
-    assert set(metrics["metrics"]) == {"start", "STAR"}
-    assert len(metrics["per_query"]["STAR"]["mrr@10"]) == 14
-    assert {item["metric"] for item in metrics["comparisons"]} == {"mrr@10", "recall@10"}
-
-
-def test_one_changed_option_runs_what_depends_on_it(finished):
-    _, path, store, _, _ = finished
-    outcome, _ = again(path, store, ["stages.star.options.max_steps=3"])
-    assert outcome.ran == ("star", "star-index", "star-test", "scores", "report")
 
 
 def test_kept_models_stand_in_the_run_folder_and_are_models_to_begin_with(finished, tmp_path):
@@ -143,21 +128,6 @@ def test_a_damaged_artifact_is_made_again_with_a_note(finished):
     assert run.read_bytes() == content
 
 
-def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
-    _, path, _, _, _ = finished
-    store = Store(tmp_path / "store")
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("hardneg.formats.negatives.write_negatives", full)
-    with pytest.raises(ArtifactError, match="disk is full"):
-        again(path, store)
-    monkeypatch.undo()
-    outcome, _ = again(path, store, until="static")
-    assert outcome.ran == ("static",)
-
-
 def test_the_seconds_of_a_training_that_went_on_are_those_of_all_its_runs(finished, monkeypatch):
     from hardneg.training import loop
 
@@ -181,7 +151,7 @@ def test_the_seconds_of_a_training_that_went_on_are_those_of_all_its_runs(finish
 def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path, monkeypatch):
     import weakref
 
-    from hardneg.stages import inputs as searching
+    from hardneg.stages import work as searching
 
     path = finished[1]
     alive, opened = [], []
@@ -280,17 +250,6 @@ def test_a_file_that_is_only_touched_or_put_back_has_not_changed(tmp_path) -> No
     content.check()
     file.unlink()
     with pytest.raises(DataError, match="f changed during"):
-        content.check()
-
-
-def test_a_file_that_is_added_to_a_folder_changes_it(tmp_path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "a.txt").write_text("The river is old.")
-    content = Content.of(Documents(str(tmp_path)).fingerprint)
-    (tmp_path / "deep" / "b.png").touch()
-    content.check()
-    (tmp_path / "deep" / "b.txt").write_text("The bridge is new.")
-    with pytest.raises(DataError, match="deep changed during"):
         content.check()
 
 

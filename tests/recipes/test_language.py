@@ -40,12 +40,6 @@ def problems(folder: Path, text: str) -> list[str]:
     return list(caught.value.problems)
 
 
-def test_a_recipe_says_what_it_adds_to_another_and_changes_in_it(tmp_path):
-    write(tmp_path, "a", seed=1, stages={"x": {"k": 1}, "y": {"k": 2}})
-    path = write(tmp_path, "b", extends="a.yaml", stages={"x": {"k": 9, "l": 3}, "z": {}})
-    assert tree_of(path) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "y": {"k": 2}, "z": {}}}
-
-
 def test_the_preset_of_what_is_extended_lies_below_the_file_and_its_own_preset_above(tmp_path):
     paper = {"stages": {"x": {"k": 2, "l": 2, "m": 2}}}
     write(tmp_path, "a", stages={"x": {"k": 1, "l": 1, "m": 1}}, presets={"demo": {}, "paper": paper})
@@ -79,9 +73,9 @@ def test_a_function_may_be_extended(tmp_path):
     [
         ("b.yaml", "no recipe file"),
         ("star-pasage", "did you mean 'star-passage'"),
-        ("a.yaml", "a circle"),
-        (3, "must be one recipe's name or path"),
-        (["bm25-passage", "star-passage"], "must be one recipe's name or path"),
+        ("a.yaml", "a cycle"),
+        (3, "must be the name or path of one recipe"),
+        (["bm25-passage", "star-passage"], "must be the name or path of one recipe"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, extends, told):
@@ -93,7 +87,7 @@ def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
     text = "stages: {i: {stage: encode}, t: {stage: search, index: i, depth: null}}"
     (only,) = problems(tmp_path, text)
     assert only.startswith("stages.t.depth: must be a whole number") and only.endswith(
-        "; null takes nothing away: leave it out"
+        "; null does not unset it; remove it"
     )
     path = write(tmp_path, "a", stages={"t": {"stage": "train", "options": {"clip_norm": 1}}})
     below = write(tmp_path, "b", extends=path.name, stages={"t": {"options": {"clip_norm": None}}})
@@ -101,7 +95,7 @@ def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
 
 
 def test_what_a_preset_cannot_be(tmp_path):
-    with pytest.raises(RecipeError, match="presets: must map a name"):
+    with pytest.raises(RecipeError, match="presets: must map names"):
         expand(write(tmp_path, "a", presets=3), None, ())
     assert "presets.demo: must be a mapping" in expand(write(tmp_path, "a", presets={"demo": 3}), None, ()).problems[0]
 
@@ -180,7 +174,7 @@ def test_the_shipped_recipes_are_found():
     ("text", "message"),
     [
         ("a: 1\nb: [\n", "line 3, column 1"),
-        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' stands here for the second time"),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' is repeated"),
         ("- 1\n", "must be a mapping"),
         ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
         ("? [1, 2]\n: 3\n", "unhashable|mapping|key"),
@@ -210,6 +204,20 @@ def test_settings_reach_into_short_forms():
     assert changed["dataset"] == {"name": "beir", "source": "z"}
     assert problems == ["set bad: must be of the form path.to.key=value"]
     assert tree["stages"]["s"] == {"loss": "star"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["a.b=1", "a={}"], "set a: would discard the earlier a.b; give a first, or drop one of them"),
+        (["a={b: "], "set a: column 5: expected the node content"),
+        (["a=[1, 2"], "set a: column 6: expected ',' or ']'"),
+    ],
+)
+def test_settings_that_contradict_each_other_or_are_no_yaml(settings, told):
+    (problem,) = apply_settings({}, settings)[1]
+    assert problem.startswith(told)
+    assert apply_settings({}, ["a={}", "a.b=1", "c=ask: now: x"]) == ({"a": {"b": 1}, "c": "ask: now: x"}, [])
 
 
 def test_a_mapping_may_take_the_keys_of_another(tmp_path):

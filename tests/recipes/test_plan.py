@@ -6,14 +6,12 @@ import pytest
 from recipes.recipes import plan_in, recipe_in, small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
-from hardneg.encoders.open.contract import BASE, Shape
+from hardneg.encoders.open.contract import Shape
 from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.spec import FullSpec
 from hardneg.recipes import Options, Watcher, execute, explain, load_recipe, make_plan
 from hardneg.recipes import plan as planning
 from hardneg.recipes.lookahead import Estimate, estimate, networks, no_room, plan_sizes, step_sizes
 from hardneg.records import HardnegError, UsageError
-from hardneg.stages.base import Sizes, encoding
 from hardneg.store import Store
 
 PINNED = Path(__file__).with_name("pinned_keys.json")
@@ -96,7 +94,7 @@ def test_until_keeps_what_a_step_needs(tmp_path, tree):
 def test_why_names_the_difference(tmp_path, tree):
     store = Store(tmp_path / "store")
     old = plan_in(tmp_path, tree).steps["static"]
-    assert explain(old, store)[1:] == ["no artifact of stage mine is there to compare with"]
+    assert explain(old, store)[1:] == ["the store has no artifact of stage mine to compare with"]
     store.workspace(old.key)
     store.commit(old.key, "negatives", {}, {**old.origin, "name": "static"})
     assert "in the store as" in explain(old, store)[0]
@@ -191,15 +189,6 @@ def test_a_plan_knows_what_is_withheld(tmp_path, tree):
     assert items(Store(tmp_path / "none"))[0]["unlabelled"] == 9
 
 
-BILLION = 1_000_000_000
-MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)
-
-
-def test_a_billion_vectors_of_768_dimensions() -> None:
-    row = encoding(None, Sizes(BILLION, {}, MODEL, BASE))
-    assert row.disk == BILLION * (768 * 4 + 20) == 3_092_000_000_000  # 3.07 TB, and ids
-
-
 @pytest.fixture
 def rows(tmp_path: Path, tiny_model: Path) -> Any:
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
@@ -215,5 +204,5 @@ def rows(tmp_path: Path, tiny_model: Path) -> Any:
 
 def test_what_does_not_fit_is_told_with_what_to_do(rows: Any) -> None:
     (told,) = no_room(list(rows(10**13).values()), free=1e12)
-    assert told.startswith("disk: ") and "1.0 TB are free in the store; name a store with more room" in told
+    assert told.startswith("disk: ") and "1.0 TB are free in the store; give a store with more space" in told
     assert not list(no_room(list(rows().values()), 1e12)) and not list(no_room(list(rows(10**7).values()), None))

@@ -8,8 +8,7 @@ from recipes.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_par
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipes import Recipe, find_recipe, load_recipe, make_plan, maker, read_lock
-from hardneg.recipes.laid_indexes import laid_indexes
+from hardneg.recipes import Recipe, find_recipe, load_recipe, make_plan, maker, published_indexes, read_lock
 from hardneg.records import LOCK, DataError, HardnegError, ModelError
 from hardneg.store import Store
 
@@ -38,12 +37,12 @@ def test_only_run_folders_of_shipped_recipes_have_a_maker():
     assert maker("runs/star-passage-demo/checkpoints/star/step-50") == "hardneg recipe run star-passage --preset demo"
 
 
-@pytest.mark.parametrize("read", [read_lock, lambda folder: laid_indexes(folder, Store(folder))])
+@pytest.mark.parametrize("read", [read_lock, lambda folder: published_indexes(folder, Store(folder))])
 def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
     lines = ["keys:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     (tmp_path / LOCK).write_text("\n".join(lines) + "\ntree: {}\n")
-    with pytest.raises(DataError, match="damaged: run the recipe again"):
+    with pytest.raises(DataError, match="damaged; run the recipe again"):
         read(tmp_path)
 
 
@@ -56,7 +55,7 @@ def recipe(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe):
-    told = "not there yet: make it with `hardneg recipe run star-passage --preset paper`"
+    told = "does not exist; make it with `hardneg recipe run star-passage --preset paper`"
     with pytest.raises(ModelError, match=told):
         make_plan(recipe)
     problems: list[HardnegError] = []

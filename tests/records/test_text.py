@@ -5,7 +5,7 @@ import pytest
 from hardneg.datasets.held_out import half
 from hardneg.mining.filters import NearCopyFilter
 from hardneg.records.text import language_of, term_spans, terms
-from hardneg.stages.write_queries import Draft, kept
+from hardneg.stages.write_queries import Draft, select_queries
 
 
 def test_words_are_runs_of_letters_and_pairs_where_scripts_have_no_blanks():
@@ -31,7 +31,7 @@ def test_queries_with_the_same_words_are_one_in_scripts_without_blanks():
     ]
     from collections import Counter
 
-    assert [each.query_id for each in kept(drafts, [], Counter())] == ["1", "3"]
+    assert [each.query_id for each in select_queries(drafts, [], Counter())] == ["1", "3"]
 
 
 def test_a_text_without_blanks_between_words_is_halved_in_its_middle():

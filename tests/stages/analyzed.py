@@ -11,8 +11,8 @@ from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.records import Negatives, RecipeError
 from hardneg.runtime import Silent
-from hardneg.stages.analyze import Analyze
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
+from hardneg.stages.evaluate import Analyze
 from tests.run_lists import falling
 
 

@@ -8,7 +8,7 @@ from recipes.recipes import large_collection, plan_in, small_collection, small_p
 
 from hardneg.recipes import Options, Watcher, execute
 from hardneg.runtime import Silent
-from hardneg.stages import mine, rerank
+from hardneg.stages import mine, rescore
 from hardneg.store import MANIFEST, Store
 from tests.tiny import tiny_static
 
@@ -65,7 +65,7 @@ def forget():
 
 def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
     monkeypatch.setattr(mine, "_BLOCK", 5)
-    monkeypatch.setattr(rerank, "_PAIRS", 12)
+    monkeypatch.setattr(rescore, "_PAIRS", 12)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     told = {"name": "denoised", "below": 0.9, "depth": 8}
     made = tree(small_collection(tmp_path / "data"), tiny_model, told)

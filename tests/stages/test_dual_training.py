@@ -1,4 +1,4 @@
-"""Dual trainings: sizes of vectors, penalties, and which queries share a batch."""
+"""Dual trainings: dimensions, penalties, batches, guides, masks and teachers."""
 
 import sys
 from dataclasses import replace
@@ -8,25 +8,168 @@ import numpy as np
 import pytest
 from processes import codes, launch
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
+from tiny import tiny_encoder
+from training.toy import toy_data, write_toy
 
 from hardneg.encoders.families import Dense
-from hardneg.encoders.open.resolved import ResolvedModels, resolve
+from hardneg.encoders.open.resolved import ResolvedModels, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
-from hardneg.records import HISTORY, RecipeError, UsageError
+from hardneg.formats.runs import write_run
+from hardneg.records import HISTORY, DataError, RankedList, RecipeError, TrainingError
 from hardneg.runtime import Silent, join, leave
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages.train import Train
-from hardneg.stages.training import training_data
+from hardneg.stages.training import TeacherOptions
+from hardneg.stages.work import training_data
 from hardneg.store import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.checkpoint import History
 from hardneg.training.examples import Examples
 
+EVERY = ["query-document", "query-query", "document-query", "document-document"]
+
+
+def tree_of(collection, model, other):
+    tree = small_part(collection, model, "start-index", "start-train", "static", "star")
+    star = tree["stages"]["star"]
+    guided = {**star, "loss": {"name": "infonce", "temperature": 0.05, "directions": EVERY}, "guide": "guide"}
+    guided |= {"guided_mask": {"margin": 0.05, "kind": "relative"}, "self_mask": 0.1}
+    tree["stages"] |= {
+        "another": {"stage": "model", "model": {"name": str(other), "query_length": 16, "document_length": 24}},
+        "guide": {"stage": "encode", "model": "another"},
+        "guided": guided,
+        "taught": {**star, "loss": {"name": "margin-mse", "temperature": 0.1}, "guide": "guide"},
+    }
+    return tree
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("guided")
+    return tree_of(small_collection(folder / "data"), tiny_model, tiny_encoder(folder / "other", seed=1))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tree):
+    folder = tmp_path_factory.mktemp("finished")
+    plan = plan_in(folder, {**tree, "stages": {name: spec for name, spec in tree["stages"].items() if name != "star"}})
+    return artifacts_of(plan, folder / "store")
+
+
+@pytest.mark.slow
+def test_a_second_model_is_kept_and_encodes(finished, tree):
+    spec = tree["stages"]["another"]["model"]
+    own = load_learner(ModelSpec(**spec), "cpu").encode(["a red river"], "query")
+    kept = load_learner(finished["another"].path / "model", "cpu").encode(["a red river"], "query")
+    assert np.array_equal(own, kept)
+    assert finished["another"].facts["dimension"] == 32
+
+
+@pytest.mark.slow
+def test_trainings_with_a_guide(finished):
+    for name in ("guided", "taught"):
+        losses = [record["loss"] for record in History(finished[name].path / "history.jsonl").read()]
+        assert len(losses) == 4 and all(np.isfinite(losses)) and losses[-1] > 0
+        assert {path.name for path in finished[name].path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
+    card = (finished["guided"].path / "model" / "README.md").read_text()
+    assert "- Guide: guide\n" in card and "- Guided mask: relative margin 0.05\n- Self-mask: margin 0.1\n" in card
+
+
+def test_keys(tmp_path, tree):
+    before = plan_in(tmp_path, tree).keys
+    changed = {
+        "stages.guided.guided_mask.margin=0.1": {"guided"},
+        "stages.guided.self_mask=null": {"guided"},
+        "stages.another.model.query_prompt='ask: '": {"another", "guide", "guided", "taught"},
+        "stages.guided.guide=start-index": {"guided"},
+    }
+    for setting, names in changed.items():
+        after = plan_in(tmp_path, tree, setting).keys
+        assert {name for name in before if before[name] != after[name]} == names
+    plain = {"stage": "train", "loss": "star", "negatives": "some-negatives"}
+    assert {"guide", "guided_mask", "self_mask"}.isdisjoint(Train.model_validate(plain).identity())
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["guided.guide=null", "guided.self_mask=null"], r"guided\.guide: missing; guided_mask needs its scores: name"),
+        (["star.guide=guide"], r"star\.guide: nothing uses it; give guided_mask, or a loss that learns from it"),
+        (["taught.guide=null"], r"taught\.teacher: missing; margin-mse learns a run's scores"),
+        (["taught.loss.in_batch=0.75"], r"taught\.teacher: missing; margin-mse learns a run's scores and the guide"),
+        (["guided.segments={length: 8, count: 2}"], r"guided\.segments: have no scores with each other"),
+        (["guide.segments={length: 8, count: 2}"], r"guided\.guide: 'guide' holds several vectors a document; name on"),
+    ],
+)
+def test_mistakes(tmp_path, tree, settings, told):
+    with pytest.raises(RecipeError, match=told):
+        plan_in(tmp_path, tree, *(f"stages.{setting}" for setting in settings))
+
+
+def taught_tree(collection, model):
+    """The teacher is the encoder itself, before it trains."""
+    tree = small_part(collection, model, "start-index", "start-train", "static", "star")
+    taught = {**tree["stages"]["star"], "teacher": "teacher"}
+    teacher = {"stage": "search", "index": "start-index", "split": "train", "depth": 60}
+    tree["stages"] |= {"teacher": teacher, "student": {**taught, "loss": "margin-mse"}}
+    tree["stages"] |= {"listwise": {**taught, "loss": "kl"}}
+    return tree
+
+
+@pytest.fixture(scope="module")
+def students(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("teach")
+    tree = taught_tree(small_collection(folder / "data"), tiny_model)
+    tree["stages"].pop("star")
+    return folder, tree, artifacts_of(plan_in(folder, tree), folder / "store")
+
+
+def test_students_learn_from_a_run(students):
+    for name in ("student", "listwise"):
+        artifact = students[2][name]
+        losses = [record["loss"] for record in History(artifact.path / "history.jsonl").read()]
+        assert len(losses) == 4 and all(0 <= loss < 1 for loss in losses) and losses[-1] > 0
+        assert artifact.facts["queries without a positive that the teacher scored"] == 0
+        assert "the scores of teacher" in (artifact.path / "model" / "README.md").read_text()
+        assert not (artifact.path / "checkpoints").exists()
+
+
+def test_a_run_must_score_positives_of_these_queries(tmp_path):
+    data = toy_data(write_toy(tmp_path / "toy"))
+    (tmp_path / "run").mkdir()
+    inputs = {"teacher": ArtifactInput("reranked", "", tmp_path / "run")}
+    work = StageContext("student", None, tmp_path / "work", inputs, {}, Silent())
+    taught = TeacherOptions.model_construct().with_teacher
+    run = tmp_path / "run" / "run.trec.gz"
+    write_run(run, [("q0", RankedList(["p0", "n1"], np.float32([1, 0]))), ("q3", RankedList(["n3"], np.float32([1])))])
+    found, told = taught(work, data)
+    assert told == {"queries without a positive that the teacher scored": 11} and found.teacher is not None
+    write_run(run, [("q0", RankedList(["n1"], np.float32([1])))])
+    with pytest.raises(TrainingError, match=r"student\.teacher: reranked scores no known positive.*positives: true"):
+        taught(work, data)
+    write_run(run, [("q40", RankedList(["p0"], np.float32([1])))])
+    with pytest.raises(DataError, match="query q40 is not in the split"):
+        taught(work, data)
+    assert taught(StageContext("student", None, tmp_path / "work", {}, {}, Silent()), data) == (data, {})
+
+
+def test_a_teachers_keys_and_mistakes(students, tmp_path, tiny_model):
+    tree = taught_tree(small_collection(tmp_path / "data"), tiny_model)
+    before = plan_in(tmp_path, tree).keys
+    after = plan_in(tmp_path, tree, "stages.teacher.depth=9").keys
+    assert {name for name in before if before[name] != after[name]} == {"teacher", "student", "listwise"}
+    with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse learns a run's scores"):
+        plan_in(tmp_path, tree, "stages.student.teacher=null")
+    tree["stages"]["refreshed"] = {"stage": "train-refreshed", "loss": "kl", "refresh": {"policy": "every", "every": 9}}
+    with pytest.raises(RecipeError, match=r"refreshed\.guide: missing; kl needs its scores: name an encode stage"):
+        plan_in(tmp_path, tree)
+
+
 TRAIN = {"stage": "train", "loss": "star", "negatives": "some-negatives"}
 
 
-def tree_of(collection, model):
+def tree_of_dual(collection, model):
     return small_part(collection, model, "start-index", "start-train", "static", "star")
 
 
@@ -60,13 +203,13 @@ def test_precisions_are_those_of_indexes_and_stand_in_the_identity_where_they_ar
 
 
 def test_keys_and_mistakes(tmp_path, tiny_model):
-    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    tree = tree_of_dual(small_collection(tmp_path / "data"), tiny_model)
     key = plan_in(tmp_path, tree).keys["star"]
     keys = {plan_in(tmp_path, tree, f"stages.star.dims={dims}").keys["star"] for dims in ("[32, 8]", "{32: 1, 8: 2}")}
     assert len(keys | {key}) == 3
-    with pytest.raises(RecipeError, match=r"\.star\.dims: 48 is more than the 16 dimensions of the recipe's model"):
+    with pytest.raises(RecipeError, match=r"\.star\.dims: 48 exceeds the 16 dimensions of the recipe's model"):
         plan_in(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
-    with pytest.raises(RecipeError, match="64 is more than the 32 dimensions of the recipe's model"):
+    with pytest.raises(RecipeError, match="64 exceeds the 32 dimensions of the recipe's model"):
         plan_in(tmp_path, tree, "stages.star.dims=[64, 16]")
 
 
@@ -79,32 +222,20 @@ def brings(monkeypatch, form, trainable=True):
 @pytest.mark.parametrize(
     ("form", "settings", "told"),
     [
-        ("weights", ["precisions=[binary]"], "precisions: the recipe's model makes weights of terms"),
-        ("weights", ["dims=[8]"], "dims: the recipe's model makes weights of terms, which cannot be cut"),
-        ("weights", ["segments={length: 8, count: 2}"], "segments: the recipe's model makes weights of terms"),
+        ("weights", ["dims=[8]"], "dims: the recipe's model makes term weights, which cannot be truncated"),
+        ("weights", ["segments={length: 8, count: 2}"], "segments: the recipe's model makes term weights"),
     ],
 )
 def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, settings, told):
     """Whatever its kind; one that is not on this machine yet is not judged."""
-    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    tree = tree_of_dual(small_collection(tmp_path / "data"), tiny_model)
     brings(monkeypatch, form)
     with pytest.raises(RecipeError, match=told):
         plan_in(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
     brings(monkeypatch, form, trainable=False)
-    with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
+    with pytest.raises(RecipeError, match="the recipe's model has no local weights, so it cannot be trained"):
         plan_in(tmp_path, tree)
     assert resolve(ModelSpec("nobody/nothing")).known_family is None
-
-
-@pytest.mark.slow
-def test_a_model_trained_at_several_dimensions(tmp_path, tiny_model):
-    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"]["star"] |= {"dims": {32: 1, 8: 0.5}}
-    made = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")["star"]
-    losses = [record["loss"] for record in History(made.path / "history.jsonl").read()]
-    assert len(losses) == 4 and all(0 < loss < 3 for loss in losses)
-    card = (made.path / "model" / "README.md").read_text()
-    assert "- Trained at: 32, 8 (weight 0.5) dimensions: the first of a vector can be used alone" in card
 
 
 TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": "start-index"}
@@ -135,29 +266,14 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"batches": "topic-balanced"}, r"batches_from: missing; topic-balanced is made by vectors: name an encode"),
-        ({**TOPICS, "batches_from": "start-train"}, r"batches_from: 'start-train' has no vectors; name an encode"),
-        ({"batches_from": "start-train"}, r"batches_from: batches shuffled are made by the queries alone; leave it"),
-        ({**TOPICS, "options": {"iterate_negatives": True}}, r"batches: options.iterate_negatives has a query's ex"),
-        ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins are of the scores of a"),
+        ({"batches": "topic-balanced"}, r"batches_from: missing; topic-balanced needs vectors: name an encode"),
+        ({**TOPICS, "options": {"iterate_negatives": True}}, r"batches: cannot be combined with options.iterate_neg"),
+        ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins needs a teacher's scores"),
     ],
 )
 def test_mistakes_of_an_order(small, tmp_path, tiny_model, said, told):
     with pytest.raises(RecipeError, match=told):
         plan_in(tmp_path, ordered_tree(small, tiny_model, **said))
-
-
-def test_a_wrong_option_is_told_alone(small, tmp_path, tiny_model):
-    wrong = {"batches": {"name": "topic-balanced", "clusters": 0}, "batches_from": "start-index"}
-    with pytest.raises(RecipeError) as told:
-        plan_in(tmp_path, ordered_tree(small, tiny_model, **wrong))
-    assert "1 problem" in str(told.value) and "clusters must be 1 or above, not 0" in str(told.value)
-
-
-def test_more_clusters_than_queries_are_told(small, tmp_path, tiny_model):
-    plan = plan_in(tmp_path, ordered_tree(small, tiny_model, **TOPICS), "stages.star.batches.clusters=500")
-    with pytest.raises(UsageError, match=r"topic-balanced: 500 clusters of 36 queries cannot be: give 1 to 36"):
-        artifacts_of(plan, tmp_path / "store")
 
 
 def test_trainings_with_each_order(small, tmp_path, tiny_model):
@@ -205,7 +321,7 @@ def context_of(folder: Path, collection: Path, model: Path) -> StageContext:
 
 
 def batches_of(context: StageContext, collection: StoredCollection) -> list[list[str]]:
-    data = context.spec.ordered(context, training_data(collection, collection.queries("train"), None))
+    data = context.spec.with_order(context, training_data(collection, collection.queries("train"), None))
     examples = Examples(data, 0, 42)
     return [examples.draw(start, 6).query_ids for start in range(0, 3 * len(examples), 6)]
 

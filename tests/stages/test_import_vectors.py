@@ -7,12 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part, small_tree
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.compressed import Fp16
 from hardneg.records import DataError, RecipeError
 from hardneg.store import Artifact
 from tests.run_lists import doc_lists, score_lists
@@ -88,7 +87,7 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
     tree["stages"]["small-run"] = {**searched, "index": "small"}
     named = {"stage": "search", "index": "small", "model": "start"}
     assert recipe_in(tmp_path, {**tree, "stages": {**tree["stages"], "named": named}})
-    with pytest.raises(RecipeError, match=r"named\.query_vectors: missing; .* queries for 'small'"):
+    with pytest.raises(RecipeError, match=r"named\.query_vectors: missing; .* vectors of 'small'"):
         del named["model"]
         recipe_in(tmp_path, {**tree, "stages": {**tree["stages"], "named": named}})
     artifacts = made(tmp_path, tree)
@@ -99,10 +98,10 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing; no model is known that encodes"),
-        ({"test-run": {"model": "start"}}, "test-run.model: not beside query_vectors; leave one out"),
-        ({"test-run": {"scores": "angular"}}, "test-run.scores: not beside query_vectors"),
-        ({"test-run": {"query_vectors": None, "query_ids": "x"}}, "test-run.query_ids: goes with query_vectors"),
+        ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing; the model of the imported vectors"),
+        ({"test-run": {"model": "start"}}, "test-run.model: cannot be combined with query_vectors"),
+        ({"test-run": {"scores": "angular"}}, "test-run.scores: cannot be combined with query_vectors"),
+        ({"test-run": {"query_vectors": None, "query_ids": "x"}}, "test-run.query_ids: needs query_vectors"),
         ({"given": {"stage": "index", "backend": "bm25", "vectors": None}}, "is searched with texts, not vectors"),
     ],
 )
@@ -121,7 +120,7 @@ def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]],
     [
         ("documents", range(59), 4, "documents.parquet: no vector for 1 of 60 documents, the first is 'd59'"),
         ("queries", range(5, 50), 4, "queries.parquet: no vector for 5 of 36 queries, the first is 'q0'"),
-        ("queries", range(60), 3, "queries.parquet: vectors of dimension 3, and given has 4; encode the queries"),
+        ("queries", range(60), 3, "queries.parquet: vectors of dimension 3, but given has 4; encode the queries"),
     ],
 )
 def test_vectors_that_do_not_fit(tmp_path: Path, name: str, rows: range, dimension: int, message: str) -> None:
@@ -130,23 +129,3 @@ def test_vectors_that_do_not_fit(tmp_path: Path, name: str, rows: range, dimensi
     with pytest.raises(DataError) as caught:
         made(tmp_path, tree)
     assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_compressed_index_is_searched_with_the_model_of_its_vectors(tmp_path, tiny_model):
-    pytest.importorskip("faiss")
-    tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", "start-test")
-    kinds = {"half": "fp16", "small": {"name": "opq-pq", "subvectors": 16, "bits": 5}}
-    for name, backend in kinds.items():
-        tree["stages"][name] = {"stage": "index", "vectors": "start-index", "backend": backend}
-        tree["stages"][f"{name}-test"] = {"stage": "search", "index": name, "split": "test", "depth": 20}
-        made = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")
-    sizes = {name: made[name].facts["bytes"] for name in ("start-index", *kinds)}
-    assert sizes == {name: (made[name].path / "index").stat().st_size for name in sizes}
-    assert sizes["start-index"] == 45 + 60 * 32 * 4
-    assert 60 * 32 * 2 < sizes["half"] < 60 * 32 * 2 + 200
-    assert sizes["small"] - (60 * 10 + 4 * 32 * 32 + 4 * 32 * 32) < 300
-    assert Fp16().open(made["half"].path).index.ntotal == 60
-    exact, half = (read_run(made[name].path / "run.trec.gz") for name in ("start-test", "half-test"))
-    for one, other in zip(score_lists(exact), score_lists(half), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-3)
-    assert len(doc_lists(read_run(made["small-test"].path / "run.trec.gz"))[0]) == 20

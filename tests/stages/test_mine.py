@@ -16,13 +16,13 @@ from hardneg.formats.qrels import without_excluded
 from hardneg.formats.runs import read_run, write_run
 from hardneg.mining.choosing import exclude
 from hardneg.mining.ranks import TopK
-from hardneg.mining.thresholds import Denoised, PosMargin
+from hardneg.mining.thresholds import Denoised
 from hardneg.recipes import check_recipe, make_plan
 from hardneg.records import DataError, Hits, RankedList
 from hardneg.runtime import Silent
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages.mine import Mine
-from hardneg.stages.training import pseudo_positives
+from hardneg.stages.work import pseudo_positives
 from tests.run_lists import falling, ranked
 
 DENSE = {"q0": ["d0", "d1", "d2", "d3"], "q1": ["d5", "d4", "d1"], "q3": ["d9"]}
@@ -68,14 +68,6 @@ def test_the_run_labelled_scores_decides_and_what_it_drops_is_recorded(mined):
     assert drops.scores.tolist() == [0.5, pytest.approx(0.99)] and drops.chosen.tolist() == [3, 4]
 
 
-def test_queries_without_a_scored_positive_are_counted(mined):
-    facts, found, _ = mined(PosMargin(margin=0.2))
-    assert found["q0"] == ["d2", "d3"] and found["q1"] == []
-    assert facts["queries with no scored positive"] == 34
-    facts, found, _ = mined(PosMargin(margin=0.2, without_positive="keep"))
-    assert found["q1"] == ["d5", "d4"] and facts["queries with no scored positive"] == 34
-
-
 def test_a_miner_that_tells_nothing_writes_no_record(mined):
     facts, found, dropped = mined(TopK(depth=2))
     assert found["q0"] == ["d1", "d2"] and facts["dropped as positive"] == 1
@@ -90,12 +82,12 @@ def test_positives_of_other_queries_stand_in_for_a_run(mined):
 
 
 def test_controls_that_the_lists_do_not_allow_are_refused(mined):
-    with pytest.raises(DataError, match="mined: planted: the dataset withholds no positives of these queries; give it"):
+    with pytest.raises(DataError, match="mined: planted: the dataset withholds no positives of these queries; set"):
         mined(TopK(depth=3), planted=0.5)
     for options, message in (
-        ({"permuted": True}, "permuted and planted change the lists of `runs`, and there are none"),
-        ({"runs": {"dense": "a"}, "positives_of_others": 3}, "positives_of_others: they are drawn in place of `runs`"),
-        ({"file": "n", "positives_of_others": 3}, "positives_of_others: they are drawn in place of `runs` and `file`"),
+        ({"permuted": True}, "runs: missing; permuted and planted change"),
+        ({"runs": {"dense": "a"}, "positives_of_others": 3}, "positives_of_others: replaces `runs` and `file`"),
+        ({"file": "n", "positives_of_others": 3}, "positives_of_others: replaces `runs` and `file`"),
     ):
         with pytest.raises(ValueError, match=message):
             Mine(stage="mine", miner="topk", **options)

@@ -10,13 +10,11 @@ from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
-from hardneg.formats.runs import read_run, write_run
+from hardneg.formats.runs import read_run
 from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes import make_plan
-from hardneg.records import DataError, RankedList, RecipeError
-from hardneg.runtime import Silent
+from hardneg.records import DataError, RecipeError
 from hardneg.stages import search as searching
-from hardneg.stages.base import ArtifactInput, StageContext
 from hardneg.stages.search import Search, SearchBlocks, positive_texts
 from tests.run_lists import doc_lists, score_lists
 
@@ -97,16 +95,6 @@ def test_queries_that_find_nothing_are_counted(made, tmp_path):
     assert facts["queries that found no document"] == 2 and facts["queries"] == 2
 
 
-def test_candidates_in_segments_count_by_their_best_one(made):
-    cut = {"stage": "encode", "segments": {"length": 6, "count": 3}}
-    search = {**SEARCH, "index": "cut", "depth": 60}
-    artifacts = made({"cut": cut, "all": search, "again": {**search, "candidates": "all", "depth": 9}})
-    assert artifacts["cut"].facts["segments"] > 60
-    found, expected = run_of(artifacts["again"]), run_of(artifacts["all"])
-    for scores, others in zip(score_lists(found), score_lists(expected), strict=True):
-        np.testing.assert_allclose(scores, others[:9], atol=1e-5)
-
-
 def test_angular_scores_are_those_of_the_cosines(made):
     artifacts = made({"own": {**SEARCH, "depth": 9}, "angular": {**SEARCH, "depth": 9, "scores": "angular"}})
     cosines, found = run_of(artifacts["own"]), run_of(artifacts["angular"])
@@ -119,16 +107,6 @@ def test_angular_scores_are_those_of_the_cosines(made):
 def test_candidates_of_another_split_are_refused(made):
     with pytest.raises(DataError, match="search the same split again"):
         made({"train": {**SEARCH, "split": "train"}, "again": {**SEARCH, "candidates": "train"}})
-
-
-def test_each_process_takes_its_queries_candidates(tmp_path):
-    entries = [(f"q{i}", RankedList([f"d{i}", "d9"], np.array([2, 1], np.float32))) for i in (0, 2, 3)]
-    write_run(tmp_path / "run.trec.gz", entries)
-    work = StageContext("again", None, tmp_path, {"candidates": ArtifactInput("run", "key", tmp_path)}, {}, Silent())
-    queries = Queries(["q0", "q1", "q2", "q3"], [""] * 4)
-    blocks = SearchBlocks(work, [], "", collection=None, queries=queries, whole=Counter())  # type: ignore[arg-type]
-    lists = [list(ranked.doc_ids) for ranked in blocks._candidates(range(1, 3))]
-    assert lists == [[], ["d2", "d9"]]
 
 
 def test_known_positives_stand_behind_the_list_that_lacks_them_at_their_own_scores(made):
@@ -160,26 +138,6 @@ def test_positives_behind_candidates_in_segments_count_by_their_best_one(made):
         known = dict(zip(all_ids, others.tolist(), strict=True))
         np.testing.assert_allclose(scores, [known[doc_id] for doc_id in ids], atol=1e-5)
     assert {len(ids) for ids in doc_lists(found)} == {1, 2}
-
-
-@pytest.mark.parametrize(
-    ("stages", "told"),
-    [
-        (
-            {"bm25": {"stage": "index", "backend": "bm25"}, "run": {**SEARCH, "index": "bm25", "positives": True}},
-            "stages.run.positives: 'bm25' is searched with texts, not vectors; leave it out",
-        ),
-        (
-            {"run": {**SEARCH, "positives": True}, "scores": {"stage": "evaluate", "runs": {"r": "run"}}},
-            "stages.scores.runs.r: 'run' lists positives that were not found; name one without `positives`",
-        ),
-    ],
-)
-def test_runs_with_positives_are_of_vectors_and_measure_nothing(tmp_path, tiny_model, stages, told):
-    tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages)
-    with pytest.raises(RecipeError) as caught:
-        recipe_in(tmp_path, tree)
-    assert told in str(caught.value)
 
 
 SECOND = {
@@ -261,9 +219,9 @@ def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored
 @pytest.mark.parametrize(
     ("stages", "told"),
     [
-        ({"ahead": {**LOOKAHEAD, "positives": True}}, "ahead.positives: not beside text_of: positive; leave one out"),
-        ({"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}}, "ahead.text_of: not beside query_vectors; leave one out"),
-        ({"ahead": {**LOOKAHEAD, "queries": "q.tsv"}}, "ahead.queries: not beside text_of: positive; leave one out"),
+        ({"ahead": {**LOOKAHEAD, "positives": True}}, "ahead.positives: cannot be combined with text_of"),
+        ({"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}}, "ahead.text_of: cannot be combined with query_vectors"),
+        ({"ahead": {**LOOKAHEAD, "queries": "q.tsv"}}, "ahead.queries: cannot be combined with text_of"),
         (
             {"scores": {"stage": "evaluate", "split": "train", "runs": {"r": "ahead"}}},
             "scores.runs.r: 'ahead' lists positives that were not found; name one without `positives` or `text_of`",
@@ -271,10 +229,6 @@ def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored
         (
             {"n": {"stage": "mine", "miner": "denoised", "runs": {"a": "ahead", "scores": "ahead"}}},
             "n.runs.scores: 'ahead' is of the texts of positives, not of queries; name one whose `text_of` is query",
-        ),
-        (
-            {"n": {"stage": "mine", "miner": "union", "runs": {"a": "ahead"}}},
-            "n.miner: union joins several runs: give another one, or use miner sampled",
         ),
     ],
 )

@@ -29,10 +29,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.candidate_scoring import fill_from_model, pooled
-from hardneg.indexes.open_store import open_store
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
-from hardneg.records import Negatives, RecipeError
 from hardneg.store import Artifact, Store
 from tests.run_lists import doc_lists, score_lists
 
@@ -99,22 +96,6 @@ def test_a_run_ranks_documents_by_their_best_segment(made, opened):
             np.testing.assert_allclose(expected[collection.corpus.rows(doc_ids)], scores, atol=tolerance)
 
 
-def test_scores_of_positives_are_those_of_their_best_segment(made, opened):
-    """Queries 46 and 59 are the first and the last of the split; two documents of the second."""
-    collection, encoder = opened
-    positives = {"q46": ["d46"], "q59": ["d59", "d3"]}
-    scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
-    lists = [Negatives(query_id, doc_ids, [], np.empty(0, np.float32)) for query_id, doc_ids in positives.items()]
-    folder = made["start-index"].path
-    searcher = pooled(open_store(folder), folder, collection.corpus.doc_ids)
-    fill_from_model(
-        scores, lists, collection.queries("test"), collection, lambda texts: encoder.encode(texts, "query"), searcher
-    )
-    best = best_scores(*opened)
-    np.testing.assert_allclose(scores["q46"], best[0, [46]], atol=1e-5)
-    np.testing.assert_allclose(scores["q59"], best[13, [59, 3]], atol=1e-5)
-
-
 def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe, tiny_model, tmp_path):
     whole = small_tree(recipe.parent / "data", tiny_model)
     whole["segments"] = {"length": 24, "stride": 11, "count": 20}
@@ -127,12 +108,6 @@ def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe, tiny_model, t
     assert 0 < made["star"].facts["best dev mrr@10"] <= 1
     assert "by the best of up to 20 segments of 24 tokens" in (made["star"].path / "model" / "README.md").read_text()
     assert len(set(doc_lists(read_run(made["star-test"].path / "run.trec.gz"))[0])) == 20
-
-
-def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe):
-    learning = "{stage: train-queries, index: half, loss: lambda}"
-    with pytest.raises(RecipeError, match=r"stages.adore.index: 'half' holds several vectors a document"):
-        load_recipe(recipe, settings=[f"stages.adore={learning}"])
 
 
 KILLED = """

@@ -60,7 +60,7 @@ def test_a_trained_reranker_reranks_and_opens_elsewhere(planned, tmp_path):
     expected = published.predict([(query_text(tmp_path, next(iter(run))), text) for text in texts])
     np.testing.assert_allclose(score_lists(run)[0], expected, atol=1e-6)
     card = (judge.path / "model" / "README.md").read_text()
-    assert "2 a query from TopK" in card and "18 pairs" in card and str(tmp_path) not in card
+    assert "2 per query from TopK" in card and "18 pairs" in card and str(tmp_path) not in card
     publish(plan, artifacts, store, tmp_path / "out")
     assert (tmp_path / "out" / "rerankers" / "judge" / "model.safetensors").exists()
     assert (tmp_path / "out" / "runs" / "reranked.trec.gz").exists()
@@ -85,7 +85,7 @@ def test_another_plugins_weights_are_refused(planned):
     own, spec = CrossEncoder("any"), planned().steps["judge"].spec
     inputs = {"start": first, "negatives": None}
     work: Any = SimpleNamespace(name="judge", inputs=inputs, plugins={"reranker": own})
-    told = r"judge\.start: first has trained a PosixPath, this is a CrossEncoder: take"
+    told = r"judge\.start: first trained a PosixPath, but this is a CrossEncoder; use"
     with pytest.raises(UsageError, match=told):
         spec.opened(work, None, None)
 
@@ -101,15 +101,6 @@ def test_what_is_no_part_of_the_result_is_no_part_of_the_key(planned):
     assert planned(loss="bce").keys["judge"] == key
     others = [{"loss": "infonce"}, {"options": {**OPTIONS, "adversarial": 0.01}}, {"negatives": "static"}]
     assert [planned(**other).keys["judge"] == key for other in others] == [False, False, True]
-
-
-def test_mistakes_are_told_before_anything_runs(planned):
-    with pytest.raises(RecipeError, match="loss: lambda needs ranks"):
-        planned(loss={"name": "lambda", "cut": 200})
-    with pytest.raises(RecipeError, match="did you mean 'adversarial'"):
-        planned(options={"adversarail": 1})
-    with pytest.raises(RecipeError, match="length is 1"):
-        planned(reranker={"name": "cross-encoder", "source": "x", "length": 1})
 
 
 def test_a_teachers_run_is_learnt_from(planned, tmp_path):
@@ -131,11 +122,11 @@ def test_a_teachers_run_is_learnt_from(planned, tmp_path):
 
 def test_two_classes_need_two_outputs(planned, tmp_path, tiny_model, monkeypatch):
     store = Store(tmp_path / "store")
-    told = r"stages\.judge\.loss: two-class needs a head of 2 outputs, the reranker has 1; say reranker.outputs: 2"
+    told = r"stages\.judge\.loss: two-class needs 2 outputs, but the reranker has 1; set reranker.outputs: 2"
     with pytest.raises(RecipeError, match=told):
         planned(loss="two-class")
     monkeypatch.setattr(CrossEncoder, "head", None)  # as of a source that is not on this machine
-    with pytest.raises(UsageError, match="judge: loss two-class needs a head of 2 outputs, the reranker has 1"):
+    with pytest.raises(UsageError, match="judge: loss two-class needs 2 outputs, but the reranker has 1"):
         execute(planned(loss="two-class"), store, Options("judge", device="cpu"), Watcher())
     two = {"name": "cross-encoder", "source": str(tiny_model), "length": 32, "outputs": 2}
     plan = planned(loss="two-class", reranker=two)

@@ -1,24 +1,20 @@
 """The options of the training verbs are said once, in groups; and what stages are estimated to take."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import combinations
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from pydantic import AfterValidator, Field
 
 from hardneg.encoders.open.contract import BASE, Shape
-from hardneg.encoders.spec import AdapterSpec, FullSpec, ModelSpec
-from hardneg.fields import LATER, without_problems
+from hardneg.encoders.spec import AdapterSpec, FullSpec
 from hardneg.records import PluginSetting
 from hardneg.registry import list_plugins, load_plugin, plugin_options
-from hardneg.stages import train, training
-from hardneg.stages.base import RecipeView, Sizes, StageSpec, encoding
+from hardneg.stages import Sizes, StageSpec, encoding, train, training
 from hardneg.stages.train import Train
-from hardneg.stages.training import OptionGroup, TrainConfig, of_the_run
+from hardneg.stages.training import OptionGroup, TrainConfig
 from hardneg.training import options as run_options
-from hardneg.training.options import LearningOptions, TrainOptions, option
+from hardneg.training.options import LearningOptions
 
 VERBS: list[type[OptionGroup]] = [
     kind
@@ -70,47 +66,6 @@ def test_every_option_is_explained() -> None:
     silent = {row["name"] for verb in VERBS for row in plugin_options(verb) if not row["meaning"]}
     silent |= {each.name for kind in RUN_GROUPS for each in fields(kind) if not each.metadata.get("help")}
     assert not silent
-
-
-@dataclass(frozen=True)
-class MoreOptions(TrainOptions):
-    momentum: float = option(0.9, "How much of the last step goes on.", least=0, key=LATER)
-
-    def mistakes(self) -> Iterator[str]:
-        if self.momentum and self.optimizer == "lamb":
-            yield "momentum: lamb has none"
-
-
-class Smoothing(OptionGroup):
-    smoothing: float = Field(default=0.0, ge=0, json_schema_extra=LATER, description="Evens out labels.")
-
-    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        if self.smoothing > 0.5:
-            yield "smoothing: is more than half"
-
-
-class TrainSmoothly(Smoothing, Train):
-    options: Annotated[MoreOptions, AfterValidator(without_problems)] = of_the_run(MoreOptions)
-
-
-def test_a_new_option_is_one_line_in_one_group() -> None:
-    """And so has a default, bounds, a place in keys, an explanation, and what it cannot stand beside."""
-    tree = {"stage": "train", "loss": "star", "negatives": "some", "options": {"optimizer": "adamw"}}
-    plain = TrainSmoothly.model_validate(tree)
-    assert plain.identity() == Train.model_validate(tree).identity()
-    changed = TrainSmoothly.model_validate({**tree, "smoothing": 0.6, "options": {"momentum": 0.5}})
-    identity = changed.identity()
-    assert (identity["smoothing"], identity["options"]) == (0.6, {**plain.options.identity(), "momentum": 0.5})
-    view = RecipeView("a", {"a": changed}, {}, ModelSpec("nobody/nothing"))
-    assert [*changed.problems(view)] == ["smoothing: is more than half"]
-    assert MoreOptions(momentum=-1, optimizer="lamb").problems() == [
-        "momentum must be 0 or above, not -1",
-        "momentum: lamb has none",
-    ]
-    rows = {row["name"]: row["meaning"] for kind in (TrainSmoothly, MoreOptions) for row in plugin_options(kind)}
-    assert rows["smoothing"] == "Evens out labels." and rows["momentum"] == "How much of the last step goes on."
-    with pytest.raises(ValueError, match="momentum must be 0 or above"):
-        TrainSmoothly.model_validate({**tree, "options": {"momentum": -1}})
 
 
 _MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)

@@ -12,7 +12,7 @@ from processes import launch
 from hardneg.recipes import execution as execute
 from hardneg.records import ArtifactError
 from hardneg.runtime import Silent, barrier, join, world
-from hardneg.stages.base import Local, StageContext
+from hardneg.stages import Local, StageContext
 from hardneg.store import choose, noted
 from hardneg.store.blocks import BlockResult, BlockStore
 

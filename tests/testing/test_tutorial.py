@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.cli.plugins import write_package
-from hardneg.stages.base import StageSpec
+from hardneg.stages import StageSpec
 
 pytest_plugins = ["pytester"]
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-plugin.md"

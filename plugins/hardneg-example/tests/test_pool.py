@@ -12,7 +12,7 @@ from hardneg.recipes import Recipe, load_recipe, make_plan, names
 from hardneg.records import RUN, PluginSetting, RankedList, RecipeError
 from hardneg.registry import configure
 from hardneg.runtime import Silent
-from hardneg.stages.base import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, StageContext
 from hardneg.testing import StageTests
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "judging.yaml"
@@ -81,6 +81,6 @@ def test_mistakes_are_told_together() -> None:
     told = "\n".join(caught.value.problems)
     assert "stages.to-judge.runs.as shipped: 'start-test' lists positives that were not found; name one" in told
     assert "stages.to-judge.runs.BM25: 'bm25' is of split dev, not test; name a run of the same split" in told
-    assert "report.analyses.more: 'start-index' makes index, but section is needed; such are: scores, to-judge" in told
+    assert "report.analyses.more: 'start-index' makes index, but section is needed; name one of: scores" in told
     with pytest.raises(RecipeError, match=r"stages\.to-judge\.dept: no such option; did you mean 'depth'"):
         loaded("stages.to-judge.dept=3")

@@ -16,11 +16,11 @@ from tiny_bert import tiny_bert
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
-from hardneg.recipes.seed_copies import with_references
+from hardneg.recipes.load import with_references
 from hardneg.records import DROPPED, NEGATIVES, DataError, Negatives, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.stages.base import ArtifactInput
-from hardneg.stages.training import examples_of
+from hardneg.stages import ArtifactInput
+from hardneg.stages.work import examples_of
 from hardneg.store import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples

@@ -25,7 +25,7 @@ import psutil
 from hardneg_ray.testing import Squares
 
 from hardneg.runtime import Silent
-from hardneg.stages.base import StageContext
+from hardneg.stages import StageContext
 
 STAGE = Squares(count=180, size=3)
 PAUSES = {"actor": 0.2, "raylet": 1.0, "driver": 0.2}

@@ -15,7 +15,7 @@ from hardneg_ray.testing import Squares
 from ray.cluster_utils import Cluster
 
 from hardneg.runtime import Silent
-from hardneg.stages.base import StageContext
+from hardneg.stages import StageContext
 
 STAGE = Squares(count=120, size=2, pause=0.5)
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}

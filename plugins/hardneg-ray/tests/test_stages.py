@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.recipes import Options, Plan, Watcher, execute, load_recipe, make_plan
-from hardneg.stages.base import Engine, Local, StageContext, StageSpec
+from hardneg.stages import Engine, Local, StageContext, StageSpec
 from hardneg.store import Artifact, Store
 
 BLOCKS = {"index": 9, "run": 5, "mined": 5, "ranked": 21}

@@ -199,7 +199,7 @@ def test_runs_with_positives_that_were_not_found_are_not_read(tmp_path: Path, ti
 
 def test_a_run_of_another_split_does_not_judge(tmp_path: Path, tiny_model: Path) -> None:
     tree = tree_with(tmp_path, tiny_model, judged={**READER, "validation_run": "start-test"})
-    with pytest.raises(RecipeError, match=r"stages\.judged.validation_run: 'start-test' is of split test"):
+    with pytest.raises(RecipeError, match=r"stages\.judged.validation_run: 'start-test' is a run of split test"):
         recipe_in(tmp_path, tree)
 
 

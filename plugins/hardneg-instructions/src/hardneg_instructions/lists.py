@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from hardneg.plugin import RankedList, StoredCollection, errors, fields, layout, run_files, stage_inputs, stages
+from hardneg.plugin import RankedList, StoredCollection, errors, fields, layout, run_files, stage_work, stages
 from hardneg_instructions.followir import CHANGED, ORIGINAL
 from hardneg_instructions.tables import read_tables
 
@@ -41,7 +41,7 @@ class CandidateLists(stages.RunSpec):
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
         """Writes the run; a document's score is minus its rank. Raises DataError where no query has a list."""
-        collection = stage_inputs.open_collection(context.inputs["dataset"])
+        collection = stage_work.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that the corpus lacks"
         counts = {"queries without a list": 0, missing: 0}
 
@@ -90,7 +90,7 @@ class JudgedNegatives(stages.RunSpec):
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
         """Writes the run; a document's score is minus its rank. Raises DataError: no query has such a document."""
-        collection = stage_inputs.open_collection(context.inputs["dataset"])
+        collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 
         def listed(query_id: str) -> list[str]:
@@ -115,7 +115,7 @@ def _write(
 
     counts: gets the queries, those without documents under the key that says so, and the documents excluded.
     """
-    queries, excluded, total = stage_inputs.open_queries(context, collection, split), collection.excluded(), 0
+    queries, excluded, total = stage_work.open_queries(context, collection, split), collection.excluded(), 0
     without = next(name for name in counts if name.startswith("queries without"))
     counts["queries"] = len(queries)
 

@@ -241,8 +241,8 @@ class Judge(hp.stages.StageSpec):
 
     def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
         """Blocks of queries."""
-        collection, source = hp.stage_inputs.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
-        queries = hp.stage_inputs.own_queries(source) or hp.stage_inputs.open_queries(context, collection, self.split)
+        collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
+        queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
         mined, step = (
             hp.negatives_files.read_negatives(source.folder / hp.layout.NEGATIVES),
@@ -257,7 +257,7 @@ class Judge(hp.stages.StageSpec):
 
 
 @dataclass(frozen=True)
-class JudgedBlocks(hp.stage_blocks.StageBlocks):
+class JudgedBlocks(hp.stage_work.StageBlocks):
     """A judging at work: what it reads; step: queries of a block."""
 
     collection: hp.StoredCollection = field(kw_only=True)

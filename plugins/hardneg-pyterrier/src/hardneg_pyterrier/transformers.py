@@ -76,7 +76,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             UsageError: it has no such index.
         """
         indexes = {
-            laid.stage: laid for laid in hp.run_indexes.laid_indexes(Path(folder), hp.sessions.usual_store(store))
+            laid.stage: laid for laid in hp.recipes.published_indexes(Path(folder), hp.sessions.usual_store(store))
         }
         stage = next(iter(indexes), None) if index is None else index
         if stage not in indexes:
@@ -105,17 +105,17 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         opened = hp.configure("indexes", hp.PluginSetting(options.pop("name"), options)) if backend else None
         retriever, path = cls.__new__(cls), Path(folder)
         spec = hp.model_specs.ModelSpec(model) if isinstance(model, str) else model
-        retriever._hold(hp.run_indexes.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
+        retriever._hold(hp.recipes.PublishedIndex(path.name, path, opened, spec, segments=False), depth, device)
         return retriever
 
-    def _hold(self, laid: hp.run_indexes.LaidIndex, depth: int, device: str | None) -> None:
+    def _hold(self, laid: hp.recipes.PublishedIndex, depth: int, device: str | None) -> None:
         super().__init__()
         self.laid, self.depth, self.device = laid, depth, device
 
     @cached_property
-    def opened(self) -> hp.run_indexes.OpenedIndex:
+    def opened(self) -> hp.recipes.OpenedIndex:
         """The index and its model."""
-        return hp.run_indexes.OpenedIndex.open(self.laid, self.device)
+        return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid` and `query`; ranks are counted from 0."""

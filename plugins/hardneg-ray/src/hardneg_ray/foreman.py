@@ -93,7 +93,7 @@ class Foreman:
         self,
         cluster: Cluster,
         context: hp.stages.StageContext[hp.stages.StageSpec],
-        blocks: hp.stage_blocks.StageBlocks,
+        blocks: hp.stage_work.StageBlocks,
         task: hp.Task,
     ) -> None:
         self.cluster, self.context, self.blocks, self.task = cluster, context, blocks, task
@@ -194,7 +194,7 @@ class Foreman:
 
 @contextmanager
 def _at_work(
-    cluster: Cluster, context: hp.stages.StageContext[hp.stages.StageSpec], blocks: hp.stage_blocks.StageBlocks
+    cluster: Cluster, context: hp.stages.StageContext[hp.stages.StageSpec], blocks: hp.stage_work.StageBlocks
 ) -> Iterator[Foreman]:
     """With actors that end when the block does."""
     done, total = sum(blocks.sizes[number] for number in blocks.finished()), sum(blocks.sizes)

@@ -29,7 +29,7 @@ class Squares(hp.stages.StageSpec):
 
 
 @dataclass(frozen=True)
-class SquareBlocks(hp.stage_blocks.StageBlocks):
+class SquareBlocks(hp.stage_work.StageBlocks):
     def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
         spec = self.context.spec
         for number in numbers:

@@ -102,7 +102,7 @@ class BlockActor:
     def __init__(self, context: hp.stages.StageContext[hp.stages.StageSpec], token: str, desk: Any) -> None:
         """Quick: the stage is opened when it is asked to. token: what the driver has written into its folder."""
         self._context, self._token, self._desk = context, token, desk
-        self._blocks: hp.stage_blocks.StageBlocks | None = None
+        self._blocks: hp.stage_work.StageBlocks | None = None
 
     def open(self) -> Report:
         """Opens the stage, whose folder this machine must see."""

@@ -1,0 +1,287 @@
+"""A stage at work: its inputs, opened, and its work in blocks, each written to a file until all are joined."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders import protocol, spec
+from hardneg.encoders.open.resolved import learner, load_encoder
+from hardneg.fields import Trait
+from hardneg.formats import arrays, qrels, runs
+from hardneg.formats.negatives import read_negatives, with_positives
+from hardneg.formats.queries import Queries
+from hardneg.indexes.candidate_scoring import pooled
+from hardneg.protocols import Searcher
+from hardneg.records import errors, layout, types, wording
+from hardneg.runtime import distributed, progress
+from hardneg.stages import ArtifactInput, Corpus, Facts, IndexSpec, StageContext, StageSpec, StoredCollection
+from hardneg.store import SCRATCH, atomic_write
+from hardneg.store.blocks import BlockResult, BlockStore, write_behind
+from hardneg.training.examples import TrainingData
+
+Entry = tuple[str, types.RankedList]
+Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
+"""For each of several blocks, ascending, the lists of its queries and, once these are read, its counts."""
+_LINES = "trec"
+
+
+def open_encoder(
+    source: ArtifactInput, device: str | None, precision: spec.Precision | None = None
+) -> protocol.TextEncoder:
+    """The recipe's own model, or one that a training stage made; precision: for encoding, None to train."""
+    return load_encoder(source.model or source.folder / layout.MODEL_FOLDER, device, precision)
+
+
+def open_prompted(
+    context: StageContext[StageSpec], side: spec.Side, prompt: str | None, precision: spec.Precision | None
+) -> protocol.TextEncoder:
+    """The stage's model, with another prompt for a side if given. Raises UsageError if prompts cannot be changed."""
+    encoder = open_encoder(context.inputs["model"], context.device, precision)
+    if prompt is None:
+        return encoder
+    prompted: Callable[[spec.Side, str], protocol.TextEncoder] | None = getattr(encoder, "prompted", None)
+    if prompted is None:
+        raise errors.UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed; remove it")
+    return prompted(side, prompt)
+
+
+def open_learner(context: StageContext[StageSpec]) -> Any:
+    """The `Encoder` that a stage trains.
+
+    Raises:
+        ModelError: the model cannot be trained.
+        UsageError: the stage's loss needs another similarity.
+    """
+    encoder = learner(open_encoder(context.inputs["model"], context.device))
+    loss, own = type(context.plugins["loss"]), encoder.spec.similarity
+    if (wanted := getattr(loss, "similarity", own)) != own:
+        mismatch = f"{loss.__name__} needs similarity {wanted}, but the model's is {own}"
+        raise errors.UsageError(f"{context.name}: {mismatch}; set model.similarity: {wanted}, or choose another loss")
+    return encoder
+
+
+def open_collection(source: ArtifactInput) -> StoredCollection:
+    """The collection that the dataset stage stored."""
+    return StoredCollection.open(source.folder)
+
+
+def open_corpus(context: StageContext[StageSpec]) -> Corpus:
+    """The corpus of the stage's dataset. Raises DataError if it has no documents."""
+    corpus = open_collection(context.inputs["dataset"]).corpus
+    if not len(corpus):
+        raise errors.DataError(f"{context.name}: the corpus has no documents")
+    return corpus
+
+
+def open_queries(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of a split. Raises DataError if there are none."""
+    queries = collection.queries(split)
+    if not len(queries):
+        raise no_queries(context.name, split)
+    return queries
+
+
+def no_queries(name: str, split: str) -> errors.DataError:
+    """The error for a split without queries."""
+    return errors.DataError(f"{name}: split {split} has no queries; only queries with relevance judgements are read")
+
+
+def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of the input `run`, from its own file or from a split."""
+    return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
+
+
+def own_queries(source: ArtifactInput | None) -> Queries | None:
+    """The queries stored with an artifact; None if it has those of a split."""
+    path = None if source is None else source.folder / layout.QUERIES
+    return Queries.open(path) if path is not None and path.exists() else None
+
+
+def pass_on(context: StageContext[StageSpec]) -> None:
+    """Link the queries stored with the input `run`, if any, into the artifact."""
+    if (path := context.inputs["run"].folder / layout.QUERIES).exists():
+        atomic_write.link_file(path, context.folder / layout.QUERIES)
+
+
+def open_searcher(
+    source: ArtifactInput,
+    collection: StoredCollection,
+    device: str | None,
+    progress: progress.Progress | None,
+    few: bool = False,
+    expected: int = 0,
+) -> Searcher:
+    """Open an index to search for documents; one of segments is no `DenseSearcher`.
+
+    few: keep a flat index on a GPU with enough memory, for repeated searches with up to a hundred queries, as in
+    training. expected: the total number of queries. Raises UsageError if the artifact is not an index.
+    """
+    from hardneg.indexes.exact import ExactOptions
+
+    if not isinstance(source.spec, IndexSpec):
+        raise errors.UsageError(f"{source.name} is not an index")
+    options = ExactOptions(device=device, expected=expected)
+    searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
+    return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
+
+
+def encoded_queries(
+    context: StageContext[StageSpec], model: ArtifactInput, texts: Sequence[str], name: str
+) -> NDArray[np.float32]:
+    """The vectors of Q queries, float32 [Q, d], mapped from the file `name` in the scratch folder.
+
+    The first process encodes missing blocks; the others wait. Raises ModelError unless texts have one vector each.
+    """
+    path = context.folder / SCRATCH / f"{name}.npy"
+    if distributed.world().first and not path.exists():
+        encoder = open_encoder(model, context.device, "fp32")
+        store, options = BlockStore(path.with_suffix("")), protocol.EncodeOptions(precision="fp32")
+        windows = [range(len(texts))[start : start + options.window] for start in range(0, len(texts), options.window)]
+        store.begin([*map(len, windows)])
+        for number in sorted(set(range(len(windows))) - store.finished()):
+            some = list(texts[windows[number].start : windows[number].stop])
+            part = encoder.encode(some, "query", options, context.progress)
+            if not isinstance(part, np.ndarray):
+                problem = f"model {encoder.spec.name!r} makes several vectors per text"
+                raise errors.ModelError(f"{context.name}: {problem}; name a model that makes one")
+            store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
+        with atomic_write.replacing(path) as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(windows)))
+        shutil.rmtree(store.folder)
+    shape = distributed.from_first(np.load(path, mmap_mode="r").shape if distributed.world().first else None)
+    vectors: NDArray[np.float32] = arrays.map_array(path, tuple(shape), np.float32)
+    return vectors
+
+
+def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
+    """The training data of the queries with mined or pseudo-labelled negatives, or else of split `train`."""
+    split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
+    return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)
+
+
+def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
+    """Queries with their known positives and, if given, their mined negatives."""
+    lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
+    known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
+    if pseudo := pseudo_positives(negatives):
+        known = with_positives(known, pseudo)
+    return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
+
+
+def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
+    """The file of negatives, if it has positives that the collection lacks; else None."""
+    if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
+        return None
+    return negatives.folder / layout.NEGATIVES
+
+
+def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
+    """The training data in words, for a model card."""
+    written = ", written from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
+    teacher = {"Teacher": f"the scores of {context.inputs['teacher'].name}"} if "teacher" in context.inputs else {}
+    counts = f"{wording.counted(len(corpus), 'passage')}, {wording.counted(queries, 'training query')}"
+    return {"Dataset": f"{counts}{written}", **teacher}
+
+
+def query_blocks(queries: int, size: int) -> list[int]:
+    """The sizes of blocks of `size` queries, of which the last may be smaller."""
+    return [min(size, queries - start) for start in range(0, queries, size)]
+
+
+@dataclass(frozen=True)
+class StageBlocks:
+    """A stage's work in independent blocks, as opened in one process.
+
+    sizes: items per block, the same in every process and after a stop. title: of the progress. unit: the plural of the
+    items, such as `passages`. travels: whether other machines can make blocks.
+    """
+
+    context: StageContext[Any]
+    sizes: Sequence[int]
+    title: str
+    unit: str = "queries"
+    travels: bool = True
+
+    @cached_property
+    def store(self) -> BlockStore:
+        """The finished blocks. Raises ArtifactError if a stopped run had blocks of other sizes."""
+        store = BlockStore(self.context.folder / SCRATCH / "blocks")
+        store.begin(self.sizes)
+        return store
+
+    def finished(self) -> set[int]:
+        """The numbers of the blocks that are safely on disk."""
+        return self.store.finished()
+
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
+        """Make blocks in ascending order, with their numbers, and advance `task` by their items."""
+        raise NotImplementedError
+
+    def write(self, number: int, block: BlockResult) -> None:
+        """Write a finished block safely to disk."""
+        self.store.write(number, block)
+
+    def finish(self) -> Facts:
+        """Join the finished blocks, and return the facts for the manifest."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RunBlocks(StageBlocks):
+    """A run made in blocks of queries; subclasses give `ranking` and `run_facts`."""
+
+    def ranking(self, numbers: Sequence[int], task: progress.Task) -> Ranking:
+        """Return the ranked lists of some blocks, in ascending order."""
+        raise NotImplementedError
+
+    def run_facts(self) -> Facts:
+        """The facts of the whole run for the manifest."""
+        raise NotImplementedError
+
+    def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
+        for number, (entries, counted) in zip(numbers, self.ranking(numbers, task), strict=True):
+            lines = runs.run_bytes(entries)
+            yield number, BlockResult({_LINES: lines}, counted())
+            task.advance(self.sizes[number])
+
+    def finish(self) -> Facts:
+        count = len(self.sizes)
+        facts = {name: value for name, value in self.store.facts(count).items() if value}
+        with atomic_write.replacing(self.context.folder / layout.RUN) as file:
+            file.writelines(self.store.texts(_LINES, count))
+        if "run" in self.context.inputs:
+            pass_on(self.context)
+        return {**facts, **self.run_facts()}
+
+
+def make_blocks(context: StageContext[StageSpec]) -> Facts:
+    """Make the missing blocks of a stage and join all, for the facts of the manifest.
+
+    Of several processes each makes a range of blocks, as neighbours share what they read.
+    """
+    here = distributed.world()
+    if here.first:
+        context.keep_only(SCRATCH)
+    distributed.barrier()
+    blocks = context.spec.blocks(context, here.first)
+    if here.first:
+        blocks.finished()  # records the sizes
+    distributed.barrier()
+    share, finished = range(len(blocks.sizes))[here.share(len(blocks.sizes))], blocks.finished()
+    missing = [number for number in share if number not in finished]
+    total, left = (sum(blocks.sizes[number] for number in numbers) for numbers in (share, missing))
+    with context.progress.task(blocks.title, total, blocks.unit, done=total - left) as task:
+        write_behind(blocks.make(missing, task) if missing else (), blocks.write)
+    distributed.barrier()
+    facts = blocks.finish() if here.first else {}
+    distributed.barrier()
+    return facts

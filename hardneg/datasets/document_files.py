@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hardneg.datasets import pydocs
 from hardneg.formats.text_lines import GZIP, check_text, json_row, lines_or_errors, text_field, title_field
-from hardneg.formats.texts import SourceFile, code_of, definitions, parsed
 from hardneg.records import DataError
 
 if TYPE_CHECKING:
@@ -269,11 +269,11 @@ def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
 def _python(path: Path) -> Iterator[tuple[int, Text]]:
     """Functions and classes with their docstrings; statements of a module outside of these are left out."""
     content = _bytes(path)
-    if isinstance(tree := parsed(content), SyntaxError):
+    if isinstance(tree := pydocs.parsed(content), SyntaxError):
         raise DataError.at(path, tree.lineno or 1, f"not Python ({tree.msg}); mend it, or leave it out by `glob`")
-    file = SourceFile(content)
-    for name, node in definitions(tree):
-        code = code_of(node, file, docstring=True)
+    file = pydocs.SourceFile(content)
+    for name, node in pydocs.definitions(tree):
+        code = pydocs.code_of(node, file, docstring=True)
         yield node.lineno, Text([Block(node.lineno, code)], name, whole=True)
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.formats.texts import Definition, SourceFile, code_of, first_sentence, parsed, sentences, word_spans
+from hardneg.datasets import pydocs
+from hardneg.formats.texts import sentences, word_spans
 from hardneg.records import Document, PluginError, Written
 from hardneg.runtime import generator
 
@@ -58,11 +59,11 @@ class FirstSentence:
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Return for each document the first sentence of its docstring, and the document without the docstring."""
         for document in documents:
-            body = getattr(parsed(document.text), "body", [])
-            node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], Definition) else None
-            words = first_sentence(ast.get_docstring(node) or "").split() if node else []
+            body = getattr(pydocs.parsed(document.text), "body", [])
+            node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], pydocs.Definition) else None
+            words = pydocs.first_sentence(ast.get_docstring(node) or "").split() if node else []
             if node and self.words[0] <= len(words) <= self.words[1]:
-                code = code_of(node, SourceFile(document.text.encode()))
+                code = pydocs.code_of(node, pydocs.SourceFile(document.text.encode()))
                 yield Written([" ".join(words)], document._replace(text=code))
             else:
                 yield Written((), document)

@@ -23,7 +23,7 @@ from hardneg.records import UsageError, counted, joined
 from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
 
 if TYPE_CHECKING:
-    from hardneg.formats.answer_matching import PassageAnswers
+    from hardneg.formats.texts import PassageAnswers
 
 MEASURES: Mapping[str, str] = {
     "ndcg": "ndcg",

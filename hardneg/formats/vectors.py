@@ -1,32 +1,38 @@
 """Index folders, written row by row: dense vectors as Pyserini's `FaissSearcher` opens them, and the ids of the rows.
 
 `index` is a flat inner-product index of faiss: 45 bytes of header and raw float32 rows, read by memory map, without
-faiss. `docid` has the id of each row. In folders of earlier versions `shards.json` may list folders of ranges of rows.
+faiss. `docid` has the id of each row.
 """
 
-import json
 import mmap
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self, overload
+from typing import Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats import arrays
+from hardneg import store
 from hardneg.formats.text_lines import one_word
-from hardneg.records import DOC_IDS, SHARDS, ArtifactError, DataError, UsageError
-from hardneg.store import MANIFEST, link_file, replacing
+from hardneg.records import DOC_IDS, ArtifactError, DataError, UsageError
+
+# magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
+_HEADER = struct.Struct("<4siqqqBiQ")
+FLAT = b"IxFI"
+"""The first bytes of a flat inner-product index."""
+TOKEN_OFFSETS = "offsets.npy"
+"""The file of the first vector of each document in a folder of token vectors (the package hardneg-multi-vector)."""
+_UNUSED = 1 << 20
+_FLOAT = 4
 
 
 class DocIds(Sequence[str]):
     """The lines of a `docid` file, read from a memory map on access.
 
-    Raises ArtifactError on first access, where they are not as many as `count`.
+    Raises ArtifactError on first access, where their number is not `count`.
     """
 
     def __init__(self, path: Path, count: int | None = None) -> None:
@@ -42,7 +48,7 @@ class DocIds(Sequence[str]):
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
         ends = np.flatnonzero(self._text == ord("\n"))
-        if len(self._text) > (ends[-1] + 1 if len(ends) else 0):  # the last line has no end
+        if len(self._text) > (ends[-1] + 1 if len(ends) else 0):  # no line feed after the last line
             ends = np.append(ends, len(self._text))
         if self._count is not None and len(ends) != self._count:
             reason = f"{len(ends)} document ids for {self._count} vectors"
@@ -65,52 +71,52 @@ class DocIds(Sequence[str]):
 
 
 class _Unfinished(Exception):
-    """Ends files that are not to be kept."""
+    """Discards files that are not complete."""
 
 
 class RowsWriter:
-    """Writes the `count` rows of an index folder in order; done: how many are written.
+    """Writes the `count` rows of an index folder in order; done: the number of rows written.
 
-    Leaving a `with` block without `close` leaves no file that is half written.
+    Leaving a `with` block without `close` leaves no incomplete file.
     """
 
     def __init__(self, folder: Path, count: int, mark: str) -> None:
-        """Begins a folder of which the file `mark` is written last. Raises ArtifactError where that is there."""
+        """Begin a folder whose file `mark` is written last. Raises ArtifactError where that exists."""
         if (folder / mark).exists():
-            raise ArtifactError(f"{folder / mark}: already complete: delete the folder to write it anew")
+            raise ArtifactError(f"{folder / mark}: already complete: delete the folder to write it again")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.count, self.done, self._files = folder, count, 0, ExitStack()
 
     @property
     def documents(self) -> int:
-        """How many ids the folder has: one a row, unless a document has several."""
+        """The number of ids: one per row, unless a document has several."""
         return self.count
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Write the id of each row, in row order, streaming.
+        """Stream the id of each row, in row order.
 
         Raises:
             DataError: an id has white space.
-            ArtifactError: there are more or fewer.
+            ArtifactError: the number of ids is wrong.
         """
         written = 0
-        with replacing(self.folder / DOC_IDS) as file:
+        with store.replacing(self.folder / DOC_IDS) as file:
             for doc_id in doc_ids:
                 if not one_word(doc_id):
-                    raise DataError(f"document id {doc_id!r} in row {written}: white space cannot be stored")
+                    raise DataError(f"document id {doc_id!r} in row {written}: ids must not contain white space")
                 file.write(f"{doc_id}\n".encode())
                 written += 1
             if written != self.documents:
                 raise ArtifactError(f"{self.folder}: {written} document ids for {self.documents} rows")
 
     def _take(self, rows: int) -> None:
-        """Counts rows that come next. Raises UsageError where there are too many."""
+        """Count the rows of the next part. Raises UsageError where there are too many."""
         if self.done + rows > self.count:
             raise UsageError(f"{self.folder}: {self.done + rows} rows of {self.count}")
         self.done += rows
 
     def _complete(self) -> None:
-        """Puts the files in their places. Raises ArtifactError where a row, or the ids, are missing."""
+        """Rename the files to their final names. Raises ArtifactError where rows or ids are missing."""
         if self.done < self.count:
             raise ArtifactError(f"{self.folder}: the rows from {self.done} on are missing: write them first")
         if not (self.folder / DOC_IDS).exists():
@@ -126,129 +132,26 @@ class RowsWriter:
             self._files = ExitStack()
 
 
-class Shard(NamedTuple):
-    """location: a folder's name. rows: documents or segments."""
-
-    location: str
-    rows: int
-
-
-@dataclass(frozen=True, eq=False)
-class Shards:
-    """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 where it has none."""
-
-    folder: Path
-    listed: Sequence[Shard]
-    dimension: int = 0
-
-    @classmethod
-    def of(cls, folder: Path) -> "Shards | None":
-        """The shards that a folder lists, as earlier versions wrote it; None where it is one itself.
-
-        Raises ArtifactError where the list is damaged, or a newer hardneg wrote it.
-        """
-        path = folder / SHARDS
-        if not path.exists():
-            return None
-        try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            version, dimension = int(said["version"]), int(said.get("dimension", 0))
-            listed = [Shard(item["place"], item["rows"]) for item in (said["shards"] if version == 1 else ())]
-        except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
-            raise ArtifactError(f"{path}: damaged ({error!r}): encode the corpus again") from error
-        if not listed:
-            raise ArtifactError(f"{path}: version {version} with {len(listed)} shards: upgrade hardneg")
-        return cls(folder, listed, dimension)
-
-    @cached_property
-    def first(self) -> NDArray[np.int64]:
-        """int64 [S + 1], the first row of each shard, and how many rows there are."""
-        return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
-
-    def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Puts `names` and the shards into another folder too, as hard links or copies; the list last."""
-        own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
-        shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (*names, *shards, SHARDS):
-            if (self.folder / name).exists():
-                link_file(self.folder / name, folder / name)
-
-    def of_shard(self, number: int) -> Path:
-        """The folder of a shard.
-
-        Raises:
-            ArtifactError: the list names something else than a folder beside it, such as a URL of earlier versions.
-        """
-        folder = self.folder / (location := self.listed[number].location)
-        if location and (folder.parent != self.folder or folder.name != location):
-            problem = f"{location!r} is no folder's name: encode the corpus again"
-            raise ArtifactError(f"{self.folder / SHARDS}: {problem}")
-        return folder
-
-
-class Pieces:
-    """A line of things that lies in several pieces; first: int64 [S + 1], where each begins, and how many there are."""
-
-    def __init__(self, first: NDArray[np.int64]) -> None:
-        self.first = first
-
-    def __len__(self) -> int:
-        return int(self.first[-1])
-
-    def spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """From `start` to `stop`: the number of each piece, and the range in it."""
-        number = int(np.searchsorted(self.first, start, "right")) - 1
-        while start < stop:
-            begin, end = int(self.first[number]), min(stop, int(self.first[number + 1]))
-            if end > start:
-                yield number, start - begin, end - begin
-            start, number = end, number + 1
-
-    def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """For positions int64 [n]: each piece that has some, the indices of these, and their positions in the piece."""
-        owner = np.searchsorted(self.first, positions, "right") - 1
-        for number in np.unique(owner):
-            mine = np.flatnonzero(owner == number)
-            yield int(number), mine, positions[mine] - self.first[number]
-
-
 def index_bytes(folder: Path, without: str = "") -> int:
-    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out.
-
-    without: a folder in it that does not count.
-    """
-    aside = {DOC_IDS, MANIFEST, SHARDS, "shard.json"}
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    """The size of an index, excluding the document ids, which are the same for every kind, and the folder `without`."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in (DOC_IDS, store.MANIFEST))
     return sum(path.stat().st_size for path in files if path.relative_to(folder).parts[0] != without)
-
-
-# magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
-_HEADER = struct.Struct("<4siqqqBiQ")
-FLAT = b"IxFI"
-"""What a flat inner-product index begins with."""
-
-TOKEN_OFFSETS = "offsets.npy"
-"""Beside vectors of tokens (the package hardneg-multi-vector): where those of each document begin."""
-
-_UNUSED = 1 << 20
-_FLOAT = 4
 
 
 class FlatWriter(RowsWriter):
     """Writes a dense index folder, its rows in order."""
 
     def __init__(self, folder: Path, dimension: int, count: int) -> None:
-        """Begins a folder of `count` vectors with `dimension` numbers each."""
+        """Begin a folder of `count` vectors with `dimension` numbers each."""
         if dimension < 1 or count < 0:
             raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
         super().__init__(folder, count, "index")
         self.dimension = dimension
-        self._file = self._files.enter_context(replacing(folder / "index"))
+        self._file = self._files.enter_context(store.replacing(folder / "index"))
         self._file.write(_HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count))
 
     def write(self, vectors: NDArray[np.float32]) -> None:
-        """Writes the rows that come next, float32 [n, dimension]."""
+        """Write the next rows, float32 [n, dimension]."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise UsageError(f"{self.folder}: vectors of shape {vectors.shape} instead of [n, {self.dimension}]")
         if not np.isfinite(vectors).all():
@@ -257,50 +160,41 @@ class FlatWriter(RowsWriter):
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
 
     def close(self) -> None:
-        """Checks that every row and the ids are there: the folder is complete."""
+        """Complete the folder. Raises ArtifactError where rows or ids are missing."""
         self._complete()
 
 
 class FlatVectors:
-    """A dense index folder, opened for reading: `read` and `gather` keep memory bounded, whatever its shards.
+    """A dense index folder, opened for reading: `read` and `gather` keep memory bounded.
 
     first_row: the number in the folder of the first of its rows.
     """
 
     first_row = 0
 
-    def __init__(self, folder: Path, dimension: int, shards: Shards, pieces: Pieces) -> None:
-        self.folder, self.dimension, self.count = folder, dimension, len(pieces)
+    def __init__(self, folder: Path, dimension: int, count: int) -> None:
+        self.folder, self.dimension, self.count = folder, dimension, count
         self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
-        self.shards, self._pieces = shards, pieces
-        self._checked: set[int] = set()
 
     @classmethod
     def open(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder, of this module or of Pyserini, or one of shards.
+        """Open a complete folder that this module or Pyserini wrote.
 
-        Raises ArtifactError where a file is missing, cut short, unfinished, or not a flat inner-product index, or the
-        vectors are those of tokens.
+        Raises ArtifactError where a file is missing, truncated or incomplete, the index is not flat with inner
+        products, or its vectors are those of tokens.
         """
         if (folder / TOKEN_OFFSETS).exists():
-            raise ArtifactError(f"{folder}: has a vector for each token: name a multi-vector index, or another folder")
+            raise ArtifactError(f"{folder}: has one vector per token: name a multi-vector index, or another folder")
         opened = cls.of_tokens(folder)
         opened.doc_ids = DocIds(folder / DOC_IDS, opened.count)
         return opened
 
     @classmethod
     def of_tokens(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder as `open` does, whatever a row stands for. Raises ArtifactError as it does."""
-        shards = Shards.of(folder)
-        if shards is None:
-            dimension, count = _shape(folder / "index")
-            opened = cls(folder, dimension, Shards(folder, [Shard("", count)]), Pieces(np.array([0, count])))
-        else:
-            first, offsets = shards.first, folder / TOKEN_OFFSETS
-            first = np.asarray(arrays.NumberFile(offsets, "<i8").mapped[first]) if offsets.exists() else first
-            opened = cls(folder, shards.dimension, shards, Pieces(first))
+        """Open a complete folder whose rows may be tokens. Raises ArtifactError as `open` does."""
+        opened = cls(folder, *_shape(folder / "index"))
         if not (folder / DOC_IDS).exists():
-            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id per line")
         return opened
 
     def __len__(self) -> int:
@@ -308,91 +202,65 @@ class FlatVectors:
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
-        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy what torch is to see.
-
-        Raises ArtifactError where the folder is in shards, which cannot be one map: `read` and `gather`.
-        """
-        if len(self.shards.listed) > 1:
-            raise ArtifactError(f"{self.folder}: is in shards, which are no one map: encode the corpus again")
-        return self._mapped(0)
+        """float32 [N, d], a read-only memory map; its rows are unaligned, so copy them for torch."""
+        shape = self.count, self.dimension
+        if not self.count:
+            return np.empty(shape, np.float32)
+        return np.memmap(self.folder / "index", dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """An aligned copy of rows `start` to `stop`: float32 [n, d], in `space` or new; leaves no pages mapped."""
-        rows = max(0, min(stop, self.count) - start)
+        rows, path = max(0, min(stop, self.count) - start), self.folder / "index"
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")
-        for number, begin, end in self._pieces.spans(start, start + rows):
-            path, size = self._file(number), self.dimension * _FLOAT
-            part, buffer = buffer[: (end - begin) * size], buffer[(end - begin) * size :]
-            with path.open("rb", buffering=0) as file:
-                file.seek(_HEADER.size + begin * size)
-                while part:
-                    if not (got := file.readinto(part)):
-                        raise ArtifactError(f"{path}: cut short while it was read")
-                    part = part[got:]
+        with path.open("rb", buffering=0) as file:
+            file.seek(_HEADER.size + start * self.dimension * _FLOAT)
+            while buffer:
+                if not (count := file.readinto(buffer)):
+                    raise ArtifactError(f"{path}: truncated while it was being read: build the index again")
+                buffer = buffer[count:]
         return block
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """An aligned copy of these rows, int64 [n]: float32 [n, d], through memory maps."""
-        if len(self.shards.listed) == 1:
-            return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-        gathered = np.empty((len(rows), self.dimension), np.float32)
-        for number, mine, local in self._pieces.owned(rows):
-            gathered[mine] = self._mapped(number)[local]
-        return gathered
+        """An aligned copy of these rows, int64 [n]: float32 [n, d], through the memory map."""
+        return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
 
     def part(self, rows: range) -> "FlatVectors":
-        """Some of the rows as if they were all; `doc_ids` and `folder` stay those of the whole."""
+        """A view of some rows; `doc_ids` and `folder` stay those of the whole."""
         return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:
-        """Makes `folder` an index of the same vectors, with other files too; all are shared where the disk can."""
-        self.shards.link(folder, ("index", *names, DOC_IDS))
-
-    def _mapped(self, number: int) -> NDArray[np.float32]:
-        shape = int(np.diff(self._pieces.first)[number]), self.dimension
-        if not shape[0]:
-            return np.empty(shape, np.float32)
-        return np.memmap(self._file(number), dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
-
-    def _file(self, number: int) -> Path:
-        """The file of a shard's vectors, checked against the list."""
-        path = self.shards.of_shard(number) / "index"
-        if number not in self._checked and len(self.shards.listed) > 1:
-            wanted = self.dimension, int(np.diff(self._pieces.first)[number])
-            if (shape := _shape(path)) != wanted:
-                reason = f"{shape[1]} vectors of dimension {shape[0]} instead of {wanted[1]} of {wanted[0]}"
-                raise ArtifactError(f"{path}: {reason}: encode the corpus again")
-            self._checked.add(number)
-        return path
+        """Make `folder` an index of the same vectors, with other files too, by hard links where possible."""
+        for name in ("index", *names, DOC_IDS):
+            store.link_file(self.folder / name, folder / name)
 
 
 class _SomeRows(FlatVectors):
     """Rows of a folder, numbered from 0."""
 
     def __init__(self, whole: FlatVectors, rows: range) -> None:
-        super().__init__(whole.folder, whole.dimension, whole.shards, Pieces(np.array([0, len(rows)])))
+        super().__init__(whole.folder, whole.dimension, len(rows))
         self._whole, self._rows = whole, rows
         self.first_row = whole.first_row + rows.start
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """As the whole does."""
         first = self._rows.start
         return self._whole.read(first + start, first + min(stop, len(self._rows)), space)
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As the whole does."""
         return self._whole.gather(rows + self._rows.start)
 
 
 def _shape(path: Path) -> tuple[int, int]:
-    """Dimension and number of the vectors in a file."""
+    """The dimension and number of the vectors in a file."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER.size)
         size = path.stat().st_size
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
+        shards = "; its shards are of an earlier version: encode the corpus again"
+        hint = shards if (path.parent / "shards.json").exists() else ""
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror}){hint}") from error
     if len(header) < _HEADER.size or header[:4] != FLAT:
         raise ArtifactError(f"{path}: not a flat inner-product faiss index: build a flat one")
     _, dimension, count, _, _, _, metric, floats = _HEADER.unpack(header)

@@ -133,7 +133,7 @@ class RunsToScore:
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
         from hardneg.evaluation import metrics
         from hardneg.evaluation.metrics_json import Measured
-        from hardneg.formats import answer_matching
+        from hardneg.formats import texts
         from hardneg.formats.qrels import without_excluded
         from hardneg.formats.runs import read_run
 
@@ -153,7 +153,7 @@ class RunsToScore:
             if (collection := self.collection) is None:
                 problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
                 raise UsageError(problem, "dataset", "split")
-            answers = answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
+            answers = texts.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
             ids, cuts = answers.query_ids, list(cutoffs.values())
             score([*cutoffs], set(ids), lambda run: metrics.answer_coverage(run, answers, ids, cuts))
             left_out = {**answers.left_out, "questions without answers": len(collection.queries(self.split)) - len(ids)}

@@ -13,7 +13,7 @@ from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.protocols import DenseSearcher, StoredSearcher
-from hardneg.records import SHARDS, WEIGHTS, ArtifactError
+from hardneg.records import WEIGHTS, ArtifactError
 from hardneg.registry import load_plugin
 from hardneg.runtime import Progress
 
@@ -22,7 +22,7 @@ def form_in(folder: Path) -> str | None:
     """Return the content of a folder as the `input` of backends; None for other folders."""
     if (folder / WEIGHTS).exists():
         return "weights"
-    if not (folder / "index").exists() and not (folder / SHARDS).exists():
+    if not (folder / "index").exists():
         return None
     return "token-vectors" if (folder / TOKEN_OFFSETS).exists() else "vectors"
 
@@ -59,8 +59,6 @@ class DenseIndex:
             MissingDependency: the index is compressed, and faiss is missing.
             ArtifactError: a file is missing or damaged, or the index is of another type.
         """
-        if (folder / SHARDS).exists():
-            return cls._flat(folder)
         try:
             with (folder / "index").open("rb") as file:
                 begin = file.read(len(FLAT))
@@ -68,17 +66,13 @@ class DenseIndex:
             wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
             raise ArtifactError(f"{folder}: no dense index ({error.strerror}: index): {wanted}") from error
         if begin == FLAT:
-            return cls._flat(folder)
+            vectors = FlatVectors.open(folder)
+            return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
         opened, doc_ids = _compressed(folder), DocIds(folder / "docid")
         if len(doc_ids) != opened.index.ntotal:
             counts = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
             raise ArtifactError(f"{folder / 'docid'}: {counts}: build the index again")
         return cls(folder, opened, int(opened.index.d), doc_ids)
-
-    @classmethod
-    def _flat(cls, folder: Path) -> "DenseIndex":
-        vectors = FlatVectors.open(folder)
-        return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
 
 
 def _compressed(folder: Path) -> CompressedSearcher:

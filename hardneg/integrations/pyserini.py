@@ -39,7 +39,6 @@ _IMPACT = "from pyserini.search.lucene import LuceneImpactSearcher"
 _NONE = {
     "weights": "weights of terms as hardneg stores them; build the index `impact` of them, which Pyserini opens",
     "token-vectors": "a vector a token, which Pyserini has no index for; hardneg searches it",
-    "shards": "an index in shards; Pyserini opens each by itself: encode the corpus again for one",
 }
 
 
@@ -64,15 +63,13 @@ class QuerySide:
 
 
 def form_of(folder: Path) -> str:
-    """The form of an index folder: `lucene`, `impacts`, `shards`, `vectors`, `weights` or `token-vectors`.
+    """The form of an index folder: `lucene`, `impacts`, `vectors`, `weights` or `token-vectors`.
 
     Raises:
         ArtifactError: it holds no index.
     """
     if any(folder.glob("segments_*")):
         return "impacts" if (folder / layout.TERMS).exists() else "lucene"
-    if (folder / layout.SHARDS).exists():
-        return "shards"
     if form := form_in(folder):
         return form
     if any(folder.glob("*.npy")):

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hardneg.formats.answer_matching import Match
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.runs import QueryLists
+from hardneg.formats.texts import Match
 from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFilter, MiningTexts
 from hardneg.mining.miners.ranks import draw
 from hardneg.mining.miners.selection import refusal

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from hardneg.formats.answer_matching import Match, PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import set_aside
 from hardneg.formats.qrels import positives
+from hardneg.formats.texts import Match, PassageAnswers
 from hardneg.mining.miners.selection import COMPARING, RULES, check_counts, check_threshold
 from hardneg.mining.miners.thresholds import judged
 from hardneg.protocols import FilterTexts

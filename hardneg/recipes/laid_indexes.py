@@ -20,7 +20,7 @@ from hardneg.indexes.open_store import DenseIndex, form_in, open_store
 from hardneg.protocols import Searcher
 from hardneg.recipes.load import Recipe, check_recipe
 from hardneg.recipes.run_folder import read_lock
-from hardneg.records import DOC_IDS, INDEX_FOLDER, LOCK, MODEL_FOLDER, SHARDS, START, Encoded, Hits
+from hardneg.records import DOC_IDS, INDEX_FOLDER, LOCK, MODEL_FOLDER, START, Encoded, Hits
 from hardneg.store import Artifact, Store
 
 
@@ -110,7 +110,7 @@ class OpenedIndex:
         searcher: Searcher
         if laid.backend is not None:
             searcher = laid.backend.open(laid.folder, rows)
-        elif form_in(laid.folder) == "vectors" and not (laid.folder / SHARDS).exists():
+        elif form_in(laid.folder) == "vectors":
             searcher = DenseIndex.open(laid.folder).searcher
         else:
             searcher = open_store(laid.folder, options)
@@ -119,8 +119,6 @@ class OpenedIndex:
         names: Sequence[str] = DocIds(laid.folder / DOC_IDS)
         if laid.backend is not None and getattr(laid.backend, "input", None) == "texts":
             names = met
-        elif (laid.folder / SHARDS).exists():
-            names = DenseIndex.open(laid.folder).doc_ids
         if laid.segments:
             names = list(dict.fromkeys(name.rpartition(DELIMITER)[0] for name in names))
             searcher = pooled(searcher, laid.folder, names)

@@ -11,7 +11,7 @@ from pydantic import Field
 from hardneg import fields
 from hardneg.evaluation import LEVEL, MARGIN, intervals, metrics, metrics_json, significance, two_level
 from hardneg.fields import FREE, LATER, MeasureName
-from hardneg.formats import answer_matching
+from hardneg.formats import texts
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import read_query_groups, without_excluded
 from hardneg.formats.runs import read_run
@@ -184,9 +184,9 @@ def _scores(
     spec, cutoffs, paths = context.spec, metrics.answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
     by_judgements = [name for name in spec.metrics if name not in cutoffs]
     qrels = collection.judged(spec.split) if by_judgements else {}
-    answers, left_out = answer_matching.PassageAnswers(collection.corpus, {}), dict[str, int]()
+    answers, left_out = texts.PassageAnswers(collection.corpus, {}), dict[str, int]()
     if cutoffs:
-        answers = answer_matching.PassageAnswers.of(collection, spec.split, spec.answer_match)
+        answers = texts.PassageAnswers.of(collection, spec.split, spec.answer_match)
         without = len(collection.queries(spec.split)) - len(answers.query_ids)
         left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
     query_ids, documents, excluded = answers.query_ids, len(collection.corpus), collection.excluded()

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from hardneg.datasets.pydocs import SplitShares
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import MEASURED, Name, Trait, WriterSettings
-from hardneg.formats import hash_index, runs
+from hardneg.formats import arrays, runs
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.qrels import Exclusion
@@ -295,7 +295,7 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
     firsts, copies = dict[str, str](), dict[str, str]()
     for doc_id, contents in zip(corpus.ids(rows), corpus.contents(rows), strict=True):
-        first = firsts.setdefault(hash_index.normalise(contents), doc_id)  # equal hashes may be of different texts
+        first = firsts.setdefault(arrays.normalise(contents), doc_id)  # equal hashes may be of different texts
         if first != doc_id:
             copies[doc_id] = first
     return copies
@@ -311,7 +311,7 @@ def with_repeats(
     """
 
     def has(row: int, words: str) -> bool:
-        return words in hash_index.normalise(corpus.documents_at(np.array([row]))[0].text)
+        return words in arrays.normalise(corpus.documents_at(np.array([row]))[0].text)
 
     def beside(doc_id: str, words: str) -> Iterator[str]:
         """The passages of the same document before and after one, as far as all of them have the words."""
@@ -330,7 +330,7 @@ def with_repeats(
         alike.setdefault(first, [first]).append(doc_id)
         alike[doc_id] = alike[first]
     for query in queries:
-        own, words, others = query.doc_ids[0], hash_index.normalise(query.text), dict[str, None]()
+        own, words, others = query.doc_ids[0], arrays.normalise(query.text), dict[str, None]()
         for doc_id in alike.get(own, [own]):
             if doc_id not in others:  # else all that stand beside it are there
                 others |= dict.fromkeys(beside(doc_id, words))

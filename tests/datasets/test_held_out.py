@@ -109,8 +109,8 @@ def test_stored_apart(tmp_path):
     hidden = {pair for pair in withheld if pair[0] in names(kept, "train") and pair[2] > 0}
     assert 0 < len(hidden) < len(withheld)
     assert facts["withheld"] == {"judgements": len(withheld), "hidden": {"train": len(hidden)}}
-    assert f"{len(withheld)} judgements are withheld from training" in facts["notes"]
-    assert f"{len(hidden)} hidden positives are among them: of queries that keep others" in facts["notes"]
+    assert f"withheld from training: {len(withheld)} judgements" in facts["notes"]
+    assert f"withheld from queries with other positives: {len(hidden)} positives" in facts["notes"]
     assert stored.queries("unlabelled").query_ids == names(kept, "unlabelled")
     assert stored.qrels("unlabelled") == {}
 

@@ -126,10 +126,10 @@ def test_what_is_taken_and_what_is_not(made: str) -> None:
         "copies of another file": 1,
         "files that do not parse": 2,
         "further docstrings of one name": 1,
-        "docstrings with under 20 words after the first paragraph": 2,
+        "docstrings with fewer than 20 words after the first paragraph": 2,
         "docstrings that start with a heading, a directive or a signature": 2,
         "docstrings that repeat their first paragraph": 1,
-        "docstrings that are the same as another": 1,
+        "duplicate docstrings": 1,
         "passages above the cap of 6000": 0,
     }
     assert "left out: 3 files of tests" in collection.notes()

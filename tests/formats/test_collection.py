@@ -57,10 +57,10 @@ def test_round_trip_with_counts_and_notes(tmp_path):
     assert progress.lines == counts["notes"]
     assert counts["notes"] == [
         "3 rows had no text",
-        "train: 2 judgements are for measuring alone: no such query in the split",
-        "train: 1 judgement is for measuring alone: no such document in the corpus",
-        "train: 1 judgement left out: there before, the same",
-        "train: 1 query has no relevant document",
+        "train: 2 judgements of unknown queries, used in evaluation only",
+        "train: 1 judgement of documents not in the corpus, used in evaluation only",
+        "train: 1 judgement repeated, left out",
+        "train: 1 query without a relevant document",
     ]
     stored = StoredCollection.open(tmp_path)
     assert stored.splits == ("train", "test", "dev")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hardneg.formats import arrays
 from hardneg.formats import corpus as corpus_module
-from hardneg.formats import hash_index
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.records import ArtifactError, DataError, Document
 from hardneg.runtime import Silent
@@ -73,7 +73,7 @@ def test_hashes_that_collide(tmp_path, monkeypatch):
     def weak(texts: list[str]) -> np.ndarray:
         return np.array([len(text) % 3 for text in texts], np.uint64)
 
-    for module in (corpus_module, hash_index):
+    for module in (corpus_module, arrays):
         monkeypatch.setattr(module, "hash_texts", weak)
     monkeypatch.setattr("hardneg.formats.corpus.hash_texts", weak)
     corpus = stored(tmp_path, [Document(f"d{i}" * (i % 4 + 1), f"text {i // 2}") for i in range(60)])

@@ -53,7 +53,7 @@ def test_dpr_files(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> No
         "biencoder-nq-train.json: 1 positive passages left out: they have no id",
         "biencoder-nq-train.json: 3 negatives left out: a collection holds positives alone",
         "biencoder-nq-train.json: 1 hard negatives left out: a collection holds positives alone",
-        "test: 2 queries have no relevant document",
+        "test: 2 queries without a relevant document",
     ]
     assert StoredCollection.open(stored).answers("train") == {"train-0": ("him",)}
     assert loader.size_hint() == 3

@@ -40,7 +40,7 @@ def test_rows_and_corpus(tmp_path: Path) -> None:
     facts = write_collection(collection, tmp_path / "stored", Silent())
     assert facts["notes"] == [
         f"{tmp_path}/nq[default] train: 3 negatives left out: a collection holds positives alone",
-        "train: 1 query has no relevant document",
+        "train: 1 query without a relevant document",
     ]
     assert StoredCollection.open(tmp_path / "stored").answers("train") == {"1": ("a", "b")}
     before = loader.fingerprint()

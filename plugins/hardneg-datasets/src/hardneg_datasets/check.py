@@ -11,18 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.plugin import (
-    Document,
-    Judgement,
-    Progress,
-    Query,
-    Silent,
-    Task,
-    errors,
-    hash_index,
-    source_files,
-    text_lines,
-)
+from hardneg.plugin import Document, Judgement, Progress, Query, Silent, Task, arrays, errors, source_files, text_lines
 from hardneg_datasets.problems import Contents, Problem, SplitContents, unreadable
 
 _BLOCK, _LINE_BITS = 4096, 48
@@ -62,7 +51,7 @@ def check(
 
 def _fold(text: str) -> str:
     """A text without differences of case and of compatible characters, such as ﬁ and fi; white space is normalised."""
-    return text.lower() if text.isascii() else hash_index.normalise(unicodedata.normalize("NFKC", text).casefold())
+    return text.lower() if text.isascii() else arrays.normalise(unicodedata.normalize("NFKC", text).casefold())
 
 
 class _Table:
@@ -182,14 +171,14 @@ class _Checker:
         if split not in self._known:
             tables = [self._queries[name] for name in (split, None) if name in self._queries]
             self._known[split] = np.unique(_joined(tables)["id"])
-        queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
+        queries, documents = (arrays.hash_texts(item[at] for _, item in located) for at in (0, 1))
         for i in np.flatnonzero(~np.isin(queries, self._known[split])).tolist():
             reason = f"query {located[i][1].query_id!r} is not among the queries"
             yield self._problem("judgements of unknown queries", located[i][0], reason)
         for i in np.flatnonzero(~np.isin(documents, self._every["documents"])).tolist():
             reason = f"document {located[i][1].doc_id!r} is not in the corpus"
             yield self._problem("judgements of unknown documents", located[i][0], reason)
-        pairs = hash_index.hash_texts(f"{item.query_id} {item.doc_id}" for _, item in located)
+        pairs = arrays.hash_texts(f"{item.query_id} {item.doc_id}" for _, item in located)
         relevance = [item.relevance for _, item in located]
         self._judged.setdefault(split, _Table(_JUDGED)).add(located, query=queries, pair=pairs, relevance=relevance)
 
@@ -286,13 +275,11 @@ class _Checker:
 
 def _add_texts(table: _Table, located: Located, contents: Iterable[str], numbers: Any = 0) -> Hashes:
     """Adds documents or queries; returns hashes of their ids and texts together, titles aside."""
-    texts = [hash_index.normalise(text) for text in contents]
+    texts = [arrays.normalise(text) for text in contents]
     filled = np.array([bool(text) for text in texts])
-    own = hash_index.hash_texts(f"{item[0]} {hash_index.normalise(item.text)}" for _, item in located)
-    text, folded = (
-        np.where(filled, hash_index.hash_texts(forms), np.uint64(0)) for forms in (texts, map(_fold, texts))
-    )
-    ids = hash_index.hash_texts(item[0] for _, item in located)
+    own = arrays.hash_texts(f"{item[0]} {arrays.normalise(item.text)}" for _, item in located)
+    text, folded = (np.where(filled, arrays.hash_texts(forms), np.uint64(0)) for forms in (texts, map(_fold, texts)))
+    ids = arrays.hash_texts(item[0] for _, item in located)
     table.add(located, id=ids, text=text, folded=folded, own=own, number=numbers)
     return own
 

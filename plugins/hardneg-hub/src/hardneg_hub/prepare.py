@@ -34,7 +34,7 @@ from hardneg_hub.upload import (
     matching,
 )
 
-INDEX_FOLDER, SHARDS = "index", "shards.json"
+INDEX_FOLDER = "index"
 _MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 UPLOADS = ("model", "index", "negatives")
 _LONGEST = 96
@@ -42,13 +42,9 @@ _FOLDERS = {"model": layout.MODEL_FOLDER, "index": INDEX_FOLDER}
 _COLUMNS = ["query_id", "positives", "negatives", "scores"]
 _ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_offsets")
 _LUCENE = ("segments_*", "_*.*")
-_OWN_FILES = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors", SHARDS)
+_OWN_FILES = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors")
 _INDEX = (*_OWN_FILES, *(f"{name}.npy" for name in _ARRAYS), *_LUCENE)
-_INDEX_FILES = (
-    *_INDEX,
-    *(f"shard-*/{name}" for name in (*_INDEX, "shard.json")),
-    *(f"pooled/{name}" for name in _INDEX),
-)
+_INDEX_FILES = (*_INDEX, *(f"pooled/{name}" for name in _INDEX))
 
 
 def check_name(name: str, argument: str = "repo") -> None:
@@ -276,6 +272,6 @@ def form_in(folder: Path) -> str | None:
     """The content of an index folder; None for other folders."""
     if (folder / "sparse.json").exists():
         return "weights"
-    if not (folder / "index").exists() and not (folder / SHARDS).exists():
+    if not (folder / "index").exists():
         return None
     return "token-vectors" if (folder / "offsets.npy").exists() else "vectors"

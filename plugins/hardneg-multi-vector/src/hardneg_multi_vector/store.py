@@ -116,7 +116,6 @@ class TokenStore:
         self.folder, self.vectors, self.offsets = folder, vectors, offsets
         self.count, self.dimension = len(offsets) - 1, vectors.dimension
         self.doc_ids: Sequence[str] = vectors.doc_ids
-        self.shards = vectors.shards
 
     @classmethod
     def open(cls, folder: Path) -> "TokenStore":

@@ -69,7 +69,7 @@ def reading_data(
 
     answers, known: by question, its answers and what is known to be relevant to it.
     """
-    passages, left_out = hp.answer_matching.PassageAnswers(corpus, answers), Counter[str]()
+    passages, left_out = hp.texts.PassageAnswers(corpus, answers), Counter[str]()
     query_ids, texts = list[str](), list[str]()
     positives, negatives = dict[str, list[str]](), list[NDArray[np.int64]]()
     waiting = iter(questions)
@@ -113,7 +113,7 @@ def _readable(
         documents = corpus.documents_at(np.array([row for _, row in pairs]))
         tokens = reader.tokenise([block[i].text for i, _ in pairs], documents)
         for number, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
-            if tokens.spans(number, hp.answer_matching.answer_spans(document.text, answers[block[i].query_id])):
+            if tokens.spans(number, hp.texts.answer_spans(document.text, answers[block[i].query_id])):
                 kept[i].append(row)
     return [np.array(rows, np.int64) for rows in kept]
 
@@ -194,9 +194,7 @@ class ReaderTraining(hp.ExampleTraining):
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
         tokens = self.encoder.tokenise([text for text in drawn.texts[own] for _ in range(count)], passages)
         spans = [
-            tokens.spans(
-                i * count, hp.answer_matching.answer_spans(passages[i * count].text, self._data.answers[query_id])
-            )
+            tokens.spans(i * count, hp.texts.answer_spans(passages[i * count].text, self._data.answers[query_id]))
             for i, query_id in enumerate(drawn.query_ids[own])
         ]
         features = tokens.tokens.batch(np.arange(len(passages)))

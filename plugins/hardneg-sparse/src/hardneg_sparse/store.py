@@ -148,8 +148,9 @@ class SparseStore:
     def __init__(self, folder: Path, width: int, count: int) -> None:
         self.folder, self.width, self.count = folder, width, count
         self.doc_ids: Sequence[str] = index_files.DocIds(folder / DOC_IDS)
-        self._offsets = arrays.NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
-        self.shards = index_files.Shards.of(folder) or index_files.Shards(folder, [index_files.Shard("", count)])
+        self._offsets, self._terms, self._weights = (
+            arrays.NumberFile(folder / name, dtype) for name, dtype in (_OFFSETS, _TERMS, _WEIGHTS)
+        )
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
@@ -162,7 +163,8 @@ class SparseStore:
         except (ValueError, RecursionError, TypeError, KeyError) as error:
             raise errors.ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
         store = cls(folder, width, count)
-        if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
+        sizes = [len(store._offsets), len(store._terms), len(store._weights)]
+        if sizes[0] != count + 1 or sizes[1:] != [store.offsets[-1]] * 2:
             raise errors.ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
         if not (folder / DOC_IDS).exists():
             raise errors.ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
@@ -170,31 +172,6 @@ class SparseStore:
 
     def __len__(self) -> int:
         return self.count
-
-    @cached_property
-    def _pieces(self) -> index_files.Pieces:
-        """Where the numbers of each shard begin."""
-        return index_files.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
-
-    def _file(self, name_and_dtype: tuple[str, str], number: int) -> arrays.NumberFile:
-        return arrays.NumberFile(self.shards.of_shard(number) / name_and_dtype[0], name_and_dtype[1])
-
-    def _is_sound(self, numbers: tuple[str, str]) -> bool:
-        """Whether the shards' files have as many numbers as their rows."""
-        return all(len(self._file(numbers, shard)) == count for shard, count in enumerate(np.diff(self._pieces.first)))
-
-    def _read(self, numbers: tuple[str, str], start: int, stop: int) -> NDArray[Any]:
-        """A copy of the numbers from `start` to `stop`; leaves no pages mapped."""
-        spans = self._pieces.spans(start, stop)
-        parts = [self._file(numbers, shard).read(begin, end) for shard, begin, end in spans]
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, numbers[1]), *parts])
-
-    def _take(self, numbers: tuple[str, str], positions: NDArray[np.int64]) -> NDArray[Any]:
-        """A copy of the numbers at these positions, through memory maps."""
-        taken = np.empty(len(positions), numbers[1])
-        for shard, mine, there in self._pieces.owned(positions):
-            taken[mine] = self._file(numbers, shard).mapped[there]
-        return taken
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -219,7 +196,7 @@ class SparseStore:
         offsets = self._offsets.read(start, max(start, stop) + 1)
         where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
         self._check(offsets[:-1], offsets[1:], where)
-        terms, weights = (self._read(numbers, first, last) for numbers in (_TERMS, _WEIGHTS))
+        terms, weights = (numbers.read(first, last) for numbers in (self._terms, self._weights))
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
@@ -233,7 +210,10 @@ class SparseStore:
 
     def link(self, folder: Path) -> None:
         """Puts the files into another folder too, as hard links or copies."""
-        self.shards.link(folder, FILES)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            if (self.folder / name).exists():
+                atomic_write.link_file(self.folder / name, folder / name)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:
         """A copy of these rows, int64 [n], through the memory maps. Raises ArtifactError where they are damaged."""
@@ -242,7 +222,7 @@ class SparseStore:
         self._check(begins, ends, where)
         offsets = np.append(0, np.cumsum(ends - begins))
         positions = np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1])
-        terms, weights = (self._take(numbers, positions) for numbers in (_TERMS, _WEIGHTS))
+        terms, weights = (np.asarray(numbers.mapped[positions]) for numbers in (self._terms, self._weights))
         return self._sound(SparseRows(offsets, terms, weights, self.width), where)
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:

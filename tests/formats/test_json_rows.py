@@ -19,8 +19,8 @@ def test_numbers_of_objects(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "rows.json: not JSON: this file must hold one JSON array"),
-        (b'{"a": 1}', "rows.json: not JSON: this file must hold one JSON array"),
+        (b"", "rows.json: not JSON: this file must contain one JSON array"),
+        (b'{"a": 1}', "rows.json: not JSON: this file must contain one JSON array"),
         (b'[\n{"a": 1},\n{"a": "b', "rows.json: not JSON after object 1: parse error: premature EOF; fetch"),
         (b'[{"a": 1}\n{"a": 2}]', "rows.json: not JSON after object 1: parse error: after array element"),
         (b'[{"a": 1}, 2]', "rows.json:2: a JSON value that is not an object"),

@@ -169,7 +169,7 @@ BAD_LABELS = '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}'
         ("labeled-list", "x.jsonl", BAD_LABELS, "2 labels for 1 documents"),
         ("tevatron-v1", "x.jsonl", "\n[]", "x.jsonl:2: a JSON value that is not an object"),
         ("tevatron-v2", "x.jsonl", "{", "x.jsonl:1: not JSON"),
-        ("dpr", "x.json", '{"question": "sea"}', "must hold one JSON array"),
+        ("dpr", "x.json", '{"question": "sea"}', "must contain one JSON array"),
         ("dpr", "x.json", '[{"question": "sea"}, {"a"', "x.json:1: field 'hard_negative_ctxs'"),
         ("dpr", "x.json", "[", "x.json: not JSON"),
         ("dpr", "missing.json", None, "cannot be opened"),

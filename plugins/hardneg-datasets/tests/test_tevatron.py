@@ -60,11 +60,11 @@ def test_parquet_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"query_id": "a b"}, "nq[default]:1: column 'query_id' must hold ids of one word"),
-        ({"query": None}, "nq[default]:1: column 'query' must hold text"),
-        ({"positive_passages": "d1"}, "nq[default]:1: column 'positive_passages' must hold lists of passages"),
+        ({"query_id": "a b"}, "nq[default]:1: column 'query_id' must contain ids without white space"),
+        ({"query": None}, "nq[default]:1: column 'query' must contain text"),
+        ({"positive_passages": "d1"}, "nq[default]:1: column 'positive_passages' must contain lists of passages"),
         ({"positive_passages": [{"text": "t"}]}, "nq[default]:1: no column 'docid'"),
-        ({"answers": "a"}, "nq[default]:1: column 'answers' must hold lists of texts"),
+        ({"answers": "a"}, "nq[default]:1: column 'answers' must contain lists of texts"),
     ],
 )
 def test_mistakes(tmp_path: Path, row: dict[str, Any], message: str) -> None:

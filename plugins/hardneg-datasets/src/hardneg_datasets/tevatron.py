@@ -16,8 +16,7 @@ class Tevatron(hub_tables.TableLoader):
 
     A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
     `docid`, `text` and maybe `title`. The positives are the judgements (relevance 1); `negative_passages` are left out
-    and counted. Nothing of a repository is executed: one that has a loading script is read from its converted
-    branch, `revision="refs/convert/parquet"`, which holds a part alone of large tables and is refused then.
+    and counted. No code of a repository is executed: one with a loading script is refused.
 
     Args:
         source: a hub id, or a local folder of the same layout.
@@ -51,10 +50,7 @@ class Tevatron(hub_tables.TableLoader):
         """Corpus and rows."""
         corpus = self.corpus
         if corpus.repo is None:
-            source = self.source.rstrip("/")
-            # the converted branch is in any repository; a commit or tag of this one is not in the other
-            branch = self.revision if (self.revision or "").startswith(hub_tables.CONVERTED) else None
-            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or branch)
+            corpus = replace(corpus, repo=f"{self.source.rstrip('/')}-corpus")
         return corpus, hub_tables.HubTable(repo=self.source, config=self.config, revision=self.revision)
 
 
@@ -83,7 +79,7 @@ class TevatronCollection(source_files.PartedCollection):
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()
             if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
-                raise errors.DataError.at(where, number, "column 'answers' must hold lists of texts")
+                raise errors.DataError.at(where, number, "column 'answers' must contain lists of texts")
             yield records.Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
@@ -112,5 +108,5 @@ def _judgements(
     negatives[split] = before + len(row.get("negative_passages") or ())
     query_id, passages = hub_tables.id_cell(where, number, row, "query_id"), row.get("positive_passages")
     if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise errors.DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
+        raise errors.DataError.at(where, number, "column 'positive_passages' must contain lists of passages")
     yield from (Judgement(query_id, hub_tables.id_cell(where, number, passage, "docid"), 1) for passage in passages)

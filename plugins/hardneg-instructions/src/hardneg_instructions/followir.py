@@ -133,5 +133,5 @@ def _id(row: TableRow) -> str:
 def _relevance(row: TableRow) -> int:
     score = row.cells.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or score != int(score):
-        raise row.error(f"column 'score' must hold a whole number, not {score!r:.40}")
+        raise row.error(f"column 'score' must contain a whole number, not {score!r:.40}")
     return int(score)

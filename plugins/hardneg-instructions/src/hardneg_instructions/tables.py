@@ -25,7 +25,7 @@ class TableRow(NamedTuple):
         """The text of a cell. Raises DataError where it is none."""
         value = self.cells.get(column)
         if not isinstance(value, str):
-            raise self.error(f"column {column!r} must hold a text, not {value!r:.40}")
+            raise self.error(f"column {column!r} must contain a text, not {value!r:.40}")
         return value
 
     def optional(self, column: str) -> str:
@@ -37,7 +37,7 @@ class TableRow(NamedTuple):
         value = self.cells.get(column)
         name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
         if name.split() != [name]:
-            raise self.error(f"column {column!r} must hold an id without white space, not {value!r:.40}")
+            raise self.error(f"column {column!r} must contain an id without white space, not {value!r:.40}")
         return name
 
     def ids(self, column: str) -> list[str]:
@@ -48,7 +48,7 @@ class TableRow(NamedTuple):
         """The records of a cell that holds a list of them, maybe none."""
         values = self._list(column)
         if not all(isinstance(value, Mapping) for value in values):
-            raise self.error(f"column {column!r} must hold a list of records")
+            raise self.error(f"column {column!r} must contain a list of records")
         return [TableRow(self.path, self.number, value) for value in values]
 
     def error(self, reason: str) -> errors.DataError:
@@ -58,7 +58,7 @@ class TableRow(NamedTuple):
     def _list(self, column: str) -> Sequence[Any]:
         value = self.cells.get(column)
         if value is not None and not isinstance(value, list):
-            raise self.error(f"column {column!r} must hold a list, not {value!r:.40}")
+            raise self.error(f"column {column!r} must contain a list, not {value!r:.40}")
         return value or ()
 
 

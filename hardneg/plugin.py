@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hardneg.evaluation import intervals, significance, two_level
     from hardneg.evaluation import metrics as measuring
     from hardneg.evaluation import metrics_json as metrics_files
-    from hardneg.formats import arrays, queries, source_files, text_lines, texts
+    from hardneg.formats import arrays, source_files, text_lines, texts
     from hardneg.formats import form_names as forms
     from hardneg.formats import negatives as negatives_files
     from hardneg.formats import qrels as qrels_files
@@ -105,7 +105,7 @@ __all__ = [  # noqa: RUF022
     "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
     "measuring", "metrics_files", "model_files", "model_server", "model_specs", "negatives_files", "numbers",
     "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
-    "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
+    "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
     "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
     "start_java", "stored_choices", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
     "train_config", "training_examples", "training_options", "training_stage", "two_level", "word_terms", "wording",

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.qrels import Qrels, positives, read_qrels
-from hardneg.formats.queries import queries_part
 from hardneg.formats.runs import EMPTY, Run, read_run
-from hardneg.formats.source_files import records
+from hardneg.formats.source_files import queries_part, records
 from hardneg.formats.text_lines import id_field, json_row, read_lines, text_field, title_field
 from hardneg.records import NEGATIVES, DataError, Document, Query, RankedList, UsageError, suggestion
 from hardneg.runtime import SEED, Progress, Silent

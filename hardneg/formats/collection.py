@@ -1,31 +1,105 @@
-"""The stored collection: a corpus, and queries and judgements by split, in one folder."""
+"""The stored collection in one folder: a corpus, and queries, judgements and answers by split."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from hardneg import records
 from hardneg.formats import qrels as qrels_files
-from hardneg.formats import queries as query_files
-from hardneg.formats import source_files
+from hardneg.formats import source_files, text_lines
 from hardneg.formats.arrays import AGAIN, normalise
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.qrels import Exclusion, Qrels, positives
-from hardneg.formats.text_lines import Unplaced
-from hardneg.records import ArtifactError, Collection, DataError, Judgement, Query, Side, counted
+from hardneg.records import Answers, ArtifactError, Collection, DataError, Judgement, Query, Side, counted
 from hardneg.runtime import Progress
-from hardneg.store import replace_text
+from hardneg.store import replace_text, replacing
 
+Qrels = qrels_files.Qrels
+_SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
+_ROWS = 8192
 _FORMAT = 1
 _BLOCK = 65536
 _WITHHELD = "withheld.txt"
 _EXCLUDED = "excluded.tsv"
 _LACKING = "~lacking"  # a suffix that no split's name can have
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The queries of one split in the source's order: ids and texts."""
+
+    query_ids: list[str]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def __iter__(self) -> Iterator[Query]:
+        return map(Query, self.query_ids, self.texts)
+
+    @classmethod
+    def open(cls, path: Path) -> "Queries":
+        """Read a file of `write_queries`. Raises ArtifactError where it is missing or damaged."""
+        try:
+            with pa.memory_map(str(path)) as file:
+                table = pa.ipc.open_file(file).read_all()
+                return cls(table.column("query_id").to_pylist(), table.column("text").to_pylist())
+        except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+            reason = str(error).split("\n")[0]
+            raise ArtifactError(f"{path}: queries cannot be read ({reason}); {AGAIN}") from error
+
+
+def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
+    """Write the queries of one split in order, whole or not at all; return their ids.
+
+    Raises DataError where a query id is repeated, empty or has white space, or a query has no text.
+    """
+    known: dict[str, None] = {}
+    rows, block = iter(queries), [Query("", "")] * _ROWS
+    with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        while len(block) == _ROWS:
+            block = list(islice(rows, _ROWS))
+            for query in block:
+                name = query.query_id
+                if not (isinstance(name, str) and isinstance(query.text, str)):
+                    raise DataError(f"query {name!r}: id and text must be strings")
+                if not text_lines.one_word(name):
+                    raise DataError(f"query {text_lines.id_problem(name)}")
+                if not query.text.strip():
+                    raise text_lines.Unplaced(query, f"query {name!r} has no text")
+                if name in known:
+                    reason = f"query id {name!r} occurs twice in one split; ids must be unique"
+                    raise text_lines.Unplaced(query, reason, again=True)
+                known[name] = None
+            try:
+                columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
+            except (UnicodeEncodeError, pa.ArrowException) as error:
+                raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
+            writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+    return list(known)
+
+
+def write_answers(path: Path, answers: Iterable[Answers]) -> int:
+    """Write `{"query_id", "answers"}` for each query with answers, no file without any; return their number."""
+    rows = [{"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts]
+    if rows:
+        with replacing(path) as file:
+            file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+    return len(rows)
+
+
+def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
+    """The answers by query id; empty where the file does not exist. Raises DataError for a malformed line."""
+    if not path.exists():
+        return {}
+    rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
+    return {text_lines.id_field(*row, "query_id"): text_lines.texts_field(*row, "answers") for row in rows}
 
 
 @dataclass(frozen=True)
@@ -53,9 +127,9 @@ class StoredCollection:
             raise ArtifactError(f"{path}: format {known} instead of {_FORMAT}; {AGAIN}")
         return cls(Path(folder), Corpus.open(Path(folder)), splits)
 
-    def queries(self, split: str) -> query_files.Queries:
+    def queries(self, split: str) -> Queries:
         """The queries of one split. Raises DataError for an unknown split."""
-        return query_files.Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
+        return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
         """The judgements of one split for training, maybe empty. Raises DataError for an unknown split."""
@@ -77,7 +151,7 @@ class StoredCollection:
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
         """The answers to the queries of one split by query id, maybe empty. Raises DataError for an unknown split."""
-        return query_files.read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
+        return read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
 
     def all_qrels(self) -> Qrels:
         """The union of the judgements of all splits; where splits disagree about a pair, the highest counts."""
@@ -166,10 +240,10 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
     for split in splits:
         counts["splits"][split] = _write_split(collection, split, corpus, folder)
         notes += _described(split, counts["splits"][split])
-        for query_id, text in query_files.Queries.open(folder / "queries" / f"{split}.arrow"):
+        for query_id, text in Queries.open(folder / "queries" / f"{split}.arrow"):
             if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
                 reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
-                raise Unplaced(Query(query_id, text), reason)
+                raise text_lines.Unplaced(Query(query_id, text), reason)
     if isinstance(collection, records.HasWithheld):
         counts["withheld"] = _write_withheld(collection, splits, folder, corpus, frozenset(texts))
         judged = counted(counts["withheld"]["judgements"], "judgement")
@@ -178,7 +252,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         notes.append(f"withheld from queries with other positives: {hidden}")
     exclusions = list(collection.excluded()) if isinstance(collection, qrels_files.HasExcluded) else []
     named = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if own else ()
-    exclusions += [Exclusion(name, name) for name, row in named if row >= 0]
+    exclusions += [qrels_files.Exclusion(name, name) for name, row in named if row >= 0]
     rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
     known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
     if count := qrels_files.write_excluded(folder / _EXCLUDED, known):
@@ -186,10 +260,10 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         notes.append(f"excluded: {counted(count, 'pair')} of a query and a document")
         excluded = frozenset(known)
         for split in splits:
-            for query_id, doc_ids in positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
-                for pair in excluded.intersection(Exclusion(query_id, doc_id) for doc_id in doc_ids):
+            for query_id, doc_ids in qrels_files.positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
+                for pair in excluded.intersection(qrels_files.Exclusion(query_id, doc_id) for doc_id in doc_ids):
                     what = f"document {pair.doc_id!r} of query {query_id!r}"
-                    raise Unplaced(pair, f"{what} is both relevant and excluded: remove one of the two")
+                    raise text_lines.Unplaced(pair, f"{what} is both relevant and excluded: remove one of the two")
     if unknown := len(exclusions) - len(known):
         notes.append(f"left out: {counted(unknown, 'exclusion')} of unknown queries or documents")
     if isinstance(collection, records.HasGroups):
@@ -207,7 +281,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
 
 
 def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Path) -> dict[str, int]:
-    query_ids = query_files.write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
+    query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
     counts: Counter[str] = Counter(queries=len(query_ids))
     waiting = dict.fromkeys(query_ids)
     lacking: list[Judgement] = []
@@ -227,7 +301,7 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
     if isinstance(collection, records.HasAnswers):
         own = frozenset(query_ids)
         known = (answer for answer in collection.answers(split) if answer.query_id in own)
-        if count := query_files.write_answers(folder / "answers" / f"{split}.jsonl", known):
+        if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
             counts["with_answers"] = count
     return dict(counts)
 
@@ -238,8 +312,8 @@ def _write_withheld(
     tally: Counter[str] = Counter()
     judgements = _known_judgements(collection.withheld(), query_ids, corpus, tally, [])
     tally["judgements"] = qrels_files.write_qrels(folder / _WITHHELD, judgements)
-    withheld = positives(_qrels(folder / _WITHHELD))
-    kept = {split: positives(_qrels(folder / "qrels" / f"{split}.txt")) for split in splits}
+    withheld = qrels_files.positives(_qrels(folder / _WITHHELD))
+    kept = {split: qrels_files.positives(_qrels(folder / "qrels" / f"{split}.txt")) for split in splits}
     hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept.items()}
     return {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
 
@@ -267,7 +341,7 @@ def _known_judgements(
                 counts["repeated"] += 1
             else:
                 grades = f"judged both {seen[query_id, row]} and {relevance}; keep one judgement"
-                raise Unplaced(judgement, f"query {query_id}, document {doc_id}: {grades}")
+                raise text_lines.Unplaced(judgement, f"query {query_id}, document {doc_id}: {grades}")
 
 
 def _described(split: str, counts: Mapping[str, int]) -> list[str]:
@@ -286,11 +360,11 @@ def locating(collection: Collection) -> Iterator[None]:
     """Add file and line to an `Unplaced` error, by reading the collection again."""
     try:
         yield
-    except Unplaced as error:
+    except text_lines.Unplaced as error:
         raise DataError(f"{place}: {error}" if (place := _place(error, collection)) else str(error)) from error
 
 
-def _place(error: Unplaced, collection: Collection) -> str:
+def _place(error: text_lines.Unplaced, collection: Collection) -> str:
     """The location of an error's record, found by its id where it is repeated, else by the whole record."""
     wanted, seen = error.record, set[str]()
     length = 1 if error.again else len(wanted)
@@ -330,5 +404,5 @@ def extended(
                 raise DataError.at(path, number, f"judges {lacking}, which the dataset does not have")
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
-    added = positives(more)
+    added = qrels_files.positives(more)
     return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}

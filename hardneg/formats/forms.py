@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from hardneg.formats import arrays, text_lines
+from hardneg.formats.collection import Queries
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.form_names import OWN, check_form
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.formats.queries import Queries
 from hardneg.records import ArtifactError, DataError, Document, Negatives, UsageError
 from hardneg.store import replacing
 

@@ -23,7 +23,7 @@ from hardneg.records.text import UNSPACED
 
 _END = regex.compile(
     r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end before a capital or digit
-    |(?<=[。！？।॥۔؟።፧։။။][」』”]{0,8})\s*  # unambiguous ends, with or without a space
+    |(?<=[。！？।॥۔؟።፧։។။][」』”]{0,8})\s*  # unambiguous ends, with or without a space
     |(?<=[\p{Thai}\p{Lao}][\p{M}\p{P}]?)[ ]+(?=\p{Thai}|\p{Lao})  # scripts that separate sentences by a space
     |(?<!\s)\s*\n\s*\n\s*  # a blank line, tried once per stretch of white space""",
     regex.VERBOSE,

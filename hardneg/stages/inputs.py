@@ -11,9 +11,8 @@ from hardneg.encoders.open.resolved import learner, load_encoder
 from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.encoders.spec import Precision, Side
 from hardneg.formats.arrays import map_array
-from hardneg.formats.collection import StoredCollection
+from hardneg.formats.collection import Queries, StoredCollection
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.queries import Queries
 from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.protocols import Searcher
 from hardneg.records import errors, layout

@@ -13,9 +13,8 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, SPLIT, Name, PluginKind, Reference, Setting, Trait
 from hardneg.formats import qrels, runs
-from hardneg.formats.collection import StoredCollection
+from hardneg.formats.collection import Queries, StoredCollection
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.queries import Queries
 from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.records import errors, layout, types
 from hardneg.runtime import Task

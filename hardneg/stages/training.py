@@ -14,10 +14,9 @@ from hardneg import fields
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, MEASURED, LossSetting, Name, OwnCut, PluginKind, Reference, Trait, without_problems
 from hardneg.formats import qrels, runs
-from hardneg.formats.collection import StoredCollection
+from hardneg.formats.collection import Queries, StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
-from hardneg.formats.queries import Queries
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
 from hardneg.protocols import DenseSearcher, StoredSearcher

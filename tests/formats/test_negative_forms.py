@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from hardneg.formats.collection import Queries
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.form_names import NAMES
 from hardneg.formats.forms import TextLookup, WriteOptions, read_form, write_form, write_tevatron_corpus
-from hardneg.formats.queries import Queries
 from hardneg.records import ArtifactError, DataError, Document, Negatives, UsageError
 from hardneg.runtime import Silent
 

@@ -3,8 +3,14 @@
 import pytest
 
 from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
+from hardneg.formats.collection import (
+    Queries,
+    StoredCollection,
+    read_answers,
+    write_answers,
+    write_collection,
+    write_queries,
+)
 from hardneg.records import Answers, ArtifactError, DataError, Query
 from hardneg.runtime import Silent
 

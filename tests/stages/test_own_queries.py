@@ -11,8 +11,8 @@ from tiny import tiny_reranker
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
-from hardneg.formats.queries import OWN, SAME_TEXT, read_query_file
 from hardneg.formats.runs import read_run
+from hardneg.formats.source_files import OWN, SAME_TEXT, read_query_file
 from hardneg.recipes import Options, Watcher, execute, make_plan
 from hardneg.records import DataError, HardnegError, Query
 from hardneg.store import Artifact, Store

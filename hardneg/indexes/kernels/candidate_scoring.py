@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.arrays import ranges
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.queries import Queries
+from hardneg.formats.collection import Queries, StoredCollection
 from hardneg.formats.segments import document_rows
 from hardneg.indexes.kernels.checks import check_depth, check_encoded, check_queries, in_order, no_hits
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import Document, errors, identity, queries, source_files, text_lines, wording
+from hardneg.plugin import Document, errors, identity, source_files, text_lines, wording
 from hardneg_datasets.topics import paired
 
 _SMALL = ".small"
@@ -62,7 +62,7 @@ class MsMarcoPassage:
 
 
 def _passage(path: Path, number: int, line: str) -> Document:
-    return Document(*queries.query_line(path, number, line))
+    return Document(*source_files.query_line(path, number, line))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from html import unescape
 from itertools import chain
 from pathlib import Path
 
-from hardneg.plugin import Query, errors, queries, source_files, text_lines
+from hardneg.plugin import Query, errors, source_files, text_lines
 
 _FIELDS = {"num": ("num", "number"), "title": ("title", "query"), "desc": ("desc", "description")}
 _FIELDS["narr"] = ("narr", "narrative")
@@ -32,7 +32,7 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> s
     def read() -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
         lines = (line for _, line in text_lines.lines_or_errors(path) if isinstance(line, str))
         begins = next(lines, "").lstrip()[:1]
-        return _blocks(path, field) if begins == "<" else queries.queries_part(path, split).read()
+        return _blocks(path, field) if begins == "<" else source_files.queries_part(path, split).read()
 
     return source_files.Part(str(path), read, split)
 

@@ -72,7 +72,7 @@ def check(loader: HuggingFace) -> None:
     assert list(collection.qrels("train")) == [Judgement("10", "1", 1), Judgement("11", "2", 1)]
     assert list(collection.qrels("dev")) == [Judgement("11", "3", 2)]
     (note,) = collection.notes()
-    assert note.endswith(": 1 query left out: no judgement names them")
+    assert note.endswith(": 1 query without judgements left out")
 
 
 def test_plain_folder(plain, tmp_path_factory):
@@ -128,7 +128,7 @@ def test_one_split(plain):
         ("qrels/train.parquet", TRAIN | {"score": [1, None]}, "[qrels]:2: column 'score' must contain whole"),
         ("qrels/train.parquet", {"query": [1]}, "[qrels]:1: no column 'query-id' among query"),
         ("queries/q.parquet", {"_id": ["1 0"], "text": ["a"]}, "[queries]:1: column '_id' must contain ids"),
-        ("queries/q.parquet", {"_id": ["1", "1"], "text": ["a", "b"]}, "train:2: query id '1' stands"),
+        ("queries/q.parquet", {"_id": ["1", "1"], "text": ["a", "b"]}, "train:2: query id '1' is repeated"),
         ("corpus/c.parquet", {"_id": ["1"], "text": [None]}, "[corpus]:1: column 'text' must contain text"),
     ],
 )

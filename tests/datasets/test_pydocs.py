@@ -151,7 +151,7 @@ def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -
         (PyDocs(("sys",)), MissingDependency, "'sys' is not installed"),
         (PyDocs(()), UsageError, "pydocs: give at least one package"),
         (PyDocs(max_passages=0), UsageError, "max_passages of 1 or more"),
-        (PyDocs(test_share=0.0), UsageError, "a test_share above 0"),
+        (PyDocs(test_share=0.0), UsageError, "test_share must be above 0"),
         (PyDocs(dev_share=0.5, test_share=0.5), UsageError, "below 1 together"),
     ],
 )

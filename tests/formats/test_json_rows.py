@@ -37,7 +37,7 @@ def test_mistakes(tmp_path, text, message):
 
 def test_whole_numbers_are_ids(tmp_path):
     assert id_field(tmp_path, 1, {"id": 7}, "docid", "id") == "7"
-    with pytest.raises(DataError, match="id 'a b' is empty or holds white space"):
+    with pytest.raises(DataError, match="id 'a b' is empty or contains white space"):
         id_field(tmp_path, 1, {"id": "a b"}, "docid", "id")
     with pytest.raises(DataError, match="no 'docid' in this object"):
         id_field(tmp_path, 1, {}, "docid", "id")

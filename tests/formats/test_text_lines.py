@@ -24,7 +24,7 @@ def test_what_has_the_name_but_is_no_file(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="file: a file, where a folder is expected"):
         find_file(tmp_path / "file", "corpus.jsonl")
-    with pytest.raises(DataError, match=r"folder: is there, but is no file"):
+    with pytest.raises(DataError, match=r"folder: not a file"):
         find_file(tmp_path, "folder")
 
 
@@ -62,7 +62,7 @@ def test_ids(name):
     "name", ["", "a b", "a\tb", "a\u2028b", "a\0", "\x1b[31m", "a\x7f", "a\x85", "a\x9b", "\ufeffq1"]
 )
 def test_no_ids(name):
-    with pytest.raises(DataError, match=r"^f:7: id .* is empty or holds white space or control characters$"):
+    with pytest.raises(DataError, match=r"^f:7: id .* is empty or contains white space or control characters$"):
         checked_id("f", 7, name)
 
 

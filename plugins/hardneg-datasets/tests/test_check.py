@@ -97,7 +97,7 @@ def test_streams_are_checked_to_their_first_error() -> None:
     found = list(check(parts_of(Streamed())))
     assert [str(item) for item in found] == [
         "documents:4: shelf:7: not UTF-8 (torn)",
-        "documents:1: id 'a b' is empty or holds white space or control characters",
+        "documents:1: id 'a b' is empty or contains white space or control characters",
         "documents:3: the document id of documents:2 stands here again",
         "judgements of test:1: query 'q' is judged here, in test, and in dev at judgements of dev:1",
         "judgements of test:1: query 'q' is judged here, in test, and in dev.small at judgements of dev.small:1",
@@ -192,7 +192,7 @@ def test_a_query_with_two_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["my split", "-x", "été"])
 def test_names_of_splits(tmp_path: Path, name: str) -> None:
     collection = beir(tmp_path, test=name)
-    rule = f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
+    rule = f"split {name!r}: use letters, digits, '.', '_' and '-', starting with a letter or digit; rename it"
     assert refused(collection, tmp_path) == rule
     found = [problem for problem in check(parts_of(collection)) if problem.category == "names of splits"]
     assert [str(problem) for problem in found] == [f"{tmp_path}/qrels/{name}.tsv: {rule}"]

@@ -77,7 +77,7 @@ def test_subsets_are_splits(catalogue: dict[str, Fake], tmp_path: Path) -> None:
     assert list(collection.qrels("dev")) == [Judgement("3", "d2", 1)]
     assert loader.size_hint() == 2
     notes = write_collection(collection, tmp_path, Silent())["notes"]
-    assert notes == ["ir-datasets:shelf queries of train: 1 query left out: no judgement names them"]
+    assert notes == ["ir-datasets:shelf queries of train: 1 query without judgements left out"]
     before = loader.fingerprint()
     catalogue["shelf/valid"] = Fake([], [Item("3", "stones")], [Qrel("3", "d2", 1, "0")])
     assert loader.fingerprint() != before

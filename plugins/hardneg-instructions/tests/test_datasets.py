@@ -132,9 +132,7 @@ def _splits() -> list[str]:
 def test_mistakes_name_file_and_line(tmp_path: Path) -> None:
     followir(tmp_path)
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "310", "text": "which river"}) + "\n")
-    with pytest.raises(
-        errors.DataError, match=r"queries.jsonl:1: column 'instruction_og' must contain a text, not None"
-    ):
+    with pytest.raises(errors.DataError, match=r"queries.jsonl:1: column 'instruction_og' must contain a text"):
         list(FollowIR(str(tmp_path)).load().queries("original"))
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "x"}\n{"_id"')
     with pytest.raises(errors.DataError, match=r"corpus.jsonl:2: cannot be read: "):

@@ -164,7 +164,7 @@ def passage(path: Path, number: int, line: str) -> Document | None:
         return None
     if len(cells) != 3:
         raise errors.DataError.at(
-            path, number, f"{wording.counted(len(cells), 'column')}; an id, a text and a title are expected"
+            path, number, f"{wording.counted(len(cells), 'column')}; expected an id, a text and a title"
         )
     return Document(text_lines.checked_id(path, number, cells[0]), *cells[1:])
 
@@ -219,9 +219,7 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
     cells = _cells(path, number, line)
     if len(cells) != 2:
         raise errors.DataError.at(
-            path,
-            number,
-            f"{wording.counted(len(cells), 'column')}; a question, a tab and a list of answers are expected",
+            path, number, f"{wording.counted(len(cells), 'column')}; expected a question, a tab and a list of answers"
         )
     return Question(cells[0], _listed(path, number, cells[1]))
 

@@ -117,7 +117,7 @@ def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
         raise errors.DataError.at(
-            path, number, f"{wording.counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
+            path, number, f"{wording.counted(len(cells), 'column')}; expected an id, a URL, a title and a body"
         )
     doc_id, url, title, body = cells
     return Document(text_lines.checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

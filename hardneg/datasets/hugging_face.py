@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg import store
-from hardneg.formats.source_files import Part, PartedCollection, Record, order_splits
-from hardneg.formats.text_lines import one_word
+from hardneg.formats import source_files, text_lines
 from hardneg.records import DataError, Document, Judgement, Lookup, MissingDependency, Query, first_line
 
 _SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
@@ -104,12 +103,12 @@ def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 def row_part(
     title: str,
     rows: Callable[[], Iterable[Any]],
-    parse: Callable[[str, int, Any], Iterable[Record]],
+    parse: Callable[[str, int, Any], Iterable[source_files.Record]],
     split: str | None = None,
-) -> Part:
+) -> source_files.Part:
     """The records that `parse` makes of each row of a table or other stream; `title` names it in errors."""
 
-    def read() -> Iterator[tuple[int, Record | DataError]]:
+    def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
         try:
             for number, row in numbered_rows(title, rows()):
                 try:
@@ -119,7 +118,7 @@ def row_part(
         except DataError as error:
             yield 0, error
 
-    return Part(title, read, split)
+    return source_files.Part(title, read, split)
 
 
 def table_digest(table: HubTable) -> str:
@@ -178,7 +177,7 @@ def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
     """The id in a column, a word or an integer. Raises DataError where it is missing or anything else."""
     value = _value(where, number, row, column)
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(name, str) or not one_word(name):
+    if not isinstance(name, str) or not text_lines.one_word(name):
         raise DataError.at(where, number, f"column {column!r} must contain ids without white space, not {value!r:.40}")
     return name
 
@@ -260,17 +259,17 @@ class HuggingFace(TableLoader):
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "hub"
 
-    def load(self) -> PartedCollection:
+    def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
         _, queries, qrels = self.tables()
         corpus, asked, judged = self.corpus_rows(), open_table(queries), open_table(qrels)
-        queries_in, qrels_in = dict[str, Part](), dict[str, Part]()
-        for split in order_splits(judged):
+        queries_in, qrels_in = dict[str, source_files.Part](), dict[str, source_files.Part]()
+        for split in source_files.order_splits(judged):
             own = {split: asked[split]} if split in asked else asked
             part = row_part(queries.title, partial(chain.from_iterable, own.values()), self._query)
             queries_in[split] = replace(part, name=f"{queries.title} {' '.join(own)}")
             qrels_in[split] = row_part(qrels.title, partial(iter, judged[split]), self._judgement, split)
-        return PartedCollection([row_part(*corpus, self._document)], queries_in, qrels_in)
+        return source_files.PartedCollection([row_part(*corpus, self._document)], queries_in, qrels_in)
 
     def _document(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
         names = self.columns

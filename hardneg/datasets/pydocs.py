@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import importlib.util
 import re
 import sys
 import sysconfig
@@ -11,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
+from importlib import metadata, util
 from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -39,7 +38,7 @@ class SourceFile:
     @cached_property
     def lines(self) -> list[bytes]:
         """The lines in UTF-8, without their ends: a node's `lineno` counts them from 1, its `col_offset` bytes."""
-        return [line.encode() for line in importlib.util.decode_source(self.content).split("\n")]
+        return [line.encode() for line in util.decode_source(self.content).split("\n")]
 
     @cached_property
     def text(self) -> bytes:
@@ -142,7 +141,7 @@ def find_package(package: str) -> Path:
     if not package.isidentifier():
         raise UsageError(f"package {package!r}: give the top-level name alone, such as numpy")
     try:
-        spec = importlib.util.find_spec(package)
+        spec = util.find_spec(package)
     except (ImportError, ValueError):
         spec = None
     if spec is not None and spec.submodule_search_locations:

@@ -167,7 +167,7 @@ def test_groups_of_passages_and_queries(folder, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("d1\ta\nd1\tb\n", "groups.tsv:2: d1 is in two groups, 'a' and 'b'; give one$"),
+        ("d1\ta\nd1\tb\n", "groups.tsv:2: d1 is in two groups, 'a' and 'b'; keep one$"),
         ("d1\ta\nd2 a\n", "groups.tsv:2: no tab"),
     ],
 )

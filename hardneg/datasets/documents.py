@@ -288,9 +288,10 @@ class DocumentFolder:
     def parts(self) -> Iterator[source_files.Part]:
         """The files."""
         for path in self.files:
-            yield source_files.Part(
-                str(path), lambda path=path: ((line, record) for line, _, record in self._passages(path))
-            )  # type: ignore[misc]
+            yield source_files.Part(str(path), partial(self._records, path))
+
+    def _records(self, path: Path) -> Iterator[tuple[int, Document | DataError]]:
+        return ((line, record) for line, _, record in self._passages(path))
 
     def _passages(self, path: Path) -> Iterator[tuple[int, str, Document | DataError]]:
         """Each passage of a file, or an error, with its line and the name of its document."""

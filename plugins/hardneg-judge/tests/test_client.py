@@ -79,13 +79,6 @@ def test_a_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     assert AnswerJournal(path).find(request_key("message 0")) is None
 
 
-def test_a_long_answer(tmp_path: Path) -> None:
-    kept = filled(tmp_path / "j", 7)
-    kept.keep(request_key("long"), Answer("x" * 100_000, 1, 2))
-    assert kept.find(request_key("long")) == Answer("x" * 100_000, 1, 2)
-    assert all(kept.find(request_key(f"message {n}")) for n in range(7)) and len(kept) == 8
-
-
 def test_two_writers_share_a_file(tmp_path: Path) -> None:
     one, two = AnswerJournal(tmp_path / "j"), AnswerJournal(tmp_path / "j")
 

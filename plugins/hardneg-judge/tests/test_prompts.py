@@ -92,13 +92,6 @@ def test_several_passages_by_their_numbers() -> None:
     assert verdicts("yes", 2, "yes-no", numbered=True) == [None, None]
 
 
-@cases(
-    {0.0: ["[1] 0"], 1.0: ["1"], 2.0: ["2"], 3.0: ["1: 3", "Grade: 3", "1 - 3"], None: ["1: 7", "1: 3\n1: 0", "1: -1"]}
-)
-def test_one_passage_with_a_number(answer: str, score: float | None) -> None:
-    assert verdicts(answer, 1, "grades", numbered=True) == [score]
-
-
 @pytest.mark.parametrize(
     ("answer", "count", "queries"),
     [

@@ -38,12 +38,12 @@ class Withheld:
     def problems(self) -> list[str]:
         """One message per invalid option."""
         problems = [
-            f"{name} must be at least 0 and below 1, not {share:g}"
+            f"{name} must be 0 or above and below 1, not {share:g}"
             for name in ("unlabelled", "positives", "groups")
             if not 0 <= (share := getattr(self, name)) < 1
         ]
         if self.siblings is not None and self.siblings < 0:
-            problems.append(f"siblings must be at least 0, not {self.siblings}")
+            problems.append(f"siblings must be 0 or above, not {self.siblings}")
         if not any((self.unlabelled, self.positives, self.halves, self.siblings is not None, self.groups)):
             problems.append("set unlabelled, positives or groups above 0, or set siblings or halves")
         return problems

@@ -121,7 +121,7 @@ def test_what_cannot_be_withheld():
     assert Withheld().problems() == ["give unlabelled, positives or groups a share above 0, or siblings, or halves"]
     with pytest.raises(DataError, match="no split train; it has test"):
         WithheldCollection(Whole({"test": ["t1"]}), Withheld(0.5)).splits()
-    with pytest.raises(DataError, match="a split unlabelled of its own"):
+    with pytest.raises(DataError, match="already has a split unlabelled"):
         WithheldCollection(Whole({"train": [], "unlabelled": []}), Withheld(0.5)).splits()
 
 
@@ -171,7 +171,7 @@ def test_groups_go_with_their_documents_and_training_queries():
 
 
 def test_siblings_need_groups():
-    with pytest.raises(DataError, match="need a dataset with groups"):
+    with pytest.raises(DataError, match="siblings and groups need groups"):
         Withheld(siblings=1).of(Whole())
 
 

@@ -101,7 +101,7 @@ def test_docstring_takes_the_first_sentence_and_leaves_code():
     assert others == [Written((), document) for document in documents[1:]]
     (few,) = FirstSentence(words=(6, 9)).write(documents[:1], count=1, seed=1)
     assert few == Written((), documents[0])
-    with pytest.raises(PluginError, match=r"words must be two numbers, the smaller first, from 1: not \[4, 3\]"):
+    with pytest.raises(PluginError, match=r"words must be two numbers from 1, the smaller first, not \[4, 3\]"):
         FirstSentence(words=(4, 3))
 
 

@@ -78,7 +78,7 @@ def test_an_answer_that_cannot_be_read_is_counted_and_told(served: Served, caplo
 @pytest.mark.parametrize("says", ["I would rather not say", "", "maybe", None, 3])
 def test_a_server_that_says_nothing_ends_it_and_is_asked_again(served: Served, says: Any) -> None:
     served.says = lambda message: says
-    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: look at the server"):
+    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: check the server"):
         list(chat(served).rerank([("old river", [f"a river {number}" for number in range(16)])]))
     served.says = shared_words
     with chat(served).asking() as asking:
@@ -88,7 +88,7 @@ def test_a_server_that_says_nothing_ends_it_and_is_asked_again(served: Served, s
 
 def test_a_server_that_says_nothing_is_not_asked_of_everything(served: Served) -> None:
     served.says = lambda message: "sorry,\nno: yes"
-    with pytest.raises(ModelError, match="the last one is 'sorry, no: yes': look at"):
+    with pytest.raises(ModelError, match="the last one is 'sorry, no: yes': check"):
         list(chat(served, in_flight=1).rerank([("q", [f"passage {n}"]) for n in range(1000)]))
     assert len(served.requests) < 100
 
@@ -142,8 +142,8 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
         ({"batch": 0}, "batch: 0 must be above 0"),
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),
         ({"deadline": float("nan")}, "deadline: nan must be above 0"),
-        ({"key": "sk-s3cret"}, "key: is no name of an environment variable: name the one that holds the API key"),
-        ({"more": {"messages": []}}, "more: messages: has an option of its own, or cannot be changed"),
+        ({"key": "sk-s3cret"}, "key: not the name of an environment variable: name the one with the API key"),
+        ({"more": {"messages": []}}, "more: messages: has its own option, or cannot be changed"),
         ({"prompt": "{query}"}, "prompt: has no {passages}"),
         ({"bach": 3}, "bach: chat has no such option; did you mean 'batch'"),
         ({"scale": "yes"}, "scale"),
@@ -268,5 +268,5 @@ def test_answers_without_an_order_are_counted_and_asked_again(served: Served, ca
             assert list(ordering.rerank(plugin, asked)) == [[3, 2, 1]] and ordering.counts[UNREADABLE] == 1
         assert len(served.requests) == requests
     assert "of 1 answers 1 cannot be read in full" in caplog.text
-    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: look at the server"):
+    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: check the server"):
         list(plugin.rerank([(f"q{number}", ["a", "b"]) for number in range(40)]))

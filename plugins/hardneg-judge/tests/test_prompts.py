@@ -48,7 +48,7 @@ def test_examples_as_a_message_has_them() -> None:
     "line", ["{", "[]", '{"passage": "a"}', '{"passage": "a", "queries": []}', '{"passage": " ", "queries": "q"}']
 )
 def test_a_broken_example_is_named(line: str) -> None:
-    with pytest.raises(ValueError, match="examples: line 2 is no JSON object with a `passage` and its `queries`: "):
+    with pytest.raises(ValueError, match="examples: line 2 is not a JSON object with `passage` and `queries`: "):
         shown_examples('{"passage": "a", "queries": "q"}\n' + line)
 
 

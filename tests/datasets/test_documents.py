@@ -86,9 +86,9 @@ def test_all_mistakes_come_at_once_each_with_its_line(tmp_path):
     assert first == f"{tmp_path}: 5 problems"
     assert [line.strip().removeprefix(f"{tmp_path}/") for line in lines] == [
         "bad.txt:2: not UTF-8 (invalid start byte); save it as UTF-8, or exclude it by `glob`",
-        "rows.csv:1: no column `text`; the first line names the columns, here: body",
+        "rows.csv:1: no column `text`; the columns in the first line are: body",
         "rows.jsonl:1: no 'text' in this object",
-        "rows.jsonl:3: `text` is empty; leave the row out, or fill it in",
+        "rows.jsonl:3: `text` is empty; fill it in, or remove the row",
         "rows.jsonl:4: not JSON: Expecting value",
     ]
 

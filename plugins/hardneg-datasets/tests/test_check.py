@@ -49,10 +49,10 @@ def test_nine_faults_at_once(tmp_path: Path) -> None:
 def test_judgements(tmp_path: Path) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d1 1\nq1 0 d1 2\nq9 0 d2 1\nq1 0 d2 x\n")
     assert [(item.category, item.line, item.warning) for item in problems(tmp_path)] == [
-        ("relevance that is no whole number", 5, False),
+        ("relevance that is not a whole number", 5, False),
         ("judgements of unknown queries", 4, False),
-        ("judgements that stand twice", 2, True),
-        ("judgements that contradict each other", 3, False),
+        ("repeated judgements", 2, True),
+        ("contradictory judgements", 3, False),
     ]
 
 
@@ -111,7 +111,7 @@ def test_damaged_gzip(tmp_path: Path, cut: int) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
     (tmp_path / "corpus.jsonl").unlink()
     (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(GOOD.encode() * 40)[:-cut])
-    assert "files that are cut off or damaged" in {item.category for item in problems(tmp_path)}
+    assert "truncated or damaged files" in {item.category for item in problems(tmp_path)}
 
 
 def told(folder: Path) -> list[tuple[str, str, bool]]:
@@ -154,7 +154,7 @@ def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:
     )
     assert "over several lines" in found["lines that are not JSON objects", 5]
     assert found["wrong numbers of columns", 1].startswith("1 column; qrels have 4 (TREC) or 3 (BEIR)")
-    assert found["relevance that is no whole number", 1].endswith("; a header ends in label, rel, relevance, score")
+    assert found["relevance that is not a whole number", 1].endswith("; a header ends in label, rel, relevance, score")
 
 
 def test_splits_without_anything_relevant(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_splits_without_anything_relevant(tmp_path: Path) -> None:
     write(tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", **qrels)
     found = [item for item in told(tmp_path) if item[0] == "nothing to judge by"]
     assert found == [
-        ("nothing to judge by", "qrels/dev.tsv: split dev: nothing in it that can be read", True),
+        ("nothing to judge by", "qrels/dev.tsv: split dev: nothing readable in it", True),
         ("nothing to judge by", "qrels/test.tsv: split test: none of the 2 is above zero", True),
     ]
 

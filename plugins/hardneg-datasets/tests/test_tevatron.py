@@ -39,7 +39,7 @@ def test_rows_and_corpus(tmp_path: Path) -> None:
     assert list(collection.qrels("train")) == [Judgement("1", "d1", 1)]
     facts = write_collection(collection, tmp_path / "stored", Silent())
     assert facts["notes"] == [
-        f"{tmp_path}/nq[default] train: 3 negatives left out: a collection holds positives alone",
+        f"{tmp_path}/nq[default] train: 3 negatives left out: a collection has positives only",
         "train: 1 query without a relevant document",
     ]
     assert StoredCollection.open(tmp_path / "stored").answers("train") == {"1": ("a", "b")}

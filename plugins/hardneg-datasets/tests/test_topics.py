@@ -98,7 +98,7 @@ def test_elements_of_xml(tmp_path: Path) -> None:
 
 def test_a_file_of_other_elements_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        errors.DataError, match=r"topics:1: no query in this file: `<top>` blocks and `<topic>` elements"
+        errors.DataError, match=r"topics:1: no query in this file; expected `<top>` blocks and `<topic>` elements"
     ):
         read(tmp_path / "topics", "<DOC>\n<DOCNO>1</DOCNO>\nbridges\n</DOC>\n")
 
@@ -193,7 +193,7 @@ def test_a_check_goes_on_after_a_mistake(folder: Path) -> None:
     ]
     assert told == [
         ("lines that cannot be read", "one.jsonl", 1),
-        ("ids that are not one word", "one.jsonl", 2),
+        ("invalid ids", "one.jsonl", 2),
         ("lines that cannot be read", "x.json", 1),
         ("lines that are not JSON objects", "x.json", 3),
     ]

@@ -49,7 +49,7 @@ def test_vectors_come_in_the_order_of_the_texts(served):
 )
 def test_answers_that_are_wrong(served, change, told):
     served.change = change
-    with pytest.raises(ModelError, match="the answer is not as /v1/embeddings has it: ") as caught:
+    with pytest.raises(ModelError, match="not an answer of /v1/embeddings: ") as caught:
         client(served).embed(["a", "b"])
     assert told in str(caught.value) and len(served.requests) == 1
 
@@ -90,7 +90,7 @@ def test_a_damaged_file_costs_no_results(tmp_path, caplog):
     (tmp_path / "v.sqlite").write_bytes(b"not a database, whatever its name says" * 100)
     cache = VectorCache(tmp_path / "v.sqlite", 1 << 20)
     cache.keep({text_key("a"): ONE})
-    assert cache.find([text_key("a")]) == {} and "vectors are not kept" in caplog.text
+    assert cache.find([text_key("a")]) == {} and "vectors are not cached" in caplog.text
 
 
 WRITER = """

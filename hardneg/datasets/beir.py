@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar, get_args
 
 from hardneg import store
-from hardneg.formats import qrels as qrels_files
-from hardneg.formats import source_files, text_lines
-from hardneg.formats.source_files import line_part
+from hardneg.formats import qrels, source_files, text_lines
 from hardneg.records import Answers, DataError, Document, Membership, Query, Side
 
 _SAMPLED = 50_000
@@ -45,7 +42,7 @@ class Beir:
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise text_lines.no_folder(folder)
-        corpus = line_part(_file(folder, "corpus.jsonl"), _document)
+        corpus = source_files.line_part(_file(folder, "corpus.jsonl"), _document)
         if not self.judged:
             return BeirCollection([corpus], {}, {})
         tables = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
@@ -53,9 +50,9 @@ class Beir:
         splits = source_files.order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
         if not splits:
             raise DataError(f"{folder}: no qrels/SPLIT.tsv; a BEIR folder has one per split")
-        queries = dict.fromkeys(splits, line_part(_file(folder, "queries.jsonl"), _query))
-        qrels = {split: source_files.qrels_part(_file(folder / "qrels", f"{split}.tsv"), split) for split in splits}
-        return BeirCollection([corpus], queries, qrels)
+        queries = dict.fromkeys(splits, source_files.line_part(_file(folder, "queries.jsonl"), _query))
+        judged = {split: source_files.qrels_part(_file(folder / "qrels", f"{split}.tsv"), split) for split in splits}
+        return BeirCollection([corpus], queries, judged)
 
     def fingerprint(self) -> str:
         """A digest of the files' bytes."""
@@ -72,7 +69,8 @@ class Beir:
         """The approximate number of queries of each split, from the first lines and the size of its qrels."""
         hints: dict[str, int] = {}
         for split, path in ((split, Path(part.name)) for split, part in self.load().qrels_in.items()):
-            named = [judgement.query_id for _, judgement in islice(qrels_files.iter_qrels(path), _SAMPLED)]
+            judgements = zip(range(_SAMPLED), qrels.iter_qrels(path), strict=False)
+            named = [judgement.query_id for _, (_, judgement) in judgements]
             hints[split] = round(text_lines.estimate_lines(path) * len(set(named)) / max(len(named), 1))
         return hints
 
@@ -99,24 +97,24 @@ class BeirCollection(source_files.PartedCollection):
     def groups(self, side: Side) -> Iterator[Membership]:
         """The memberships in the file of groups, maybe including ids of the other side."""
         path = self.groups_file(side)
-        return qrels_files.read_groups(path) if path else iter(())
+        return qrels.read_groups(path) if path else iter(())
 
     def groups_file(self, side: Side) -> Path | None:
         """The file with the groups of documents or of queries, if it exists."""
         folder = Path(self.documents_in[0].name).parent
         return text_lines.find_file(folder, f"{side}-groups.tsv") or text_lines.find_file(folder, "groups.tsv")
 
-    def excluded(self) -> Iterator[qrels_files.Exclusion]:
+    def excluded(self) -> Iterator[qrels.Exclusion]:
         """The pairs in the file of excluded passages."""
-        return qrels_files.read_excluded(self.excluded_file) if self.excluded_file else iter(())
+        return qrels.read_excluded(self.excluded_file) if self.excluded_file else iter(())
 
     def parts(self) -> Iterator[source_files.Part]:
         """All files; those of excluded passages and of groups come last."""
         yield from super().parts()
         if self.excluded_file:
-            yield line_part(self.excluded_file, qrels_files.parse_exclusion)
+            yield source_files.line_part(self.excluded_file, qrels.parse_exclusion)
         for path in self._group_files:
-            yield line_part(path, qrels_files.parse_membership)
+            yield source_files.line_part(path, qrels.parse_membership)
 
     def digest(self, root: Path) -> str:
         """A digest of the bytes of all files but those of groups, and their names relative to `root`."""

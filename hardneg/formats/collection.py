@@ -11,16 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from hardneg import records
-from hardneg.formats import qrels as qrels_files
-from hardneg.formats import source_files, text_lines
+from hardneg import records, store
+from hardneg.formats import qrels, source_files, text_lines
 from hardneg.formats.arrays import AGAIN, normalise
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.records import Answers, ArtifactError, Collection, DataError, Judgement, Query, Side, counted
 from hardneg.runtime import Progress
-from hardneg.store import replace_text, replacing
 
-Qrels = qrels_files.Qrels
+Qrels = qrels.Qrels
 _SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 _ROWS = 8192
 _FORMAT = 1
@@ -62,7 +60,7 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
     """
     known: dict[str, None] = {}
     rows, block = iter(queries), [Query("", "")] * _ROWS
-    with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+    with store.replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         while len(block) == _ROWS:
             block = list(islice(rows, _ROWS))
             for query in block:
@@ -89,7 +87,7 @@ def write_answers(path: Path, answers: Iterable[Answers]) -> int:
     """Write `{"query_id", "answers"}` for each query with answers, no file without any; return their number."""
     rows = [{"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts]
     if rows:
-        with replacing(path) as file:
+        with store.replacing(path) as file:
             file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
     return len(rows)
 
@@ -140,14 +138,14 @@ class StoredCollection:
 
     def judged(self, split: str) -> Qrels:
         """All judgements of one split for evaluation: unknown documents count as missed, as in trec_eval."""
-        qrels, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
+        union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
             if not path.exists():
                 raise ArtifactError(f"{path}: missing; delete {self.folder}, it is made again")
             for query_id, judged in _qrels(path).items():
-                qrels.setdefault(query_id, {}).update(judged)
-        return qrels
+                union.setdefault(query_id, {}).update(judged)
+        return union
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
         """The answers to the queries of one split by query id, maybe empty. Raises DataError for an unknown split."""
@@ -171,14 +169,14 @@ class StoredCollection:
     def excluded(self) -> dict[str, list[str]]:
         """The excluded documents by query id: neither results nor negatives of the query; maybe empty."""
         path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
-        for query_id, doc_id in qrels_files.read_excluded(path) if path.exists() else ():
+        for query_id, doc_id in qrels.read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
         """The group of each document or query that has one, by its id; maybe empty."""
         path = self.folder / "groups" / f"{side}.tsv"
-        return dict(qrels_files.read_groups(path)) if path.exists() else {}
+        return dict(qrels.read_groups(path)) if path.exists() else {}
 
     def _known(self, split: str) -> str:
         if split not in self.splits:
@@ -188,10 +186,10 @@ class StoredCollection:
 
 
 def _qrels(path: Path) -> Qrels:
-    qrels: Qrels = {}
-    for _, (query_id, doc_id, relevance) in qrels_files.iter_qrels(path):
-        qrels.setdefault(query_id, {})[doc_id] = relevance
-    return qrels
+    judged: Qrels = {}
+    for _, (query_id, doc_id, relevance) in qrels.iter_qrels(path):
+        judged.setdefault(query_id, {})[doc_id] = relevance
+    return judged
 
 
 def write_collection(
@@ -229,7 +227,9 @@ def write_collection(
         counts = _write(collection, splits, folder, documents, exclude_own)
     for note in counts["notes"]:
         progress.note(note)
-    replace_text(folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False))
+    store.replace_text(
+        folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False)
+    )
     return counts
 
 
@@ -250,18 +250,18 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         hidden = counted(sum(counts["withheld"]["hidden"].values()), "positive")
         notes += [f"withheld from training: {judged}", *_described("withheld", counts["withheld"])]
         notes.append(f"withheld from queries with other positives: {hidden}")
-    exclusions = list(collection.excluded()) if isinstance(collection, qrels_files.HasExcluded) else []
+    exclusions = list(collection.excluded()) if isinstance(collection, qrels.HasExcluded) else []
     named = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if own else ()
-    exclusions += [qrels_files.Exclusion(name, name) for name, row in named if row >= 0]
+    exclusions += [qrels.Exclusion(name, name) for name, row in named if row >= 0]
     rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
     known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
-    if count := qrels_files.write_excluded(folder / _EXCLUDED, known):
+    if count := qrels.write_excluded(folder / _EXCLUDED, known):
         counts["excluded"] = count
         notes.append(f"excluded: {counted(count, 'pair')} of a query and a document")
         excluded = frozenset(known)
         for split in splits:
-            for query_id, doc_ids in qrels_files.positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
-                for pair in excluded.intersection(qrels_files.Exclusion(query_id, doc_id) for doc_id in doc_ids):
+            for query_id, doc_ids in qrels.positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
+                for pair in excluded.intersection(qrels.Exclusion(query_id, doc_id) for doc_id in doc_ids):
                     what = f"document {pair.doc_id!r} of query {query_id!r}"
                     raise text_lines.Unplaced(pair, f"{what} is both relevant and excluded: remove one of the two")
     if unknown := len(exclusions) - len(known):
@@ -272,8 +272,8 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         documents = (member for member, row in zip(members, rows, strict=True) if row >= 0)
         queries = (member for member in collection.groups("query") if member.member_id in texts)
         groups = {
-            "documents": qrels_files.write_groups(folder / "groups" / "document.tsv", documents),
-            "queries": qrels_files.write_groups(folder / "groups" / "query.tsv", queries),
+            "documents": qrels.write_groups(folder / "groups" / "document.tsv", documents),
+            "queries": qrels.write_groups(folder / "groups" / "query.tsv", queries),
         }
         if any(groups.values()):
             counts["groups"] = groups
@@ -294,9 +294,9 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
             counts["highest_grade"] = max(counts["highest_grade"], judgement.relevance)
             yield judgement
 
-    counts["judgements"] = qrels_files.write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    counts["judgements"] = qrels.write_qrels(folder / "qrels" / f"{split}.txt", watched())
     if lacking:
-        qrels_files.write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
+        qrels.write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
     counts["without_relevant"] = len(waiting)
     if isinstance(collection, records.HasAnswers):
         own = frozenset(query_ids)
@@ -311,10 +311,10 @@ def _write_withheld(
 ) -> dict[str, Any]:
     tally: Counter[str] = Counter()
     judgements = _known_judgements(collection.withheld(), query_ids, corpus, tally, [])
-    tally["judgements"] = qrels_files.write_qrels(folder / _WITHHELD, judgements)
-    withheld = qrels_files.positives(_qrels(folder / _WITHHELD))
-    kept = {split: qrels_files.positives(_qrels(folder / "qrels" / f"{split}.txt")) for split in splits}
-    hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept.items()}
+    tally["judgements"] = qrels.write_qrels(folder / _WITHHELD, judgements)
+    withheld = qrels.positives(_qrels(folder / _WITHHELD))
+    known = {split: qrels.positives(_qrels(folder / "qrels" / f"{split}.txt")) for split in splits}
+    hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in known.items()}
     return {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
 
 
@@ -394,7 +394,7 @@ def extended(
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}
     for path in files:
-        judged = list(qrels_files.iter_qrels(path))
+        judged = list(qrels.iter_qrels(path))
         if not judged:
             raise DataError(f"{path}: holds no judgements; leave it out")
         rows = collection.corpus.rows([item.doc_id for _, item in judged]).tolist()
@@ -404,5 +404,5 @@ def extended(
                 raise DataError.at(path, number, f"judges {lacking}, which the dataset does not have")
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
-    added = qrels_files.positives(more)
+    added = qrels.positives(more)
     return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import isfinite, nan
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -125,7 +124,7 @@ def _with_texts(
                 continue
             positives, others = ([documents[name] for name in ids] for ids in (item.positives, item.negatives))
             known = options.positive_scores
-            scores = known(item).tolist() if known else [nan] * len(positives)
+            scores = known(item).tolist() if known else [np.nan] * len(positives)
             others_scores = np.asarray(item.scores, np.float32).tolist()
             yield _Texts(item.query_id, texts[item.query_id], positives, others, scores, others_scores)
 
@@ -137,7 +136,7 @@ def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: C
             counts[f"rows left out: fewer than {options.negatives} negatives"] += len(row.positives)
             continue
         for record, scores in _FORMS[form].records(row, options.scores):
-            if options.scores and not all(isfinite(score) for values in scores.values() for score in values):
+            if options.scores and not all(np.isfinite(score) for values in scores.values() for score in values):
                 counts["rows left out: a document has no score"] += 1
             else:
                 yield {**record, **scores} if options.scores else record
@@ -245,7 +244,7 @@ def _read(path: Path, form: "_Form", lookup: TextLookup) -> Iterator[Negatives]:
         query_id = lookup.query(row.value(form.query, str), by_id=form.query == "query_id")
         if query_id is not None:
             known, found = (lookup.documents(names, form.by_ids) for names in (positives, negatives))
-            values = np.array([nan] * len(found) if scores is None else scores, np.float32)
+            values = np.array([np.nan] * len(found) if scores is None else scores, np.float32)
             there = [number for number, doc_id in enumerate(found) if doc_id is not None]
             yield Negatives(query_id, [i for i in known if i], [i for i in found if i], values[there])
 
@@ -377,7 +376,7 @@ def _dpr(row: _Texts, scores: bool) -> _Records:
     positives, negatives = (
         [
             {"title": each.title, "text": each.text, "passage_id": each.doc_id}
-            | ({"score": score} if scores and isfinite(score) else {})
+            | ({"score": score} if scores and np.isfinite(score) else {})
             for each, score in zip(documents, known, strict=True)
         ]
         for documents, known in ((row.positives, row.positive_scores), (row.negatives, row.negative_scores))
@@ -391,7 +390,7 @@ def _contexts(row: _Row) -> _Documents:
     hard, other, positives = (f"{kind}_ctxs" for kind in ("hard_negative", "negative", "positive"))
     negatives = row.objects(hard, "passage_id") + row.objects(other, "passage_id")
     scores = [item.get("score") for name in (hard, other) for item in row.fields[name]]
-    numbers = [float(score) if isinstance(score, int | float) else nan for score in scores]
+    numbers = [float(score) if isinstance(score, int | float) else np.nan for score in scores]
     return row.objects(positives, "passage_id"), negatives, numbers
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv
+from pyarrow import compute, csv
 
 from hardneg.formats import text_lines
 from hardneg.formats.collection import StoredCollection
@@ -189,12 +189,10 @@ def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
     """Each query's list in trec_eval's order."""
-    import pyarrow.compute as pc
-
     order = np.lexsort((-lines.scores, lines.query_codes))
     scores, queries = lines.scores[order], lines.query_codes[order]
     if ((scores[1:] == scores[:-1]) & (queries[1:] == queries[:-1])).any():
-        ranks = pc.rank(pa.array(lines.doc_ids, type=pa.string()), tiebreaker="dense").to_numpy().astype(np.int64)
+        ranks = compute.rank(pa.array(lines.doc_ids, type=pa.string()), tiebreaker="dense").to_numpy().astype(np.int64)
         order = np.lexsort((-ranks[lines.doc_codes], -lines.scores, lines.query_codes))
     doc_ids = np.array(lines.doc_ids, dtype=object)[lines.doc_codes[order]]
     scores = lines.scores[order]

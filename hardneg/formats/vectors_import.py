@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import parquet
+from pyarrow import compute, parquet
 
 from hardneg.formats import arrays, text_lines, vectors
 from hardneg.protocols import RowLookup
@@ -142,9 +141,9 @@ def _parquet(path: Path) -> Iterator[_Block]:
                 raise DataError(f"{path}: needs columns 'id' and 'vector'; it has {', '.join(names)}")
             for batch in file.iter_batches(ROWS, columns=columns):
                 at = [f"{path}: row {row}" for row in range(start, start + len(batch))]
-                ids = pc.fill_null(pc.cast(batch.column(columns[0]), pa.string()), "").to_pylist()
+                ids = compute.fill_null(compute.cast(batch.column(columns[0]), pa.string()), "").to_pylist()
                 lists = batch.column(columns[1])
-                lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+                lengths = compute.fill_null(compute.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
                 dimension = dimension or int(lengths[0])
                 if (other := (lengths != dimension) | (lengths == 0)).any():
                     row = int(np.argmax(other))

@@ -112,7 +112,7 @@ def test_folders_without_a_file_to_read(tmp_path):
     with pytest.raises(DataError, match=r"no file to read: none of csv, .* matches "):
         documents(tmp_path)
     (tmp_path / "a.docx").write_text("x")
-    with pytest.raises(DataError, match=r"there are 1 file \.docx"):
+    with pytest.raises(DataError, match=r"it has 1 file \.docx"):
         documents(tmp_path)
 
 

@@ -118,7 +118,7 @@ def test_stored_apart(tmp_path):
 def test_what_cannot_be_withheld():
     assert Withheld(unlabelled=1.0).problems() == ["unlabelled must be 0 or above and below 1, not 1"]
     assert Withheld(0.5, -0.1).problems() == ["positives must be 0 or above and below 1, not -0.1"]
-    assert Withheld().problems() == ["give unlabelled, positives or groups a share above 0, or siblings, or halves"]
+    assert Withheld().problems() == ["set unlabelled, positives or groups above 0, or set siblings or halves"]
     with pytest.raises(DataError, match="no split train; it has test"):
         WithheldCollection(Whole({"test": ["t1"]}), Withheld(0.5)).splits()
     with pytest.raises(DataError, match="already has a split unlabelled"):

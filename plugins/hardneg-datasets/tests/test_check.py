@@ -100,7 +100,7 @@ def test_streams_are_checked_to_their_first_error() -> None:
     assert [str(item) for item in found] == [
         "documents:4: shelf:7: not UTF-8 (torn)",
         "documents:1: id 'a b' is empty or contains white space or control characters",
-        "documents:3: the document id of documents:2 stands here again",
+        "documents:3: repeats the document id of documents:2",
         "judgements of test:1: query 'q' is judged here, in test, and in dev at judgements of dev:1",
         "judgements of test:1: query 'q' is judged here, in test, and in dev.small at judgements of dev.small:1",
     ]

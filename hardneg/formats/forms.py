@@ -274,24 +274,24 @@ class _Row(NamedTuple):
             raise DataError(f"{self.where}: field {name!r} must be of type {type_.__name__}, but is {content!r:.60}")
         return content
 
-    def list(self, name: str, type_: Any, what: str) -> list[Any]:
+    def items(self, name: str, type_: Any, what: str) -> list[Any]:
         items: list[Any] = self.value(name, list)
         if not all(isinstance(item, type_) for item in items):
             raise DataError(f"{self.where}: field {name!r} must be a list of {what}")
         return items
 
-    def texts(self, name: str) -> "list[str]":
-        return self.list(name, str, "strings")
+    def texts(self, name: str) -> list[str]:
+        return self.items(name, str, "strings")
 
-    def objects(self, name: str, key: str) -> "list[str]":
+    def objects(self, name: str, key: str) -> list[str]:
         """The text `key` of each object of a list."""
-        return [_Row(self.where, item).value(key, str) for item in self.list(name, dict, "objects")]
+        return [_Row(self.where, item).value(key, str) for item in self.items(name, dict, "objects")]
 
-    def numbers(self, name: str, count: int) -> "list[float] | None":
+    def numbers(self, name: str, count: int) -> list[float] | None:
         """`count` numbers; None where the field is missing."""
         if self.fields.get(name) is None:
             return None
-        items = self.list(name, int | float, "numbers")
+        items = self.items(name, int | float, "numbers")
         if len(items) != count:
             raise DataError(f"{self.where}: {len(items)} {name} for {count} documents")
         return items

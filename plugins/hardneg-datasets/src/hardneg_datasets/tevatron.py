@@ -16,7 +16,8 @@ class Tevatron(hub_tables.TableLoader):
 
     A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and optionally `answers`; a row of the
     corpus `docid`, `text` and optionally `title`. The positives are the judgements (relevance 1);
-    `negative_passages` are left out and counted. No code of a repository is executed: one with a loading script is refused.
+    `negative_passages` are left out and counted. No code of a repository is executed: one with a loading script is
+    refused.
 
     Args:
         source: a hub id, or a local folder of the same layout.

@@ -122,18 +122,18 @@ def first_rows(path: Path) -> "NDArray[np.int64]":
     """
     import numpy as np
 
-    parts, row, begun = [np.empty(0, np.int64)], 0, -1
+    parts, row, last_begin = [np.empty(0, np.int64)], 0, -1
     with path.open("rb") as file:
         while lines := file.readlines(_CHUNK):
             numbers = np.array([int(found[1]) if (found := _ID.fullmatch(line)) else -1 for line in lines])
             rows = np.arange(row, row + len(numbers))
             begins = rows[numbers == 0]
             of = np.searchsorted(begins, rows, "right")
-            expected = rows - np.concatenate([[begun], begins])[of]
-            wrong = (numbers != expected) | ((of == 0) & (begun < 0))
+            expected = rows - np.concatenate([[last_begin], begins])[of]
+            wrong = (numbers != expected) | ((of == 0) & (last_begin < 0))
             if wrong.any():
                 line = row + int(np.argmax(wrong)) + 1
                 raise ArtifactError(f"{path}:{line}: segment ids must be D#0, D#1, ... without gaps: encode again")
             parts.append(begins)
-            row, begun = row + len(numbers), int(begins[-1]) if len(begins) else begun
+            row, last_begin = row + len(numbers), int(begins[-1]) if len(begins) else last_begin
     return np.concatenate([*parts, [row]])

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hardneg_judge.prompts import FORMS, built_in, filled, listed, queries_in, shown_examples, template, verdicts
+from hardneg_judge.prompts import FORMS, asked_forms, built_in, filled, queries_in, shown_examples, template, verdicts
 
 
 def test_texts_are_put_in_as_they_are():
@@ -34,7 +34,7 @@ def test_a_template_from_a_file(tmp_path):
 
 
 def test_forms_are_asked_for_in_turn() -> None:
-    assert listed(["question", "a title"], 1, 3) == f"1. a title\n2. {FORMS['question']}\n3. a title"
+    assert asked_forms(["question", "a title"], 1, 3) == f"1. a title\n2. {FORMS['question']}\n3. a title"
 
 
 def test_examples_as_a_message_has_them() -> None:

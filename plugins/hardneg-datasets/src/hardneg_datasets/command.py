@@ -59,11 +59,11 @@ def fetch_dataset(
     if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
         shortage = f"needs {wording.size(wanted)}, {wording.size(free)} are free"
         raise errors.DataError(f"{folder}: {shortage}; choose another folder with --output")
-    told = terminal.bars()
-    told.note(f"downloading into {folder}; terms of use: {known.terms}")
+    progress = terminal.bars()
+    progress.note(f"downloading into {folder}; terms of use: {known.terms}")
     for file in known.files:
-        new = fetch(file, folder, told)
-        told.note(f"{file.name}: {'fetched and verified' if new else 'already there, verified'}")
+        new = fetch(file, folder, progress)
+        progress.note(f"{file.name}: {'fetched and verified' if new else 'already there, verified'}")
     terminal.say(f"--dataset {known.loader}:{folder}")
 
 

@@ -45,10 +45,10 @@ class HttpEncoder:
     device = torch.device("cpu")
 
     def __init__(
-        self, family: "Http", spec: model_specs.FullSpec, client: EmbeddingClient, kept: VectorCache | None
+        self, family: "Http", spec: model_specs.FullSpec, client: EmbeddingClient, cache: VectorCache | None
     ) -> None:
         self.spec = spec
-        self._family, self._client, self._kept = family, client, kept
+        self._family, self._client, self._cache = family, client, cache
         self._dimension = self._probed()
 
     @classmethod
@@ -56,8 +56,8 @@ class HttpEncoder:
         """Open the model of a spec. Raises ModelError as `Http.load`."""
         client = family.client(spec)
         path = stored_choices.cache_folder() / "vectors" / f"{identity.digest(family.content(spec))}.sqlite"
-        kept = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
-        return cls(family, spec, client, kept)
+        cache = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
+        return cls(family, spec, client, cache)
 
     @property
     def dimension(self) -> int:
@@ -124,9 +124,9 @@ class HttpEncoder:
         answer = self._client.embed([_PROBE])[0]
         if not answer.any():
             raise self._error("the vector of a text is all zero; check the server")
-        known = {} if self._kept is None else self._kept.find([key])
-        if self._kept is not None and key not in known:
-            self._kept.keep({key: answer})
+        known = {} if self._cache is None else self._cache.find([key])
+        if self._cache is not None and key not in known:
+            self._cache.keep({key: answer})
         elif key in known and not _alike(known[key], answer):
             problem = "its vectors differ from those cached on this machine: its weights have changed"
             raise self._error(f"{problem}; set another model.revision")
@@ -136,14 +136,14 @@ class HttpEncoder:
         """The server's vectors by text, float32 [d]; each distinct text is requested once, sorted by length."""
         counts = Counter(sent)
         keys = {text: text_key(text) for text in counts}
-        known = {} if self._kept is None else self._kept.find(list(keys.values()))
+        known = {} if self._cache is None else self._cache.find(list(keys.values()))
         vectors_of = {text: known[key] for text, key in keys.items() if key in known}
         advance(sum(counts[text] for text in vectors_of))
         lacking = sorted((text for text in counts if text not in vectors_of), key=len, reverse=True)
         for texts, vectors in self._embedded(lacking):
             vectors_of.update(zip(texts, vectors, strict=True))
-            if self._kept is not None:
-                self._kept.keep({keys[text]: vectors_of[text] for text in texts})
+            if self._cache is not None:
+                self._cache.keep({keys[text]: vectors_of[text] for text in texts})
             advance(sum(counts[text] for text in texts))
         if other := next((vector for vector in vectors_of.values() if len(vector) != self._dimension), None):
             raise self._error(f"a vector of dimension {len(other)}, the first had {self._dimension}")

@@ -62,8 +62,8 @@ class Http:
         """
         spec = model.spec
         plain = model_specs.ModelSpec(spec.name)
-        if said := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
-            raise errors.ModelError(f"model {spec.name!r}: {', '.join(said)}: the server decides on that; omit it")
+        if given := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
+            raise errors.ModelError(f"model {spec.name!r}: {', '.join(given)}: the server decides on that; omit it")
         own = {field.name: getattr(spec, field.name) for field in fields(model_specs.ModelSpec)}
         own_prompts = {f"{side}_prompt": getattr(spec, f"{side}_prompt") or "" for side in ("query", "document")}
         lengths = {name: getattr(model_specs.FullSpec, name) for name in ("query_length", "document_length")}
@@ -79,8 +79,8 @@ class Http:
         another `revision` when the server's weights change under the same name.
         """
         full = model.full
-        said = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
-        return identity.digest(["http", self.version, *self.content(full), *said])
+        parts = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
+        return identity.digest(["http", self.version, *self.content(full), *parts])
 
     def content(self, spec: model_specs.ModelSpec) -> list[object]:
         """The values that a text's vector depends on, besides the text."""
@@ -99,11 +99,11 @@ class Http:
         """A client of the server. Raises ModelError where the variable has no key."""
         from hardneg_http.client import EmbeddingClient
 
-        said: dict[str, object] = {"model": spec.name, "encoding_format": "float"}
+        parameters: dict[str, object] = {"model": spec.name, "encoding_format": "float"}
         if self.dimensions is not None:
-            said["dimensions"] = self.dimensions
+            parameters["dimensions"] = self.dimensions
         key, url = model_server.key_of(spec.name, self.key), self.url.rstrip("/")
-        return EmbeddingClient(url, key, said, self.timeout, self.deadline, self.in_flight)
+        return EmbeddingClient(url, key, parameters, self.timeout, self.deadline, self.in_flight)
 
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: str | None = None

@@ -45,13 +45,13 @@ class CandidateLists(stages.RunSpec):
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that the corpus lacks"
         counts = {"queries without a list": 0, missing: 0}
 
-        def listed(query_id: str) -> list[str]:
+        def documents_of(query_id: str) -> list[str]:
             names = list(lists.get(query_id) or lists.get(query_id.removesuffix(ORIGINAL).removesuffix(CHANGED), {}))
             rows = collection.corpus.rows(names).tolist()
             counts[missing] += rows.count(-1)
             return [doc_id for doc_id, row in zip(names, rows, strict=True) if row >= 0]
 
-        if not _write(context, collection, self.split, listed, counts):
+        if not _write(context, collection, self.split, documents_of, counts):
             raise errors.DataError(f"{self.file}: lists no document of the corpus for a query of split {self.split}")
         return counts
 
@@ -61,8 +61,8 @@ def read_lists(path: Path) -> dict[str, dict[str, None]]:
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
-        listed = lists.setdefault(row.id("qid" if one else "query-id"), {})
-        listed.update(dict.fromkeys([row.id("pid")] if one else row.ids("corpus-ids")))
+        documents = lists.setdefault(row.id("qid" if one else "query-id"), {})
+        documents.update(dict.fromkeys([row.id("pid")] if one else row.ids("corpus-ids")))
     return lists
 
 
@@ -93,11 +93,11 @@ class JudgedNegatives(stages.RunSpec):
         collection = stage_inputs.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 
-        def listed(query_id: str) -> list[str]:
+        def documents_of(query_id: str) -> list[str]:
             judged = qrels.get(query_id, {}).items()
             return [doc_id for doc_id, relevance in judged if relevance <= self.highest]
 
-        counts["documents"] = _write(context, collection, self.split, listed, counts)
+        counts["documents"] = _write(context, collection, self.split, documents_of, counts)
         if not counts["documents"]:
             reason = f"no query of split {self.split} has a document judged {self.highest} or below"
             raise errors.DataError(f"{context.name}: {reason}: choose another dataset, or remove the stage")
@@ -108,7 +108,7 @@ def _write(
     context: stages.StageContext[Any],
     collection: StoredCollection,
     split: str,
-    listed: Callable[[str], Sequence[str]],
+    documents_of: Callable[[str], Sequence[str]],
     counts: dict[str, int],
 ) -> int:
     """Write each query's documents except excluded ones, scored by negative ranks; return their number.
@@ -122,14 +122,14 @@ def _write(
     def ranked() -> Iterator[tuple[str, RankedList]]:
         nonlocal total
         for query_id in queries.query_ids:
-            doc_ids, out = listed(query_id), {*excluded.get(query_id, ())}
-            kept = [doc_id for doc_id in doc_ids if doc_id not in out]
-            if len(kept) < len(doc_ids):
-                counts["documents excluded"] = counts.get("documents excluded", 0) + len(doc_ids) - len(kept)
-            total += len(kept)
-            counts[without] += not kept
-            if kept:
-                yield query_id, RankedList(kept, -np.arange(1, len(kept) + 1, dtype=np.float32))
+            doc_ids, out = documents_of(query_id), {*excluded.get(query_id, ())}
+            remaining = [doc_id for doc_id in doc_ids if doc_id not in out]
+            if len(remaining) < len(doc_ids):
+                counts["documents excluded"] = counts.get("documents excluded", 0) + len(doc_ids) - len(remaining)
+            total += len(remaining)
+            counts[without] += not remaining
+            if remaining:
+                yield query_id, RankedList(remaining, -np.arange(1, len(remaining) + 1, dtype=np.float32))
 
     run_files.write_run(context.folder / layout.RUN, ranked())
     return total

@@ -81,7 +81,7 @@ def _judged(qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]
 
 def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) -> float:
     lists = (run[query + ending].doc_ids for ending in (ORIGINAL, CHANGED))
-    ranks = [{doc_id: rank for rank, doc_id in enumerate(listed, 1)} for listed in lists]
+    ranks = [{doc_id: rank for rank, doc_id in enumerate(ranked, 1)} for ranked in lists]
     original, changed = ([of.get(doc_id, len(of) + 1) for doc_id in doc_ids] for of in ranks)
     return sum(map(rank_change, original, changed)) / len(doc_ids)
 

@@ -107,7 +107,7 @@ def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any)
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """How many rows Parquet's metadata count; 0 for JSON Lines."""
+    """The number of rows in Parquet metadata; 0 for JSON Lines."""
     import pyarrow.parquet as pq
 
     return sum(int(pq.read_metadata(path).num_rows) for path in files if path.suffix == ".parquet")

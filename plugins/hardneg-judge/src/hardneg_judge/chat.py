@@ -95,14 +95,14 @@ class Asking(ChatSession):
             scores: list[float] = []
             for count, reply in group:
                 self.count(reply)
-                said = reply.values or [None] * count
-                scores += [self._unread if score is None else score for score in said]
+                values = reply.values or [None] * count
+                scores += [self._unread if score is None else score for score in values]
             yield scores
 
     def _part(self, message: str, count: int) -> tuple[int, Reply[float | None]]:
         def read(answer: Answer) -> tuple[list[float | None], bool]:
-            said = verdicts(answer.text, count, self._chat.scale, numbered=self._chat.batch > 1)
-            return ([] if said.count(None) == count else said), None not in said
+            parsed = verdicts(answer.text, count, self._chat.scale, numbered=self._chat.batch > 1)
+            return ([] if parsed.count(None) == count else parsed), None not in parsed
 
         return count, self.reply(message, read)
 
@@ -142,8 +142,8 @@ class ChatFilter(Chat):
                 lists = [self._judged(query) for query in block]
                 passages = [[document.contents for document in texts.documents(doc_ids)] for doc_ids in lists]
                 scores = asking.rerank(zip(texts.queries([query.query_id for query in block]), passages, strict=True))
-                for query, doc_ids, said in zip(block, lists, scores, strict=True):
-                    verdicts = dict(zip(doc_ids, map(self._verdict, said), strict=True))
+                for query, doc_ids, query_scores in zip(block, lists, scores, strict=True):
+                    verdicts = dict(zip(doc_ids, map(self._verdict, query_scores), strict=True))
                     verdicts |= dict.fromkeys(query.positives, "")
                     against = {doc_id: verdicts.get(doc_id, UNJUDGED) for doc_id in query.listed}
                     yield {doc_id: reason for doc_id, reason in against.items() if reason}

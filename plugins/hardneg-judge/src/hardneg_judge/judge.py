@@ -96,8 +96,8 @@ class Judged:
             len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1
         )
         scores = np.asarray(item.scores, np.float32)[stay]
-        kept = [item.negatives[i] for i in stay.tolist()]
-        return hp.Negatives(item.query_id, positives, kept, scores, dict(Counter(reasons)), drops)
+        remaining = [item.negatives[i] for i in stay.tolist()]
+        return hp.Negatives(item.query_id, positives, remaining, scores, dict(Counter(reasons)), drops)
 
 
 def judged(
@@ -130,13 +130,13 @@ def _scores(
 
     answers, scored = level.rerank(requests()), []
     for item, wanted in pairs:
-        scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
-        if len(said) != wanted.sum():
-            counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
+        scores, given = np.full(len(wanted), np.nan, np.float32), next(answers, ())
+        if len(given) != wanted.sum():
+            counts = f"{len(given)} scores for the {wanted.sum()} passages of query {item.query_id}"
             raise hp.errors.PluginError(
                 f"{level.name}: the reranker gave {counts}: one per passage is required, in order"
             )
-        scores[wanted] = said
+        scores[wanted] = given
         scored.append(scores)
     return scored
 
@@ -337,8 +337,8 @@ class JudgedBlocks(hp.stage_blocks.StageBlocks):
                 self._count(item, levels, facts)
                 rows = zip(item.mined.negatives, item.flag, item.decide, item.relevant, strict=True)
                 for doc_id, flag, decide, relevant in rows:
-                    said = "\t".join("" if score != score else f"{score:.6g}" for score in (flag, decide))
-                    lines.append(f"{item.mined.query_id}\t{doc_id}\t{said}\t{int(relevant)}\n")
+                    given = "\t".join("" if score != score else f"{score:.6g}" for score in (flag, decide))
+                    lines.append(f"{item.mined.query_id}\t{doc_id}\t{given}\t{int(relevant)}\n")
                 task.advance()
                 left = item.left(self.context.spec.outcome)
                 facts["queries dropped"] += left is None

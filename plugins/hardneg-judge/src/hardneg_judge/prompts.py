@@ -85,7 +85,7 @@ def put_in(text: str, parts: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: parts.get(match[1], match[0]), text)
 
 
-def listed(forms: Sequence[str], start: int, count: int) -> str:
+def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
     """The numbered list of requested queries: the forms in turn, beginning with number `start`."""
     chosen = islice(cycle(forms), start, start + count)
     return "\n".join(f"{number}. {FORMS.get(form, form)}" for number, form in enumerate(chosen, 1))
@@ -145,28 +145,28 @@ def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[floa
     Numbered passages have a line each, but a single one may have a bare verdict. Text before the end of a `<think>`
     block is ignored.
     """
-    said = _spoken(answer)
-    bare = not numbered or (count == 1 and not any(match[2] for match in _lines(said)))
+    spoken = _spoken(answer)
+    bare = not numbered or (count == 1 and not any(match[2] for match in _lines(spoken)))
     if bare:
-        return [_verdict(said, scale)]
+        return [_verdict(spoken, scale)]
     matches: dict[int, set[float | None]] = {}
-    for match in _lines(said):
+    for match in _lines(spoken):
         matches.setdefault(int(match[1]), set()).add(_verdict(match[2], scale))
     by_number = (matches.get(number, {None}) for number in range(1, count + 1))
     return [next(iter(each)) if len(each) == 1 else None for each in by_number]
 
 
-def _lines(said: str) -> Iterator[re.Match[str]]:
-    return filter(None, map(_NUMBERED.match, said.splitlines()))
+def _lines(spoken: str) -> Iterator[re.Match[str]]:
+    return filter(None, map(_NUMBERED.match, spoken.splitlines()))
 
 
-def _verdict(said: str, scale: Scale) -> float | None:
+def _verdict(spoken: str, scale: Scale) -> float | None:
     """The score of the first word, or else of the only verdict, unless a denial precedes it; None if there are both."""
-    matches = list(_WORDS[scale].finditer(said))
-    if matches and not _BOTH.fullmatch(said) and not said[: matches[0].start()].strip("\"'*`([# \t\n"):
+    matches = list(_WORDS[scale].finditer(spoken))
+    if matches and not _BOTH.fullmatch(spoken) and not spoken[: matches[0].start()].strip("\"'*`([# \t\n"):
         return _MEANING[matches[0][0].lower()]
     words = {match[0].lower() for match in matches}
-    denied = matches and _DENIAL.search(said[: matches[-1].start()])
+    denied = matches and _DENIAL.search(spoken[: matches[-1].start()])
     return _MEANING[words.pop()] if len(words) == 1 and not denied else None
 
 

@@ -177,17 +177,17 @@ class ChatSession(model_server.ModelServer):
 
     def __init__(self, options: ChatServer, passages: int) -> None:
         """Open a session; passages: per message. Raises ModelError without a key, ArtifactError without a journal."""
-        said: dict[str, Any] = {"model": options.model, **options.more}
+        parameters: dict[str, Any] = {"model": options.model, **options.more}
         if options.tokens is not None:
-            said["max_tokens"] = options.tokens * passages
+            parameters["max_tokens"] = options.tokens * passages
         if options.temperature is not None:
-            said["temperature"] = options.temperature
+            parameters["temperature"] = options.temperature
         times = (options.timeout, options.deadline)
         key = model_server.key_of(options.model, options.key)
         self._journal = AnswerJournal(
-            stored_choices.cache_folder() / "answers" / f"{identity.digest([options.revision, said])}.jsonl"
+            stored_choices.cache_folder() / "answers" / f"{identity.digest([options.revision, parameters])}.jsonl"
         )
-        super().__init__(options.url.rstrip("/"), key, said, *times, options.in_flight)
+        super().__init__(options.url.rstrip("/"), key, parameters, *times, options.in_flight)
         self._ahead, self._pool = _AHEAD * options.in_flight, ThreadPoolExecutor(options.in_flight)
         self._ended, self._locks = Event(), [Lock() for _ in range(1024)]
         self._heard, self.counts = False, Counter[str]()
@@ -236,8 +236,8 @@ class ChatSession(model_server.ModelServer):
         """
         key = request_key(message)
         with self._locks[int(key[:8], 16) % len(self._locks)]:  # equal messages are sent once
-            if (known := self._journal.find(key)) is not None and (said := read(known))[1]:
-                return Reply(known, True, *said)
+            if (known := self._journal.find(key)) is not None and (parsed := read(known))[1]:
+                return Reply(known, True, *parsed)
             answer = self.ask(message)
             values, whole = read(answer)
             if whole:

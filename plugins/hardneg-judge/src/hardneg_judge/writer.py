@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from hardneg.plugin import Document, records, seeding
-from hardneg_judge.prompts import QUERIES, examples_text, listed, put_in, queries_in, shown_examples, template
+from hardneg_judge.prompts import QUERIES, asked_forms, examples_text, put_in, queries_in, shown_examples, template
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
 MISSING = "queries that answers lack"
@@ -64,22 +64,26 @@ class ChatWriter(ChatServer):
         """The message for a document; it depends on the content, not on the id."""
         text = document.contents[: self.characters]
         start = int(seeding.generator(seed, "chat", text).integers(len(self.forms)))
-        parts = {"passage": text, "forms": listed(self.forms, start, count), "examples": shown_examples(self.examples)}
+        parts = {
+            "passage": text,
+            "forms": asked_forms(self.forms, start, count),
+            "examples": shown_examples(self.examples),
+        }
         return put_in(self.prompt, parts)
 
 
 class ChatWriting(ChatSession):
-    """A session of a writer; told: receives the counts of requests, tokens and unreadable answers at the end."""
+    """A session of a writer; totals: receives the counts of requests, tokens and unreadable answers at the end."""
 
     version = ChatWriter.version
 
-    def __init__(self, options: ChatWriter, told: MutableMapping[str, float]) -> None:
+    def __init__(self, options: ChatWriter, totals: MutableMapping[str, float]) -> None:
         super().__init__(options, 1)
-        self._options, self._told = options, told
+        self._options, self._totals = options, totals
 
     def __exit__(self, *raised: object) -> None:
         super().__exit__(*raised)  # type: ignore[arg-type]
-        self._told.update({what: count for what, count in self.counts.items() if count})
+        self._totals.update({what: count for what, count in self.counts.items() if count})
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """Up to `count` queries for each document; one call at a time."""

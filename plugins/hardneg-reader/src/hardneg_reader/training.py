@@ -81,10 +81,10 @@ def reading_data(
         readable = _readable(reader, corpus, block, answered, answers)
         behind = sum(int(row.sum()) for row in answered) - sum(map(len, readable))
         left_out["passages whose answers are behind what is read"] += behind
-        for question, has, kept in zip(block, answered, readable, strict=True):
+        for question, has, rows_read in zip(block, answered, readable, strict=True):
             query_ids.append(question.query_id)
             texts.append(question.text)
-            positives[question.query_id] = corpus.ids(kept)
+            positives[question.query_id] = corpus.ids(rows_read)
             relevant = corpus.rows(known.get(question.query_id, ()))
             negatives.append(question.rows[~has & ~np.isin(question.rows, relevant)])
     rows = np.concatenate([np.empty(0, np.int64), *negatives])
@@ -108,14 +108,14 @@ def _readable(
         for i, (question, has) in enumerate(zip(block, answered_rows, strict=True))
         for row in question.rows[has]
     ]
-    kept: list[list[int]] = [[] for _ in block]
+    rows_read: list[list[int]] = [[] for _ in block]
     if pairs:
         documents = corpus.documents_at(np.array([row for _, row in pairs]))
         tokens = reader.tokenise([block[i].text for i, _ in pairs], documents)
         for number, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
             if tokens.spans(number, hp.texts.answer_spans(document.text, answers[block[i].query_id])):
-                kept[i].append(row)
-    return [np.array(rows, np.int64) for rows in kept]
+                rows_read[i].append(row)
+    return [np.array(rows, np.int64) for rows in rows_read]
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,8 @@ def _refusals(table: HubTable) -> Iterator[Any]:
             copy = f"hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else "a copy in Parquet"
             advice = f"use {copy}"
         elif "gated" in str(error).lower():
-            from huggingface_hub import constants
-
             reason = "it is gated"
-            advice = f"accept its terms on {constants.ENDPOINT}/datasets/{table.repo}, then `hf auth login`"
+            advice = f"accept its terms on {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, then `hf auth login`"
         at = f" at revision {table.revision}" if table.revision else ""
         raise DataError(f"{table.title}{at} cannot be opened: {reason}; {advice}") from error
 

@@ -23,6 +23,6 @@ NAMES = tuple(ENDINGS)
 def check_form(form: str, path: Path) -> None:
     """Check a form and the suffix of its file. Raises UsageError for an unknown form or another suffix."""
     if form not in ENDINGS:
-        raise UsageError(f"unknown form {form!r}; known forms: {', '.join(NAMES)}")
+        raise UsageError(f"unknown form {form!r}; there are: {', '.join(NAMES)}")
     if path.suffix not in ENDINGS[form]:
         raise UsageError(f"{path}: a file of form {form} ends in {' or '.join(ENDINGS[form])}")

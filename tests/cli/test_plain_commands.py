@@ -184,7 +184,7 @@ def test_index_import(hardneg, place):
     (place / "ids.txt").write_text("a\nb\nc\n")
     command = "index import --vectors v.npy --ids ids.txt --output imported"
     (place / "ids.txt").write_text("a\nb\na\n")
-    with pytest.raises(DataError, match=r"ids.txt:3: id 'a' stands in ids.txt:1"):
+    with pytest.raises(DataError, match=r"ids.txt:3: id 'a' repeats that of ids.txt:1"):
         hardneg(command)
     assert not (place / "imported").exists() and not (place / "imported.partial").exists()
     (place / "ids.txt").write_text("a\nb\nc\n")

@@ -109,7 +109,7 @@ def test_a_file_that_is_whole_but_was_not_renamed_is_taken(server, tmp_path):
     ("options", "reason"),
     [
         ({"md5": "0" * 32}, "hash of downloaded file .* does not match the known hash: expected md5:0000"),
-        ({"md5": "", "lines": 3}, "has 2 lines, instead of the published 3"),
+        ({"md5": "", "lines": 3}, "has 2 lines instead of the published 3"),
     ],
 )
 def test_another_file_is_not_taken(server, tmp_path, monkeypatch, options, reason):

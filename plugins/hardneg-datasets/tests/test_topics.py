@@ -98,7 +98,7 @@ def test_elements_of_xml(tmp_path: Path) -> None:
 
 def test_a_file_of_other_elements_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        errors.DataError, match=r"topics:1: no query in this file; expected `<top>` blocks and `<topic>` elements"
+        errors.DataError, match=r"topics:1: no query in this file; expected `<top>` blocks or `<topic>` elements"
     ):
         read(tmp_path / "topics", "<DOC>\n<DOCNO>1</DOCNO>\nbridges\n</DOC>\n")
 
@@ -176,7 +176,7 @@ def test_options(folder: Path) -> None:
     assert list(loader.load().documents()) == [Document("a", "old water", "River"), Document("7", "a bridge")]
     assert list(loader.load().queries("test")) == [Query("2", "who")]
     assert loader.fingerprint() != Pyserini(str(folder), corpus="corpus/one.jsonl", title_line=True).fingerprint()
-    with pytest.raises(DataError, match="no file that ends in"):
+    with pytest.raises(DataError, match="no file with suffix"):
         Pyserini(str(folder), corpus="index").load()
     with pytest.raises(DataError, match="no such folder"):
         Pyserini(str(folder / "none")).load()

@@ -190,5 +190,5 @@ def test_index_import(hardneg, place):
     (place / "ids.txt").write_text("a\nb\nc\n")
     assert hardneg(command) == "imported: 3 vectors of dimension 3\n"
     assert not list(place.glob(".imported*"))
-    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: give a file of them too"):
+    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: also give a file of them"):
         hardneg("index import --vectors v.npy --output other")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hardneg.evaluation import intervals, significance
     from hardneg.evaluation import metrics as measuring
     from hardneg.evaluation import metrics_json as metrics_files
-    from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
+    from hardneg.formats import arrays, source_files, text_lines, texts
     from hardneg.formats import form_names as forms
     from hardneg.formats import negatives as negatives_files
     from hardneg.formats import qrels as qrels_files
@@ -93,13 +93,13 @@ __all__ = [  # noqa: RUF022
     "Analysis", "AnalysisInputs", "Candidates", "Command", "Corpus", "Document", "Evaluation", "ExactOptions",
     "ExampleTraining", "FILTER_RULES", "Judgement", "ListsOfFile", "Negatives", "PluginSetting", "Progress",
     "Query", "RankedList", "Runs", "ScoreBatch", "Section", "Segments", "Silent", "StoredCollection", "System",
-    "Table", "Target", "Task", "adaptor", "answer_matching", "arguments", "arrays", "atomic_write", "block_store",
+    "Table", "Target", "Task", "adaptor", "arguments", "arrays", "atomic_write", "block_store",
     "compression", "configure", "distributed", "encoders", "encoding", "errors", "estimates", "exact_ranks",
-    "fields", "figures", "forms", "given", "has_bf16_units", "hash_index", "hub_tables", "identity", "index_checks",
+    "fields", "figures", "forms", "given", "has_bf16_units", "hub_tables", "identity", "index_checks",
     "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
     "measuring", "metrics_files", "model_files", "model_specs", "negatives_files", "numbers",
     "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
-    "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "seeding", "sessions",
+    "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "seeding", "sessions",
     "significance", "source_files", "spec_from", "stage_work", "stages", "start_java", "stores", "terminal",
     "text_lines", "texts", "token_files", "top_k", "towers", "train_config", "training_examples", "training_options",
     "training_stage", "word_terms", "wording",

@@ -6,12 +6,12 @@ import random
 from pathlib import Path
 
 FAULTS = {
-    ("document ids that stand twice", "corpus.jsonl.gz", 3),
+    ("repeated document ids", "corpus.jsonl.gz", 3),
     ("empty texts", "corpus.jsonl.gz", 4),
-    ("ids that are not one word", "corpus.jsonl.gz", 5),
+    ("invalid ids", "corpus.jsonl.gz", 5),
     ("bytes that are not UTF-8", "corpus.jsonl.gz", 6),
     ("document texts under two ids", "corpus.jsonl.gz", 7),
-    ("files that are cut off or damaged", "corpus.jsonl.gz", 8),
+    ("truncated or damaged files", "corpus.jsonl.gz", 8),
     ("queries in two splits", "test.tsv", 2),
     ("judgements of unknown documents", "test.tsv", 3),
     ("wrong numbers of columns", "test.tsv", 4),

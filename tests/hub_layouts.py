@@ -48,17 +48,6 @@ def mteb(corpus: Rows, queries: Rows, qrels: Mapping[str, Rows]) -> dict[str, by
     return {"README.md": card, "corpus.jsonl": jsonl(corpus), "queries.jsonl": jsonl(queries), **judged}
 
 
-def converted(tables: Mapping[tuple[str, str], Rows]) -> dict[str, bytes]:
-    """The layout of a converted branch: configuration, split, numbered Parquet files; two a split."""
-    files = {}
-    for (config, split), rows in tables.items():
-        half = (len(rows) + 1) // 2
-        for number, part in enumerate((rows[:half], rows[half:])):
-            if part:
-                files[f"{config}/{split}/{number:04}.parquet"] = parquet(part)
-    return files
-
-
 def beir_folder(folder: Path) -> tuple[Rows, Rows, dict[str, Rows]]:
     """The corpus, queries and qrels of a folder in BEIR's form, as rows of the hub's tables."""
     corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]

@@ -56,9 +56,8 @@ class Hub:
     def model(self, name: str, files: Files | Path, **options: Any) -> None:
         self.repositories[f"models/{name}"] = Repository({"main": _files(files)}, **options)
 
-    def dataset(self, name: str, files: Files, converted: Files | None = None, **options: Any) -> None:
-        branches = {"main": files, **({"refs/convert/parquet": converted} if converted is not None else {})}
-        self.repositories[f"datasets/{name}"] = Repository(branches, **options)
+    def dataset(self, name: str, files: Files, **options: Any) -> None:
+        self.repositories[f"datasets/{name}"] = Repository({"main": files}, **options)
 
     def fetched(self) -> list[str]:
         """The paths of files whose content was asked for."""

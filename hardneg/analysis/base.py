@@ -17,8 +17,8 @@ from hardneg.fields import Name, Reference, marked_fields, marked_references
 from hardneg.fields import Option as Option
 from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import Qrels, positives, read_qrels
-from hardneg.formats.queries import queries_part
 from hardneg.formats.runs import EMPTY, Run, read_run
+from hardneg.formats.source_files import queries_part
 from hardneg.protocols import DenseSearcher
 from hardneg.records import NEGATIVES, DataError, Document, Query, RankedList, Side, UsageError, suggestion
 from hardneg.registry import plugin_errors

@@ -161,12 +161,13 @@ def show_dataset(
     Example: hardneg data show beir:scifact --limit 3
     """
     from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.corpus import document_lengths
+    from hardneg.formats.texts import document_lengths
 
     plan = AdhocRecipe("data show", dataset, settings=settings).plan(tell_once)
     artifact = planned_work.opened(store).make_dataset(plan)
     collection = StoredCollection.open(artifact.path)
     facts = {name: artifact.facts.get(name) for name in ("documents", "splits", "notes")}
+    facts["splits"] = {split: artifact.facts["splits"][split] for split in collection.splits}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
     console.say_answer(shown, _described(shown), as_json)
 

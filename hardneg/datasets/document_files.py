@@ -1,22 +1,18 @@
-"""Files of text as headings and paragraphs: plain text, Markdown, HTML, JSON Lines, CSV, PDF; and Python's code."""
+"""Readers of documents as headings and paragraphs: text, Markdown, HTML, JSON Lines, CSV, PDF, Python code."""
 
 import csv
 import io
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from html.parser import HTMLParser
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from hardneg.formats.text_lines import GZIP, check_text, json_row, lines_or_errors, text_field, title_field
-from hardneg.formats.texts import SourceFile, code_of, definitions, parsed
+from hardneg.datasets import pydocs
+from hardneg.formats import text_lines
 from hardneg.records import DataError
-
-if TYPE_CHECKING:
-    from markdown_it.token import Token
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _UNSEEN = frozenset({"head", "script", "style", "template", "noscript", "svg", "nav"})
@@ -30,17 +26,17 @@ _ADMONITION = re.compile(
     r"[ \t]*(?:/{3,}[ \t]*(?:[\w-]+[ \t]*(?:\|(.*))?)?|:{3,}[ \t]*(?:\{?[\w-]+\}?(?:\[(.*)\])?(.*))?"
     r'|(?:!!!|\?\?\?\+?|===)[ \t]+(?=[\w"])[\w -]*(?:"(.*)")?)[ \t]*'
 )
-"""Of Python-Markdown's blocks, Docusaurus and MyST, and MkDocs; with its title."""
+"""A line that starts or ends a block of Python-Markdown, Docusaurus, MyST or MkDocs, with its title."""
 _INCLUDED = re.compile(r"[ \t]*(?:\{\*.*\*\}|\{!.*!\}|-+8<-+.*|\{%.*%\}|\{\{[<%].*[>%]\}\})[ \t]*")
 _ATTRIBUTES = re.compile(r"(?:(?<=\))|[ \t]+(?=\{[^{}]*\}[ \t]*$))\{(?::|[ \t]*[#.])[^{}]*\}")
-"""Of a heading or paragraph at its end, and of a link after it."""
+"""Attributes at the end of a heading or paragraph, or after a link."""
 
 
 class Block(NamedTuple):
     """A heading or a paragraph.
 
-    line: where it begins, from 1; in a PDF the page. level: of a heading, 1 for the highest; 0 for text. lines: whether
-    a line of its text is one of the file.
+    line: its first line, from 1; in a PDF the page. level: of a heading, 1 for the highest; 0 for text. lines: true if
+    line breaks in the text are those of the file.
     """
 
     line: int
@@ -50,9 +46,9 @@ class Block(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A document: what one file holds, or one row of it.
+    """A document: a file, or one row of a file of rows.
 
-    row: its line in a file of rows; 0 for a file that is one document. whole: each block is a passage, as it is.
+    row: its line in a file of rows, else 0. whole: each block is a passage and is not cut.
     """
 
     blocks: Sequence[Block]
@@ -62,7 +58,7 @@ class Text(NamedTuple):
 
 
 def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
-    """The documents of a file, in the form that its suffix names, each with its line; an error for what is none."""
+    """The documents of a file with their lines, read by the file's suffix; errors in place of unreadable ones."""
     try:
         yield from FORMS[path.suffix.lower()](path)
     except DataError as error:
@@ -78,14 +74,14 @@ def _bytes(path: Path) -> bytes:
 
 def _decoded(path: Path) -> str:
     data = _bytes(path)
-    if data.startswith(GZIP):
-        raise DataError(f"{path}: packed with gzip; unpack it, or leave it out by `glob`")
-    check_text(path, data, "a web page")
+    if data.startswith(text_lines.GZIP):
+        raise DataError(f"{path}: compressed with gzip; decompress it, or exclude it by `glob`")
+    text_lines.check_text(path, data, "a web page")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        reason = f"not UTF-8 ({error.reason}); save it as UTF-8, or leave it out by `glob`"
+        reason = f"not UTF-8 ({error.reason}); save it as UTF-8, or exclude it by `glob`"
         raise DataError.at(path, line, reason) from error
 
 
@@ -101,7 +97,7 @@ def _plain(path: Path) -> Iterator[tuple[int, Text]]:
 
 
 def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
-    """Headings, paragraphs, rows of tables and code, without the marks of Markdown and of what makes sites of it."""
+    """Headings, paragraphs, table rows and code, without the markup of Markdown and of site generators."""
     from markdown_it import MarkdownIt
 
     text = "\n".join(_without_site_marks(_FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))))
@@ -128,7 +124,7 @@ def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
 
 
 def _without_site_marks(text: str) -> Iterator[str]:
-    """The lines outside of code without attributes, includes and the fences of admonitions, of which titles stay."""
+    """Remove attributes, includes and the fences of admonitions, but not their titles, from lines outside code."""
     fence, indented = "", False
     for line in text.split("\n"):
         if indented := indented and (line.startswith("    ") or not line.strip()):
@@ -145,14 +141,14 @@ def _without_site_marks(text: str) -> Iterator[str]:
         yield line
 
 
-def _words(token: "Token") -> str:
-    """The text of a line of Markdown, without its marks and tags."""
+def _words(token: Any) -> str:
+    """The text of inline Markdown, without markup and tags."""
     parts = (part for part in token.children or () if part.type != "html_inline")
     return " ".join("".join(" " if part.type.endswith("break") else part.content for part in parts).split())
 
 
 _NO_SECTION = re.compile(r"<!\[(?!(?:temp|cdata|ignore|include|rcdata|if|else|endif)(?![-\w.]))", re.IGNORECASE)
-"""The beginning of a section that html.parser does not know, at which it fails."""
+"""The start of a section that html.parser does not support and fails at."""
 
 
 class _Html(HTMLParser):
@@ -196,7 +192,7 @@ class _Html(HTMLParser):
 
 
 def _html_blocks(text: str) -> list[Block]:
-    """The blocks of a page; a mark that nothing closes is text: the parser would look to the end for each of them."""
+    """The blocks of a page. Unclosed markup is text: the parser would search to the end for each occurrence."""
     for mark, end in (("<!--", "-->"), ("<", ">")):
         closed = text.rfind(end) + 1
         text = text[:closed] + text[closed:].replace(mark, f"&lt;{mark[1:]}")
@@ -208,12 +204,13 @@ def _html_blocks(text: str) -> list[Block]:
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, Text | DataError]]:
-    for number, line in lines_or_errors(path):
+    for number, line in text_lines.lines_or_errors(path):
         try:
             if isinstance(line, DataError):
                 raise line
-            fields = json_row(path, number, line)
-            text, title = text_field(path, number, fields, "text"), title_field(path, number, fields)
+            fields = text_lines.json_row(path, number, line)
+            text = text_lines.text_field(path, number, fields, "text")
+            title = text_lines.title_field(path, number, fields)
             yield number, _row(path, number, text, title, lines=False)
         except DataError as error:
             yield number, error
@@ -228,15 +225,15 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
             if not columns and fields:
                 columns = fields
                 if "text" not in columns:
-                    reason = f"no column `text`; the first line names the columns, here: {', '.join(columns):.80}"
+                    reason = f"no column `text`; the columns in the first line are: {', '.join(columns):.80}"
                     raise DataError.at(path, number, reason)
                 if twice := [name for name in ("text", "title") if columns.count(name) > 1]:
-                    raise DataError.at(path, number, f"two columns `{twice[0]}`; give one of them another name")
+                    raise DataError.at(path, number, f"two columns `{twice[0]}`; rename one of them")
             elif fields:
                 try:
                     if len(fields) > len(columns):
-                        reason = f"{len(fields)} fields, and {len(columns)} columns"
-                        raise DataError.at(path, number, f"{reason}; put a text with commas in quotation marks")
+                        reason = f"{len(fields)} fields for {len(columns)} columns"
+                        raise DataError.at(path, number, f"{reason}; quote texts that contain commas")
                     row = dict(zip(columns, fields, strict=False))
                     yield number, _row(path, number, row.get("text", ""), row.get("title", ""))
                 except DataError as error:
@@ -248,32 +245,32 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
 
 def _row(path: Path, number: int, text: str, title: str, lines: bool = True) -> Text:
     if not text.strip():
-        raise DataError.at(path, number, "`text` is empty; leave the row out, or fill it in")
+        raise DataError.at(path, number, "`text` is empty; fill it in, or remove the row")
     return Text([Block(number, text.strip(), lines=lines)], " ".join(title.split()), number)
 
 
 def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
     from pypdf import PdfReader
 
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it remarks on is in the error, or was mended
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # its warnings are repaired, or repeated in the error
     try:
         pages = [page.extract_text() for page in PdfReader(path).pages]
-    except Exception as error:  # of a damaged file pypdf raises any, such as TypeError
-        raise DataError(f"{path}: not a PDF that can be read ({type(error).__name__}: {error})") from error
+    except Exception as error:  # pypdf raises any error for a damaged file, such as TypeError
+        raise DataError(f"{path}: not a readable PDF ({type(error).__name__}: {error})") from error
     blocks = [Block(number, text.strip(), lines=False) for number, text in enumerate(pages, 1) if text.strip()]
     if not blocks:
-        raise DataError(f"{path}: no text in it, maybe scanned pages; leave it out by `glob`")
+        raise DataError(f"{path}: no text, maybe scanned pages; exclude it by `glob`")
     yield 1, Text(blocks)
 
 
 def _python(path: Path) -> Iterator[tuple[int, Text]]:
-    """Functions and classes with their docstrings; statements of a module outside of these are left out."""
+    """Functions and classes with their docstrings, without the other statements of a module."""
     content = _bytes(path)
-    if isinstance(tree := parsed(content), SyntaxError):
-        raise DataError.at(path, tree.lineno or 1, f"not Python ({tree.msg}); mend it, or leave it out by `glob`")
-    file = SourceFile(content)
-    for name, node in definitions(tree):
-        code = code_of(node, file, docstring=True)
+    if isinstance(tree := pydocs.parsed(content), SyntaxError):
+        raise DataError.at(path, tree.lineno or 1, f"not Python ({tree.msg}); fix it, or exclude it by `glob`")
+    file = pydocs.SourceFile(content)
+    for name, node in pydocs.definitions(tree):
+        code = pydocs.code_of(node, file, docstring=True)
         yield node.lineno, Text([Block(node.lineno, code)], name, whole=True)
 
 
@@ -294,14 +291,13 @@ FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = 
 }
 """The readers of files by their suffix."""
 ROWS = frozenset({".jsonl", ".csv"})
-"""The suffixes of files of which each row is a document."""
+"""The suffixes of files whose rows are documents."""
 USUAL_FORMS = frozenset(FORMS) - {".py"}
-"""The suffixes of files that are read where no forms are named."""
-_version = cache(version)
+"""The suffixes of files that are read by default."""
 _LIBRARIES = {".md": "markdown-it-py", ".markdown": "markdown-it-py", ".pdf": "pypdf"}
 
 
 def reader_of(path: Path) -> str:
-    """What reads a file: the form of its suffix, with the version of the library that does."""
+    """The reader of a file: its suffix, and the version of the library that parses it."""
     suffix = path.suffix.lower()
-    return f"{suffix} {_version(_LIBRARIES[suffix])}" if suffix in _LIBRARIES else suffix
+    return f"{suffix} {version(_LIBRARIES[suffix])}" if suffix in _LIBRARIES else suffix

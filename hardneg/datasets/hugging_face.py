@@ -1,4 +1,4 @@
-"""Collections on the Hugging Face hub, or in local folders of the same layout: tables, as streams of numbered rows."""
+"""Collections on the Hugging Face hub or in local folders of the same layout, as streams of numbered table rows."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -9,23 +9,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.formats.source_files import Part, PartedCollection, Record, order_splits
-from hardneg.formats.text_lines import one_word
+from hardneg import store
+from hardneg.formats import source_files, text_lines
 from hardneg.records import DataError, Document, Judgement, Lookup, MissingDependency, Query, first_line
-from hardneg.store import digest, file_digest, tree_digest
 
 _SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
-CONVERTED = "refs/convert/"
 _SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
 
 
 @dataclass(frozen=True)
 class HubTable:
-    """Where one table is. What is None follows from the loader's `source` and the usual layouts.
+    """The location of one table; None values follow from the loader's `source` and the usual layouts.
 
     repo: a hub id or a local folder.
     config: the configuration of the repository; in a plain local folder, the subfolder or file stem.
-    split: the one split to read; None reads all.
+    split: the only split to read; None reads all.
     revision: a branch, tag or commit of `repo`.
     """
 
@@ -36,21 +34,21 @@ class HubTable:
 
     @property
     def title(self) -> str:
-        """Repository and configuration, as errors name them."""
+        """The repository and configuration, as in errors."""
         return f"{self.repo}[{self.config or 'default'}]"
 
     @property
     def local(self) -> Path | None:
-        """The folder, where `repo` is one on this machine."""
+        """The local path that `repo` names, None for a hub id."""
         path = Path(self.repo or "").expanduser()
         return path if self.repo and path.exists() else None
 
 
 def open_table(table: HubTable) -> dict[str, Any]:
-    """The table's splits by name (`validation` is `dev`), opened as streaming datasets.
+    """Open the table's splits as streaming datasets, by name (`validation` is `dev`).
 
     Raises:
-        DataError: it cannot be found or reached, or has no such split.
+        DataError: the table cannot be reached, or has no such split.
         MissingDependency: the `datasets` package is not installed.
     """
     with _refusals(table) as datasets:
@@ -65,7 +63,7 @@ def open_table(table: HubTable) -> dict[str, Any]:
 
 @contextmanager
 def _refusals(table: HubTable) -> Iterator[Any]:
-    """The `datasets` package, for a block in which what the hub's client raises becomes an error with what to do."""
+    """The `datasets` package, for a block in which any error of the hub's client becomes a DataError with advice."""
     try:
         import datasets
     except ImportError as error:
@@ -79,19 +77,17 @@ def _refusals(table: HubTable) -> Iterator[Any]:
         if script := _SCRIPT.search(str(error)):
             owner, _, name = str(table.repo).partition("/")
             reason = f"the repository holds a loading script ({script[1]}), which is never executed"
-            advice = f"take its converted branch, dataset.revision={CONVERTED}parquet"
-            advice = f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else advice
+            copy = f"hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else "a copy in Parquet"
+            advice = f"use {copy}"
         elif "gated" in str(error).lower():
-            from huggingface_hub import constants
-
             reason = "it is gated"
-            advice = f"accept its terms on {constants.ENDPOINT}/datasets/{table.repo}, then `hf auth login`"
+            advice = f"accept its terms on {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, then `hf auth login`"
         at = f" at revision {table.revision}" if table.revision else ""
         raise DataError(f"{table.title}{at} cannot be opened: {reason}; {advice}") from error
 
 
 def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """The rows of what errors call `title` with their numbers, from 1. Raises DataError where reading fails halfway."""
+    """Number rows from 1; `title` names them in errors. Raises DataError where reading fails."""
     number = 0
     try:
         for number, row in enumerate(rows, 1):
@@ -105,12 +101,12 @@ def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 def row_part(
     title: str,
     rows: Callable[[], Iterable[Any]],
-    parse: Callable[[str, int, Any], Iterable[Record]],
+    parse: Callable[[str, int, Any], Iterable[source_files.Record]],
     split: str | None = None,
-) -> Part:
-    """The records of a table, or another stream of rows, that errors call `title`; `parse` makes those of a row."""
+) -> source_files.Part:
+    """The records that `parse` makes of each row of a table or other stream; `title` names it in errors."""
 
-    def read() -> Iterator[tuple[int, Record | DataError]]:
+    def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
         try:
             for number, row in numbered_rows(title, rows()):
                 try:
@@ -120,22 +116,22 @@ def row_part(
         except DataError as error:
             yield 0, error
 
-    return Part(title, read, split)
+    return source_files.Part(title, read, split)
 
 
 def table_digest(table: HubTable) -> str:
-    """A name for a repository's content: a digest of a local folder's files, or the hub's commit.
+    """The identity of a repository's content: a digest of a local folder's files, or the hub's commit.
 
-    A revision that is a whole commit hash is taken as it is; any other is looked up on the hub.
+    A full commit hash as revision is returned unchanged; any other is looked up on the hub.
 
     Raises DataError where the hub cannot be reached, or has no such repository.
     """
     if table.local is not None:
         if table.local.is_file():
-            return file_digest(table.local)
+            return store.file_digest(table.local)
         paths = (path.relative_to(table.local) for path in table.local.rglob("*"))
         visible = (path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts))
-        return tree_digest(table.local, visible)
+        return store.tree_digest(table.local, visible)
     if re.fullmatch("[0-9a-f]{40}", table.revision or ""):
         return str(table.revision)
     from huggingface_hub import HfApi
@@ -145,11 +141,9 @@ def table_digest(table: HubTable) -> str:
 
 
 def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
-    """What `load_dataset` is called with."""
+    """The arguments of `load_dataset`."""
     if table.local is None:
-        named = {"path": table.repo, "revision": table.revision}
-        converted = (table.revision or "").startswith(CONVERTED)
-        return named | ({"data_files": _whole_splits(table)} if converted else {"name": table.config})
+        return {"path": table.repo, "revision": table.revision, "name": table.config}
     for suffix, builder in ((".parquet", "parquet"), (".jsonl", "json"), (".jsonl.gz", "json")):
         path = table.local / f"{table.config}{suffix}"
         if path.is_file():
@@ -162,30 +156,6 @@ def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
     return {"path": folder, "data_dir": table.config}
 
 
-def _whole_splits(table: HubTable) -> dict[str, list[str]]:
-    """The files of one configuration of a converted branch by split: CONFIGURATION/SPLIT/NUMBER.parquet.
-
-    Raises DataError where there is no such configuration, or the branch holds the first gigabytes of a split alone.
-    """
-    from huggingface_hub import HfApi
-
-    paths = HfApi().list_repo_files(str(table.repo), repo_type="dataset", revision=table.revision)
-    placed = [path.split("/") for path in sorted(paths) if path.endswith(".parquet") and path.count("/") == 2]
-    configs = sorted({config for config, *_ in placed})
-    wanted = table.config or (configs[0] if len(configs) == 1 else "default")
-    splits: dict[str, list[str]] = {}
-    for config, split, name in placed:
-        if config == wanted:
-            splits.setdefault(split, []).append(f"{config}/{split}/{name}")
-    if not splits:
-        reason = f"no configuration {wanted!r} in the converted branch; it has {', '.join(configs)}"
-        raise DataError(f"{table.title}: {reason}")
-    if cut := [split for split in splits if split.startswith("partial-")]:
-        reason = f"the converted branch holds a part alone ({wanted}/{cut[0]}), as it does of large tables"
-        raise DataError(f"{table.title}: {reason}; take a repository in Parquet or JSON Lines, or the original files")
-    return splits
-
-
 def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
     if column not in row:
         known = ", ".join(row)
@@ -194,36 +164,36 @@ def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
 
 
 def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """The text in a column. Raises DataError where it is missing or no text."""
+    """The text in a column. Raises DataError where it is missing or not a string."""
     value = _value(where, number, row, column)
     if not isinstance(value, str):
-        raise DataError.at(where, number, f"column {column!r} must hold text, not {value!r:.40}")
+        raise DataError.at(where, number, f"column {column!r} must contain text, not {value!r:.40}")
     return value
 
 
 def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """The id in a column, maybe a whole number. Raises DataError where it is missing or not one word."""
+    """The id in a column, a word or an integer. Raises DataError where it is missing or anything else."""
     value = _value(where, number, row, column)
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(name, str) or not one_word(name):
-        raise DataError.at(where, number, f"column {column!r} must hold ids of one word, not {value!r:.40}")
+    if not isinstance(name, str) or not text_lines.one_word(name):
+        raise DataError.at(where, number, f"column {column!r} must contain ids without white space, not {value!r:.40}")
     return name
 
 
 class TableLoader:
-    """A loader of tables, of which the first is the corpus."""
+    """A loader of tables; the first is the corpus."""
 
     def tables(self) -> tuple[HubTable, ...]:
-        """The tables, that of the corpus first."""
+        """The tables, the corpus first."""
         raise NotImplementedError
 
     def look_up(self) -> Lookup:
-        """How many documents there are, if that is known. Raises DataError where a table cannot be had."""
+        """The approximate number of documents, if known. Raises DataError where a table cannot be reached."""
         documents, *_ = [self._rows(table) for table in self.tables()]
         return Lookup(note=f"about {documents:,} documents" if documents else "")
 
     def size_hint(self) -> int:
-        """The number of documents by the repository's metadata, 0 where that does not say."""
+        """The number of documents in the repository's metadata, 0 if unknown."""
         with suppress(Exception):
             return self._rows(self.tables()[0])
         return 0
@@ -234,7 +204,7 @@ class TableLoader:
             return sum(split.num_examples or 0 for split in splits.values())
 
     def corpus_rows(self) -> tuple[str, Any]:
-        """Title and rows of the corpus. Raises DataError where it has several splits."""
+        """The title and rows of the corpus. Raises DataError where it has several splits."""
         table = self.tables()[0]
         splits = open_table(table)
         if len(splits) != 1:
@@ -244,7 +214,7 @@ class TableLoader:
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns; the title's column may be missing, as may single titles."""
+    """The names of the columns; the column of titles is optional, as are its values."""
 
     doc_id: str = "_id"
     title: str = "title"
@@ -258,26 +228,24 @@ class Columns:
 
 @dataclass(frozen=True)
 class HuggingFace(TableLoader):
-    """A corpus, queries and qrels on the hub, streamed with `datasets`; nothing of a repository is executed.
+    """A corpus, queries and qrels on the hub, streamed with `datasets`; no code of a repository is executed.
 
     `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its
-    configurations of these names, and the qrels are the repository `source`-qrels where `source` is one of
-    BeIR's, the folder `qrels` of a local `source`, the configuration `default` else. The splits are those of
-    the qrels; `validation` is `dev`. Ids may be integers. A query table that has a split of the qrels' name
-    is read there, any other in full; queries that no judgement names are left out and noted.
+    configurations of these names, and the qrels are the repository `source`-qrels if `source` is one of
+    BeIR's, the folder `qrels` of a local `source`, or else the configuration `default`. The splits are those of
+    the qrels; `validation` is `dev`. Ids may be integers. If the query table has a split of the same name, that
+    split is read, otherwise the whole table; queries without judgements are left out and noted.
 
-    MS MARCO passages are `HuggingFace("mteb/msmarco")`; the splits are train, dev and test. A repository that
-    still has a loading script is refused; its converted branch, `revision="refs/convert/parquet"`, is read by its
-    folders CONFIGURATION/SPLIT, and refused where it holds a part of a split alone. A commit hash as `revision`
-    pins the data and needs no look-up on the hub.
+    MS MARCO passages are `HuggingFace("mteb/msmarco")`; the splits are train, dev and test. A repository with a
+    loading script is refused. A commit hash as `revision` pins the data and needs no look-up on the hub.
 
     Args:
         source: a hub id, or a local folder of the same layout.
-        revision: branch, tag or commit of the repository.
-        corpus: the table of documents, where it is not the configuration `corpus`.
-        queries: the table of queries, where it is not the configuration `queries`.
-        qrels: the table of judgements, where it is not found as told above.
-        columns: the names of the columns, where they are not BEIR's.
+        revision: a branch, tag or commit of the repository.
+        corpus: the table of documents, if not the configuration `corpus`.
+        queries: the table of queries, if not the configuration `queries`.
+        qrels: the table of judgements, if not found as described above.
+        columns: the names of the columns, if not BEIR's.
     """
 
     source: str
@@ -289,17 +257,17 @@ class HuggingFace(TableLoader):
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "hub"
 
-    def load(self) -> PartedCollection:
+    def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
         _, queries, qrels = self.tables()
         corpus, asked, judged = self.corpus_rows(), open_table(queries), open_table(qrels)
-        queries_in, qrels_in = dict[str, Part](), dict[str, Part]()
-        for split in order_splits(judged):
+        queries_in, qrels_in = dict[str, source_files.Part](), dict[str, source_files.Part]()
+        for split in source_files.order_splits(judged):
             own = {split: asked[split]} if split in asked else asked
             part = row_part(queries.title, partial(chain.from_iterable, own.values()), self._query)
             queries_in[split] = replace(part, name=f"{queries.title} {' '.join(own)}")
             qrels_in[split] = row_part(qrels.title, partial(iter, judged[split]), self._judgement, split)
-        return PartedCollection([row_part(*corpus, self._document)], queries_in, qrels_in)
+        return source_files.PartedCollection([row_part(*corpus, self._document)], queries_in, qrels_in)
 
     def _document(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
         names = self.columns
@@ -316,16 +284,16 @@ class HuggingFace(TableLoader):
         query_id, doc_id = (id_cell(where, number, row, name) for name in (names.judged_query, names.judged_doc))
         grade = _value(where, number, row, names.relevance)
         if isinstance(grade, bool) or not isinstance(grade, int | float) or grade != grade // 1:
-            reason = f"column {names.relevance!r} must hold whole numbers, not {grade!r:.40}"
+            reason = f"column {names.relevance!r} must contain whole numbers, not {grade!r:.40}"
             raise DataError.at(where, number, reason)
         yield Judgement(query_id, doc_id, int(grade))
 
     def fingerprint(self) -> str:
-        """A digest of the local files, or of the hub's commits, and of the options."""
+        """A digest of the local files or the hub's commits, and of the options."""
         tables = self.tables()
         content = [table_digest(table) for table in tables]
         layout = [[table.config, table.split] for table in tables]
-        return digest(["hf", self.version, content, layout, asdict(self.columns)])
+        return store.digest(["hf", self.version, content, layout, asdict(self.columns)])
 
     def tables(self) -> tuple[HubTable, HubTable, HubTable]:
         """Corpus, queries and qrels."""

@@ -1,28 +1,29 @@
-"""Writers that take a query out of a passage: its heading, its docstring, a sentence of it, or a stretch."""
+"""Query writers that use part of a passage: its title, its docstring, a sentence, or a span of words."""
 
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.formats.texts import Definition, SourceFile, code_of, first_sentence, parsed, sentences, word_spans
+from hardneg.datasets import pydocs
+from hardneg.formats.texts import sentences, word_spans
 from hardneg.records import Document, PluginError, Written
 from hardneg.runtime import generator
 
 
 def _check_words(words: tuple[int, int]) -> None:
     if not 1 <= words[0] <= words[1]:
-        raise PluginError(f"words must be two numbers, the smaller first, from 1: not {list(words)}")
+        raise PluginError(f"words must be two numbers from 1, the smaller first, not {list(words)}")
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Takes a passage's title as the query, and out of the passage, as titles are near to what people ask for.
+    """Uses a passage's title as its query and removes it from the passage; titles resemble what people ask for.
 
-    A passage has one title, so one query is written, however many are wanted; of a passage without a title none is.
+    A passage gets at most one query, however many are requested, and none without a title.
 
     Args:
-        words: the fewest words of a title that is a query.
+        words: the fewest words of a title to use.
     """
 
     version: ClassVar[int] = 2
@@ -30,7 +31,7 @@ class Heading:
     words: int = 2
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Return for each document its title, and the document without it."""
+        """The title of each document, and the document without it."""
         for document in documents:
             title = " ".join(document.title.split())
             fits = count > 0 and len(word_spans(title)) >= self.words and bool(document.text.strip())
@@ -39,13 +40,13 @@ class Heading:
 
 @dataclass(frozen=True)
 class FirstSentence:
-    """Takes the first sentence of a docstring as the query, and the whole docstring out of the code.
+    """Uses the first sentence of a docstring as the query and removes the whole docstring from the code.
 
-    A passage that is no function or class of Python with a docstring has no query. It has one at most, however many
-    are wanted.
+    A passage gets at most one query, however many are requested, and none unless it is a Python function or class with
+    a docstring.
 
     Args:
-        words: the fewest and the most words of a sentence that is a query.
+        words: the fewest and the most words of a sentence to use.
     """
 
     version: ClassVar[int] = 1
@@ -56,13 +57,13 @@ class FirstSentence:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Return for each document the first sentence of its docstring, and the document without the docstring."""
+        """The first sentence of each document's docstring, and the document without the docstring."""
         for document in documents:
-            body = getattr(parsed(document.text), "body", [])
-            node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], Definition) else None
-            words = first_sentence(ast.get_docstring(node) or "").split() if node else []
+            body = getattr(pydocs.parsed(document.text), "body", [])
+            node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], pydocs.Definition) else None
+            words = pydocs.first_sentence(ast.get_docstring(node) or "").split() if node else []
             if node and self.words[0] <= len(words) <= self.words[1]:
-                code = code_of(node, SourceFile(document.text.encode()))
+                code = pydocs.code_of(node, pydocs.SourceFile(document.text.encode()))
                 yield Written([" ".join(words)], document._replace(text=code))
             else:
                 yield Written((), document)
@@ -70,16 +71,16 @@ class FirstSentence:
 
 @dataclass(frozen=True)
 class InverseCloze:
-    """Takes sentences out of a passage as queries, so that a model learns what belongs together beyond equal words.
+    """Removes sentences from a passage and uses them as queries, so that a model learns to match beyond equal words.
 
-    At least one sentence is left in the passage. One that stands there twice is taken out in both places.
+    At least one sentence stays in the passage. A repeated sentence is removed everywhere.
 
     Source: Lee et al., Latent Retrieval for Weakly Supervised Open Domain Question Answering (ACL 2019): the Inverse
     Cloze Task. A sentence stays in its passage in 10 % of the cases.
 
     Args:
         kept: the share of the queries whose sentence stays in the passage.
-        words: the fewest and the most words of a sentence that is taken.
+        words: the fewest and the most words of a sentence to use.
     """
 
     version: ClassVar[int] = 3
@@ -93,7 +94,7 @@ class InverseCloze:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Return for each document up to `count` of its sentences, and the document without those that are taken."""
+        """Up to `count` sentences of each document, and the document without them."""
         for document in documents:
             parts = sentences(document.text)
             different = list(dict.fromkeys(parts))
@@ -101,24 +102,24 @@ class InverseCloze:
             source = generator(seed, "inverse-cloze", document.doc_id)
             drawn = source.permutation(len(fit))[: min(count, len(different) - 1)].tolist() if fit else []
             taken = [fit[position] for position in drawn]
-            gone = {part for part in taken if source.random() >= self.kept}
-            rest = " ".join(part for part in parts if part not in gone)
-            yield Written(taken, document._replace(text=rest) if gone else document)
+            removed = {part for part in taken if source.random() >= self.kept}
+            rest = " ".join(part for part in parts if part not in removed)
+            yield Written(taken, document._replace(text=rest) if removed else document)
 
 
 @dataclass(frozen=True)
 class Crop:
-    """Draws two stretches of words from a passage, independently: one is the query, the other stands for the passage.
+    """Draws independent spans of words from a passage: one replaces the passage, the others are its queries.
 
-    They may overlap, so that a model keeps the worth of equal words.
+    They may overlap, so that a model still values equal words.
 
     Source: Izacard et al., Unsupervised Dense Information Retrieval with Contrastive Learning (TMLR 2022):
     independent random crops. Words are counted here, not tokens.
 
     Args:
-        shortest: of the passage's words, the share of the shortest stretch.
-        longest: that of the longest.
-        words: a passage with fewer has no query, and no stretch has fewer than a quarter of them.
+        shortest: the length of the shortest span, as a share of the passage's words.
+        longest: the length of the longest span, likewise.
+        words: the fewest words of a passage with queries; a span has at least a quarter of them.
     """
 
     version: ClassVar[int] = 2
@@ -134,16 +135,16 @@ class Crop:
             raise PluginError(f"words must be 4 or above, not {self.words}")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Return for each document `count` stretches of it, and another one in place of its text."""
+        """`count` spans of each document, and the document with another span as its text."""
         for document in documents:
             words = word_spans(document.text)
             if len(words) < self.words:
                 yield Written((), document)
                 continue
-            source, stretches = generator(seed, "crop", document.doc_id), list[str]()
+            source, spans = generator(seed, "crop", document.doc_id), list[str]()
             for share in source.uniform(self.shortest, self.longest, 1 + count).tolist():
                 length = min(len(words), max(self.words // 4, round(share * len(words))))
                 start = int(source.integers(len(words) - length + 1))
                 begin, end = words[start][0], words[start + length - 1][1]
-                stretches.append(" ".join(document.text[begin:end].split()))
-            yield Written(list(dict.fromkeys(stretches[1:])), document._replace(text=stretches[0]))
+                spans.append(" ".join(document.text[begin:end].split()))
+            yield Written(list(dict.fromkeys(spans[1:])), document._replace(text=spans[0]))

@@ -1,31 +1,127 @@
-"""The embedded dataset `pydocs`: summaries of docstrings of installed packages as queries, the rest as passages."""
+"""The dataset `pydocs`, on every machine: docstring summaries of installed packages as queries; and Python's source."""
 
 import ast
 import hashlib
-import importlib.util
 import re
 import sys
 import sysconfig
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from functools import cached_property
+from importlib import metadata, util
+from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from hardneg.formats.texts import Definition, SourceFile, children, parsed
+from hardneg import runtime, store
 from hardneg.records import Document, Judgement, MissingDependency, Query, UsageError
-from hardneg.runtime import FIXED, derive_seed
-from hardneg.store import digest, file_digest, options_in_key, tree_digest
 
+_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])")
+_UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
+_SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
 _TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}
 
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """The bytes of a Python file, located as `ast` locates its nodes."""
+
+    content: bytes
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        """The lines in UTF-8, without their ends: a node's `lineno` counts them from 1, its `col_offset` bytes."""
+        return [line.encode() for line in util.decode_source(self.content).split("\n")]
+
+    @cached_property
+    def text(self) -> bytes:
+        """The lines joined with line feeds."""
+        return b"\n".join(self.lines)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(len(line) + 1 for line in self.lines)]
+
+    def at(self, line: int, column: int) -> int:
+        """The offset of a position in `text`."""
+        return self._starts[line - 1] + column
+
+    def end(self, node: ast.stmt) -> int:
+        """The offset in `text` where a node ends."""
+        return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
+def parsed(source: str | bytes) -> ast.Module | SyntaxError:
+    """The syntax tree of a module's source, or a SyntaxError for whatever the parser raises."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        return error
+    except (ValueError, RecursionError, MemoryError) as error:
+        return SyntaxError(type(error).__name__)
+
+
+def first_sentence(docstring: str) -> str:
+    """The first sentence of a docstring, verbatim."""
+    return _SENTENCE.split(_PARAGRAPH.split(docstring.strip(), maxsplit=1)[0], maxsplit=1)[0]
+
+
+def definitions(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
+    """The outermost functions and classes, and documented ones within others, with their dotted names in order."""
+    waiting: list[tuple[ast.AST, str]] = [(tree, "")]
+    while waiting:
+        node, name = waiting.pop()
+        if isinstance(node, Definition):
+            within, name = bool(name), f"{name}.{node.name}".lstrip(".")
+            if not within or ast.get_docstring(node):
+                yield name, node
+        waiting.extend((child, name) for child in reversed(_children(node)))
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The statements, handlers and cases within a node, in source order."""
+    return [child for block in _BLOCKS for child in getattr(node, block, ())]
+
+
+def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
+    """The code from `def` or `class` on, verbatim, with or without its docstring.
+
+    The bodies of documented definitions within it become `...`, so that no passage contains another or its docstring.
+    Decorators, empty lines and the indentation of the whole are removed.
+    """
+    own, position, parts = node.body[0], file.at(node.lineno, 0), []
+    inner, waiting = list[Definition](), _children(node)
+    while waiting:
+        child = waiting.pop()
+        if isinstance(child, Definition) and ast.get_docstring(child, clean=False):
+            inner.append(child)
+        else:
+            waiting += _children(child)
+    cuts = [(file.at(each.body[0].lineno, each.body[0].col_offset), file.end(each), b"...") for each in inner]
+    if not docstring:
+        cuts.append((file.at(own.lineno, own.col_offset), file.end(own), b""))
+    for start, end, put in sorted(cuts):
+        parts += [file.text[position:start], put]
+        position = end
+    parts.append(file.text[position : file.end(node)])
+    indentation = file.lines[node.lineno - 1][: node.col_offset]
+    lines = (line.removeprefix(indentation).rstrip() for line in b"".join(parts).split(b"\n"))
+    return b"\n".join(line for line in lines if line).decode()
+
 
 class Docstring(NamedTuple):
-    """A docstring, the dotted name of what it describes, such as `numpy.ma.core.MaskedArray.mean`, and where that is.
+    """A docstring with the dotted name of its object, such as `numpy.ma.core.MaskedArray.mean`, and its location.
 
-    scope: the name of the nearest class around it, of itself where it is a class, else of its module.
+    scope: the name of the enclosing class (a class is its own scope), else of the module.
     """
 
     name: str
@@ -39,13 +135,13 @@ def find_package(package: str) -> Path:
     """The folder of an installed package, or the file of a single module.
 
     Raises:
-        UsageError: a name with dots: finding it would import its parent.
+        UsageError: a dotted name: finding it would import its parent.
         MissingDependency: the package is not installed, or has no Python source.
     """
     if not package.isidentifier():
         raise UsageError(f"package {package!r}: give the top-level name alone, such as numpy")
     try:
-        spec = importlib.util.find_spec(package)
+        spec = util.find_spec(package)
     except (ImportError, ValueError):
         spec = None
     if spec is not None and spec.submodule_search_locations:
@@ -53,17 +149,17 @@ def find_package(package: str) -> Path:
     if spec is not None and (spec.origin or "").endswith(".py"):
         return Path(str(spec.origin))
     install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
-    raise MissingDependency(f"package {package!r} is not installed: {install}, or leave it out of `packages`")
+    raise MissingDependency(f"package {package!r} is not installed: {install}, or remove it from `packages`")
 
 
 def installed_packages() -> list[str]:
-    """The names of the packages of this environment that have Python source; not of those installed as editable."""
+    """The names of this environment's packages that have Python source, without editable installs."""
     roots = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     names = []
     for name in sorted(metadata.packages_distributions()):
         try:
             folder = find_package(name).parent
-        except (UsageError, MissingDependency):  # not a name, or compiled
+        except (UsageError, MissingDependency):  # no identifier, or compiled
             continue
         if folder in roots:
             names.append(name)
@@ -71,7 +167,7 @@ def installed_packages() -> list[str]:
 
 
 def package_version(package: str) -> str:
-    """What changes with the sources of a package: its version, or a digest of the files where it has none.
+    """The version of a package, or a digest of its files where it has none.
 
     Raises UsageError, MissingDependency as `find_package`.
     """
@@ -79,22 +175,22 @@ def package_version(package: str) -> str:
         return metadata.version(_DISTRIBUTIONS.get(package, package))
     except metadata.PackageNotFoundError:
         root = find_package(package)
-        return file_digest(root) if root.is_file() else tree_digest(root, _source_files(root))
+        return store.file_digest(root) if root.is_file() else store.tree_digest(root, _source_files(root))
 
 
 def _source_files(root: Path) -> list[str]:
-    """The Python files of a package, relative to `root` with `/`, in an order that no file system changes."""
+    """The Python files of a package, relative to `root` with `/`, sorted."""
     found = (path.relative_to(root).as_posix() for path in root.rglob("*.py") if path.is_file())
     return ["."] if root.is_file() else sorted(found)
 
 
 def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
-    """All docstrings of a package: modules, classes, functions and methods, but not those of its tests.
+    """All docstrings of a package's modules, classes, functions and methods, except those of its tests.
 
     Args:
         package: a top-level name.
-        left_out: counts what is not read, by reason.
-        seen: digests of the files read so far; a file with the same bytes as one of them is passed over.
+        left_out: counts what is skipped, by reason.
+        seen: digests of the files read so far; a file with the same bytes as one of them is skipped.
     """
     root = find_package(package)
     for path in _source_files(root):
@@ -111,10 +207,10 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
                 left_out["copies of another file"] += 1
                 continue
             seen.add(state)
-            yield from _parsed(module, source, left_out)
+            yield from _docstrings(module, source, left_out)
 
 
-def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docstring]:
+def _docstrings(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docstring]:
     if b'"""' not in source and b"'''" not in source:
         return
     if isinstance(tree := parsed(source), SyntaxError):
@@ -133,15 +229,11 @@ def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docs
             elif text:
                 names.add(name)
                 yield Docstring(name, text, scope, node, file)
-        waiting.extend((child, name, scope) for child in reversed(children(node)))
-
-
-_UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
-_SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
+        waiting.extend((child, name, scope) for child in reversed(_children(node)))
 
 
 class SplitShares(NamedTuple):
-    """The parts of the queries that are for development and for tests; the others are for training."""
+    """The shares of the queries for development and for tests; the rest are for training."""
 
     dev: float
     test: float
@@ -153,15 +245,15 @@ class SplitShares(NamedTuple):
         return {"train": 1 - self.dev - self.test, "dev": self.dev, "test": self.test}
 
     def split(self, item_id: str) -> str:
-        """The split of an id; it depends on nothing else, and one in `test` stays there under a larger share."""
-        share = derive_seed(self.seed, "split", item_id) / 2**64
+        """The split of an id; it depends on the id and the seed alone, and stays `test` under a larger share."""
+        share = runtime.derive_seed(self.seed, "split", item_id) / 2**64
         if share < self.test:
             return "test"
         return "dev" if share < self.test + self.dev else "train"
 
 
 class Entry(NamedTuple):
-    """A summary and its passage; the queries of a group are in one split."""
+    """A summary and its passage; all queries of a group are in one split."""
 
     doc_id: str
     query: str
@@ -169,58 +261,56 @@ class Entry(NamedTuple):
     group: str
 
 
-_LATER: frozenset[str] = frozenset({"dev_share", "test_share"})
-
-
 @dataclass(frozen=True)
 class PyDocs:
     """A retrieval problem that is on every machine: find the docstring that a one-line summary belongs to.
 
-    A docstring's first paragraph is the query, the rest is its passage, labelled 1. Passages whose summaries
-    are the same text are all relevant to it, and the query stands once. Near-duplicates (`numpy.mean`,
-    `DataFrame.mean`) stay: they are the hard negatives. Source files are parsed, never imported.
+    A docstring's first paragraph is the query, the rest is its passage, with relevance 1. Passages whose summaries
+    are equal are all relevant to one query. Near-duplicates (`numpy.mean`, `DataFrame.mean`) stay: they are the hard
+    negatives. Source files are parsed, never imported.
 
     Args:
-        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
-        max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
+        packages: top-level names of installed packages; `*` stands for all of this environment but editable ones.
+        max_passages: the cap; the sample depends on the ids alone, and a higher cap only adds passages.
         min_passage_words: shorter passages are left out.
-        query_words: shortest and longest query.
-        seed: changes the sample and the splits.
-        dev_share: the part of the queries that is for development.
-        test_share: the part of the queries that is for tests; the others are for training.
+        query_words: fewest and most words of a query.
+        seed: of the sample and the splits.
+        dev_share: the share of the queries for development.
+        test_share: the share of the queries for tests; the rest are for training.
     """
 
     packages: tuple[str, ...] = ("numpy", "scipy", "pandas", "sklearn", "matplotlib", "networkx")
     max_passages: int = 6000
     min_passage_words: int = 20
     query_words: tuple[int, int] = (3, 40)
-    seed: int = FIXED
+    seed: int = runtime.FIXED
     dev_share: float = 0.055
     test_share: float = 0.12
     name: ClassVar[str] = "pydocs"
     version: ClassVar[int] = 1
-    later: ClassVar[frozenset[str]] = _LATER
+    later: ClassVar[frozenset[str]] = frozenset({"dev_share", "test_share"})
 
     def load(self) -> "PyDocsCollection":
-        """Reads the sources (a few seconds) and holds what was found.
+        """The collection, read from the sources in a few seconds and held in memory.
 
         Raises:
             MissingDependency: a package is not installed.
-            UsageError: no package, a dotted name, a cap under 1, or shares that leave a split nothing.
+            UsageError: no package, a dotted name, a cap under 1, or shares that leave a split empty.
         """
         return PyDocsCollection(*self._parts())
 
     def fingerprint(self) -> str:
         """A digest of the packages' versions (or their sources), the options and Python's version."""
         versions = [[package, package_version(package)] for package in self._names]
-        return digest([self.name, self.version, options_in_key(self), versions, list(sys.version_info[:2])])
+        options = store.options_in_key(self)
+        return store.digest([self.name, self.version, options, versions, list(sys.version_info[:2])])
 
     def size_hint(self) -> int:
         """The cap; the default packages reach it."""
         return self.max_passages
 
     def query_hint(self) -> Mapping[str, int]:
-        """Each split's share of the cap; some summaries are no query of their own."""
+        """The approximate number of queries of each split: its share of the cap."""
         return {split: round(share * self.max_passages) for split, share in self._shares.by_split.items()}
 
     @property
@@ -237,32 +327,32 @@ class PyDocs:
         if not self.packages or self.max_passages < 1:
             raise UsageError(f"{self.name}: give at least one package, and a max_passages of 1 or more")
         if min(self._shares.by_split.values()) <= 0:
-            raise UsageError(f"{self.name}: give a dev_share and a test_share above 0, and below 1 together")
+            raise UsageError(f"{self.name}: dev_share and test_share must be above 0, and below 1 together")
         left_out: Counter[str] = Counter()
         entries = list(self._entries(left_out))
-        kept = self._sample(entries)
-        left_out[f"passages above the cap of {self.max_passages}"] = len(entries) - len(kept)
+        sample = self._sample(entries)
+        left_out[f"passages above the cap of {self.max_passages}"] = len(entries) - len(sample)
         same: defaultdict[str, list[Entry]] = defaultdict(list)
-        for entry in self._clear(entries, kept, left_out):
+        for entry in self._clear(entries, sample, left_out):
             same[text_key(entry.query)].append(entry)
         by_split: dict[str, list[tuple[Query, list[str]]]] = {split: [] for split in self._shares.by_split}
         for first, *others in sorted(same.values(), key=lambda alike: alike[0].doc_id):
             doc_ids = sorted([first.doc_id, *(entry.doc_id for entry in others)])
             by_split[self._shares.split(first.group)].append((Query(first.doc_id, first.query), doc_ids))
-        passages = sorted(Document(entry.doc_id, entry.passage) for entry in kept)
-        return passages, by_split, dict(left_out), {entry.doc_id: entry.group for entry in kept}
+        passages = sorted(Document(entry.doc_id, entry.passage) for entry in sample)
+        return passages, by_split, dict(left_out), {entry.doc_id: entry.group for entry in sample}
 
     def _entries(self, left_out: Counter[str]) -> Iterator[Entry]:
         files: set[bytes] = set()
         known: set[tuple[str, str]] = set()
-        short = f"docstrings with under {self.min_passage_words} words after the first paragraph"
+        short = f"docstrings with fewer than {self.min_passage_words} words after the first paragraph"
         for package in self._names:
             for docstring in read_docstrings(package, left_out, files):
                 first, *rest = re.split(r"\n[ \t]*\n", docstring.text.strip(), maxsplit=1)
                 query, passage = " ".join(first.split()), " ".join("".join(rest).split())
                 reason = self._unfit("paragraph", first, passage, short)
                 if not reason and (text_key(query), passage) in known:
-                    reason = "docstrings that are the same as another"
+                    reason = "duplicate docstrings"
                 if reason:
                     left_out[reason] += 1
                 else:
@@ -270,12 +360,12 @@ class PyDocs:
                     yield Entry(docstring.name, query, passage, docstring.name)
 
     def _unfit(self, part: str, source: str, passage: str, short: str) -> str | None:
-        """Why the first `part` of a docstring cannot be the query of a passage; None where it can."""
+        """The reason why the first `part` of a docstring cannot be the query of a passage; None where it can."""
         query, (least, most) = " ".join(source.split()), self.query_words
         if len(passage.split()) < self.min_passage_words:
             return short
         if not least <= len(query.split()) <= most:
-            return f"docstrings whose first {part} has not {least} to {most} words"
+            return f"docstrings whose first {part} is not {least} to {most} words long"
         if source.startswith("..") or _UNDERLINE.search(source) or _SIGNATURE.search(query):
             return "docstrings that start with a heading, a directive or a signature"
         if text_key(query) in " ".join(passage.split()).casefold():
@@ -286,11 +376,11 @@ class PyDocs:
         return sorted(entries, key=lambda entry: self._drawn(entry.doc_id))[: self.max_passages]
 
     def _drawn(self, name: str) -> int:
-        return derive_seed(self.seed, "sample", name)
+        return runtime.derive_seed(self.seed, "sample", name)
 
-    def _clear(self, entries: list[Entry], kept: list[Entry], left_out: Counter[str]) -> list[Entry]:
-        """Those whose summary can be a query."""
-        return kept
+    def _clear(self, entries: list[Entry], sample: list[Entry], left_out: Counter[str]) -> list[Entry]:
+        """The entries whose summaries can be queries."""
+        return sample
 
 
 @dataclass(frozen=True)
@@ -307,7 +397,7 @@ class PyDocsCollection:
         return iter(self.passages)
 
     def splits(self) -> Sequence[str]:
-        """train, dev, test."""
+        """The splits train, dev, test."""
         return list(self.by_split)
 
     def queries(self, split: str) -> Iterator[Query]:
@@ -319,10 +409,10 @@ class PyDocsCollection:
         return (Judgement(query.query_id, doc_id, 1) for query, doc_ids in self.by_split[split] for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
-        """How many files and docstrings were left out, by reason."""
+        """The numbers of files and docstrings that were left out, by reason."""
         return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
 
 
 def text_key(text: str) -> str:
-    """The same for two queries that differ in case, or in the punctuation at their ends."""
+    """The text without case and without punctuation at its end: equal queries have equal keys."""
     return text.casefold().rstrip(" .:")

@@ -1,7 +1,8 @@
-"""Arrow and .npy files that are memory-mapped: written whole or part by part, opened with a check, never read whole."""
+"""Memory-mapped Arrow and .npy files, written in parts and checked when opened; look-up by sorted 64-bit hashes."""
 
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 from hardneg.records import ArtifactError
 from hardneg.store import replacing
 
-AGAIN = "make it again: the same call or command does"
+AGAIN = "run the call or command that made it again"
 
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
-    """The record batches of an Arrow file, not read yet; `whole`: read into memory, whatever becomes of the file.
+    """Map the record batches of an Arrow file; `whole` reads them into memory, for a file that may be removed.
 
-    Raises ArtifactError where it is missing, cut off, or has other columns.
+    Raises ArtifactError where it is missing, truncated, or has other columns.
     """
     try:
         reader = pa.ipc.open_file(pa.OSFile(str(path)) if whole else pa.memory_map(str(path)))
@@ -35,17 +36,17 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """An array of a .npy file, mapped. Raises ArtifactError where it is missing, cut off, or of another kind."""
+    """Map a .npy file. Raises ArtifactError where it is missing, truncated, or of another shape or type."""
     if 0 in shape and path.exists():
         return np.empty(shape, dtype)
     array = _mapped(path)
     if array.shape != shape or array.dtype != dtype:
-        raise ArtifactError(f"{path}: does not belong to the corpus beside it; {AGAIN}")
+        raise ArtifactError(f"{path}: does not match the corpus in its folder; {AGAIN}")
     return array
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Writes a .npy file and waits until it is on disk."""
+    """Write a .npy file and flush it to disk."""
     with path.open("wb") as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
         file.flush()
@@ -53,13 +54,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def write_header(file: IO[bytes], dtype: str, count: int) -> None:
-    """Writes what stands before `count` numbers of a NumPy type; it has the same length for any count."""
+    """Write the .npy header of `count` numbers; its length is the same for every count."""
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (count,)})
 
 
 @contextmanager
 def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[NDArray[Any]], object]]:
-    """Writes a file of `count` numbers of a NumPy type such as `<f4`, with the function that it gives, part by part."""
+    """A function that appends parts of `count` numbers of a NumPy type such as `<f4` to a new .npy file."""
     with replacing(path) as file:
         write_header(file, dtype, count)
         yield lambda part: file.write(np.ascontiguousarray(part, dtype).data)
@@ -67,14 +68,14 @@ def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[ND
 
 @dataclass(frozen=True)
 class NumberFile:
-    """A .npy file of numbers in a line, of one NumPy type, such as `<f4`."""
+    """A one-dimensional .npy file of one NumPy type, such as `<f4`."""
 
     path: Path
     dtype: str
 
     @cached_property
     def mapped(self) -> np.memmap[Any, Any]:
-        """All of them, a read-only memory map. Raises ArtifactError where the file is missing or damaged."""
+        """The read-only memory map. Raises ArtifactError where the file is missing or damaged."""
         array = _mapped(self.path)
         whole = array.offset + array.nbytes == self.path.stat().st_size
         if array.ndim != 1 or array.dtype != np.dtype(self.dtype) or not whole:
@@ -85,11 +86,11 @@ class NumberFile:
         return len(self.mapped)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """A copy of the numbers from `start` to `stop`; leaves no pages mapped. Raises ArtifactError if cut short."""
+        """Copy the numbers from `start` to `stop`; leaves no pages mapped. Raises ArtifactError where truncated."""
         offset = self.mapped.offset + start * self.mapped.itemsize
         numbers = np.fromfile(self.path, self.dtype, stop - start, offset=offset)
         if len(numbers) != stop - start:
-            raise ArtifactError(f"{self.path}: cut short while it was read")
+            raise ArtifactError(f"{self.path}: truncated while it was being read; {AGAIN}")
         return numbers
 
 
@@ -104,3 +105,56 @@ def _mapped(path: Path) -> np.memmap[Any, Any]:
 def _unreadable(path: Path, error: Exception) -> ArtifactError:
     reason = (str(error).split("\n")[0] if path.exists() else "") or "no such file"
     return ArtifactError(f"{path}: cannot be read ({reason}); {AGAIN}")
+
+
+def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """A 64-bit hash of each text: uint64 [n], the same on every machine. Callers compare texts of equal hashes."""
+    blake = hashlib.blake2b
+    digests = b"".join([blake(text.encode(), digest_size=8).digest() for text in texts])
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def normalise(text: str) -> str:
+    """Strip the text and collapse each run of white space to one space."""
+    return " ".join(text.split())
+
+
+def find_equal(
+    sorted_hashes: NDArray[np.uint64], wanted: NDArray[np.uint64], order: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The range [first, end) of each wanted hash in an array that is sorted, or sorted by `order`.
+
+    Both are int64 [len(wanted)]; first equals end where the hash is absent.
+    """
+    first = np.searchsorted(sorted_hashes, wanted, "left", sorter=order)
+    end = np.searchsorted(sorted_hashes, wanted, "right", sorter=order)
+    return first.astype(np.int64), end.astype(np.int64)
+
+
+def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All positions of the ranges [first, end), concatenated, and the index of each position's range."""
+    lengths = end - first
+    owner = np.repeat(np.arange(len(first)), lengths)
+    begins = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return first[owner] + np.arange(len(owner)) - begins, owner
+
+
+def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
+    """Mark the wanted passages that are positives of each query, by their rows, or by content hashes to catch copies.
+
+    Args:
+        wanted: [M], the same for all B queries, or [B, M].
+        known: [K], the queries' positives; owner: int64 [K], the query of each.
+        queries: B.
+
+    Returns:
+        bool [B, M].
+    """
+    distinct, number = np.unique(known, return_inverse=True)
+    if not len(distinct):
+        return np.zeros((queries, wanted.shape[-1]), bool)
+    table = np.zeros((queries, len(distinct)), bool)
+    table[owner, number] = True
+    position = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+    known_to_query: NDArray[np.bool_] = table[np.arange(queries)[:, None], position] & (distinct[position] == wanted)
+    return known_to_query

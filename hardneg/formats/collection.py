@@ -1,33 +1,103 @@
-"""The stored collection: a corpus, queries and judgements by split, in one folder with known names."""
+"""The stored collection in one folder: a corpus, and queries, judgements and answers by split."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hardneg.formats import qrels as qrels_files
-from hardneg.formats import queries as queries_files
-from hardneg.formats.arrays import AGAIN
-from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.hash_index import normalise
-from hardneg.formats.qrels import Exclusion, Qrels, positives
-from hardneg.formats.queries import Queries
-from hardneg.formats.source_files import parts_of, split_problem
-from hardneg.formats.text_lines import Unplaced
-from hardneg.records import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Query, Side, counted
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.runtime import Progress
-from hardneg.store import replace_text
+import pyarrow as pa
 
+from hardneg import records, store
+from hardneg.formats import qrels, source_files, text_lines
+from hardneg.formats.arrays import AGAIN, normalise
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.records import Answers, ArtifactError, Collection, DataError, Judgement, Query, Side, counted
+from hardneg.runtime import Progress
+
+Qrels = qrels.Qrels
+_SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
+_ROWS = 8192
 _FORMAT = 1
 _BLOCK = 65536
 _WITHHELD = "withheld.txt"
 _EXCLUDED = "excluded.tsv"
-_LACKING = "~lacking"  # no name of a split has such a sign
+_LACKING = "~lacking"  # a suffix that no split's name can have
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The queries of one split in the source's order: ids and texts."""
+
+    query_ids: list[str]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def __iter__(self) -> Iterator[Query]:
+        return map(Query, self.query_ids, self.texts)
+
+    @classmethod
+    def open(cls, path: Path) -> "Queries":
+        """Read a file of `write_queries`. Raises ArtifactError where it is missing or damaged."""
+        try:
+            with pa.memory_map(str(path)) as file:
+                table = pa.ipc.open_file(file).read_all()
+                return cls(table.column("query_id").to_pylist(), table.column("text").to_pylist())
+        except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+            reason = str(error).split("\n")[0]
+            raise ArtifactError(f"{path}: queries cannot be read ({reason}); {AGAIN}") from error
+
+
+def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
+    """Write the queries of one split in order, whole or not at all; return their ids.
+
+    Raises DataError where a query id is repeated, empty or has white space, or a query has no text.
+    """
+    known: dict[str, None] = {}
+    rows, block = iter(queries), [Query("", "")] * _ROWS
+    with store.replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        while len(block) == _ROWS:
+            block = list(islice(rows, _ROWS))
+            for query in block:
+                name = query.query_id
+                if not (isinstance(name, str) and isinstance(query.text, str)):
+                    raise DataError(f"query {name!r}: id and text must be strings")
+                if not text_lines.one_word(name):
+                    raise DataError(f"query {text_lines.id_problem(name)}")
+                if not query.text.strip():
+                    raise text_lines.Unplaced(query, f"query {name!r} has no text")
+                if name in known:
+                    reason = f"query id {name!r} occurs twice in one split; ids must be unique"
+                    raise text_lines.Unplaced(query, reason, again=True)
+                known[name] = None
+            try:
+                columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
+            except (UnicodeEncodeError, pa.ArrowException) as error:
+                raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
+            writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+    return list(known)
+
+
+def write_answers(path: Path, answers: Iterable[Answers]) -> int:
+    """Write `{"query_id", "answers"}` for each query with answers, no file without any; return their number."""
+    rows = [{"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts]
+    if rows:
+        with store.replacing(path) as file:
+            file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+    return len(rows)
+
+
+def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
+    """The answers by query id; empty where the file does not exist. Raises DataError for a malformed line."""
+    if not path.exists():
+        return {}
+    rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
+    return {text_lines.id_field(*row, "query_id"): text_lines.texts_field(*row, "answers") for row in rows}
 
 
 @dataclass(frozen=True)
@@ -40,7 +110,7 @@ class StoredCollection:
 
     @classmethod
     def open(cls, folder: Path) -> "StoredCollection":
-        """Opens a folder; the corpus is mapped, queries and judgements are read on access.
+        """Open a folder; the corpus is mapped, queries and judgements are read on access.
 
         Raises ArtifactError where a file is missing or damaged.
         """
@@ -56,33 +126,33 @@ class StoredCollection:
         return cls(Path(folder), Corpus.open(Path(folder)), splits)
 
     def queries(self, split: str) -> Queries:
-        """The queries of one split. Raises DataError where there is no such split."""
+        """The queries of one split. Raises DataError for an unknown split."""
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """The judgements of one split, to learn from, maybe none. Raises DataError where there is no such split."""
+        """The judgements of one split for training, maybe empty. Raises DataError for an unknown split."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """All judgements of one split's source, to measure by: what the collection lacks is missed, as by trec_eval."""
-        qrels, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
+        """All judgements of one split for evaluation: unknown documents count as missed, as in trec_eval."""
+        union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
             if not path.exists():
-                raise ArtifactError(f"{path}: missing, as in an older version; remove {self.folder}, it is made again")
+                raise ArtifactError(f"{path}: missing; delete {self.folder}, it is made again")
             for query_id, judged in _qrels(path).items():
-                qrels.setdefault(query_id, {}).update(judged)
-        return qrels
+                union.setdefault(query_id, {}).update(judged)
+        return union
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
-        """The answers to the queries of one split, by query id; maybe none. Raises DataError without such a split."""
-        return queries_files.read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
+        """The answers to the queries of one split by query id, maybe empty. Raises DataError for an unknown split."""
+        return read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
 
     def all_qrels(self) -> Qrels:
-        """The judgements of all splits together; the highest where splits differ about one pair."""
+        """The union of the judgements of all splits; where splits disagree about a pair, the highest counts."""
         union: Qrels = {}
         for split in self.splits:
             for query_id, judged in self.qrels(split).items():
@@ -92,21 +162,21 @@ class StoredCollection:
         return union
 
     def withheld(self) -> Qrels:
-        """The judgements that were kept from training, to measure by; none where nothing was withheld."""
+        """The judgements withheld from training, for evaluation; empty where nothing was withheld."""
         path = self.folder / _WITHHELD
         return _qrels(path) if path.exists() else {}
 
     def excluded(self) -> dict[str, list[str]]:
-        """The documents that do not count for a query, by query id; none where nothing is excluded."""
+        """The excluded documents by query id: neither results nor negatives of the query; maybe empty."""
         path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
-        for query_id, doc_id in qrels_files.read_excluded(path) if path.exists() else ():
+        for query_id, doc_id in qrels.read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
-        """The group of each document, or of each query, that has one, by its id; maybe none."""
+        """The group of each document or query that has one, by its id; maybe empty."""
         path = self.folder / "groups" / f"{side}.tsv"
-        return dict(qrels_files.read_groups(path)) if path.exists() else {}
+        return dict(qrels.read_groups(path)) if path.exists() else {}
 
     def _known(self, split: str) -> str:
         if split not in self.splits:
@@ -116,48 +186,50 @@ class StoredCollection:
 
 
 def _qrels(path: Path) -> Qrels:
-    qrels: Qrels = {}
-    for _, (query_id, doc_id, relevance) in qrels_files.iter_qrels(path):
-        qrels.setdefault(query_id, {})[doc_id] = relevance
-    return qrels
+    judged: Qrels = {}
+    for _, (query_id, doc_id, relevance) in qrels.iter_qrels(path):
+        judged.setdefault(query_id, {})[doc_id] = relevance
+    return judged
 
 
 def write_collection(
     collection: Collection, folder: Path, progress: Progress, corpus: Corpus | None = None, *, exclude_own: bool = False
 ) -> dict[str, Any]:
-    """Writes a collection into `folder`, which the caller renames when all is done.
+    """Write a collection into `folder`, which the caller renames when it is complete.
 
-    Judgements about documents or queries that the collection does not have are kept apart, counted and noted.
+    Judgements of unknown documents or queries are stored separately, counted and noted.
 
     Args:
-        collection: what a dataset loader gave.
+        collection: a dataset loader's result.
         folder: a new or empty folder.
-        progress: shows the corpus going by, and the notes.
-        corpus: stored already, with the same documents: its files are linked.
-        exclude_own: a document that has a query's id does not count for that query.
+        progress: reports the documents written, and the notes.
+        corpus: an existing corpus with the same documents; its files are linked.
+        exclude_own: exclude the document with a query's id for that query.
 
     Returns:
-        `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
-        left out or stand without a relevant document, and `with_answers` where there are some; `withheld`, where
-        judgements are kept from training: the same of them, and `hidden`: by split, their positives of queries that
-        keep others; `excluded`, where there are some: how many documents do not count for a query; `groups`, where
-        there are some: how many documents and queries have one; `notes`: all that was noted, in words.
+        Counts: `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, the judgements
+        left out by reason, the queries without a relevant document, and those `with_answers`; and where they occur,
+        `withheld`: the same of judgements withheld from training, and by split the `hidden` positives of queries that
+        have others; `excluded`: pairs of a query and an excluded document; `groups`: documents and queries with a
+        group. `notes`: the same as text.
 
-    Raises DataError where ids are repeated, empty or hold white space, or one pair is judged in two ways.
+    Raises DataError where ids are repeated, empty or contain white space, or a pair has two different judgements.
     """
     splits = collection.splits()
-    problems = [problem for split in splits if (problem := split_problem(split))]
-    problems += [f"split {split!r} comes twice" for split in dict.fromkeys(splits) if splits.count(split) > 1]
+    problems = [problem for split in splits if (problem := source_files.split_problem(split))]
+    problems += [f"split {split!r} occurs twice" for split in dict.fromkeys(splits) if splits.count(split) > 1]
     if problems:
         raise DataError("; ".join(problems))
     for name in ("queries", "qrels"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    with placed(collection):
+    with locating(collection):
         documents = write_corpus(collection.documents(), folder, progress) if corpus is None else corpus.link_to(folder)
         counts = _write(collection, splits, folder, documents, exclude_own)
     for note in counts["notes"]:
         progress.note(note)
-    replace_text(folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False))
+    store.replace_text(
+        folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False)
+    )
     return counts
 
 
@@ -171,38 +243,37 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         for query_id, text in Queries.open(folder / "queries" / f"{split}.arrow"):
             if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
                 reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
-                raise Unplaced(Query(query_id, text), reason)
-    if isinstance(collection, HasWithheld):
+                raise text_lines.Unplaced(Query(query_id, text), reason)
+    if isinstance(collection, records.HasWithheld):
         counts["withheld"] = _write_withheld(collection, splits, folder, corpus, frozenset(texts))
-        judged = counted(counts["withheld"]["judgements"], "judgement is", "judgements are")
-        hidden = counted(sum(counts["withheld"]["hidden"].values()), "hidden positive is", "hidden positives are")
-        notes += [f"{judged} withheld from training", *_described("withheld", counts["withheld"])]
-        notes.append(f"{hidden} among them: of queries that keep others")
-    exclusions = list(collection.excluded()) if isinstance(collection, qrels_files.HasExcluded) else []
+        judged = counted(counts["withheld"]["judgements"], "judgement")
+        hidden = counted(sum(counts["withheld"]["hidden"].values()), "positive")
+        notes += [f"withheld from training: {judged}", *_described("withheld", counts["withheld"])]
+        notes.append(f"withheld from queries with other positives: {hidden}")
+    exclusions = list(collection.excluded()) if isinstance(collection, qrels.HasExcluded) else []
     named = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if own else ()
-    exclusions += [Exclusion(name, name) for name, row in named if row >= 0]
+    exclusions += [qrels.Exclusion(name, name) for name, row in named if row >= 0]
     rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
     known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
-    if count := qrels_files.write_excluded(folder / _EXCLUDED, known):
+    if count := qrels.write_excluded(folder / _EXCLUDED, known):
         counts["excluded"] = count
-        notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")
+        notes.append(f"excluded: {counted(count, 'pair')} of a query and a document")
         excluded = frozenset(known)
         for split in splits:
-            for query_id, doc_ids in positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
-                for pair in excluded.intersection(Exclusion(query_id, doc_id) for doc_id in doc_ids):
+            for query_id, doc_ids in qrels.positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
+                for pair in excluded.intersection(qrels.Exclusion(query_id, doc_id) for doc_id in doc_ids):
                     what = f"document {pair.doc_id!r} of query {query_id!r}"
-                    raise Unplaced(pair, f"{what} is relevant and excluded: leave one of the two out")
+                    raise text_lines.Unplaced(pair, f"{what} is both relevant and excluded: remove one of the two")
     if unknown := len(exclusions) - len(known):
-        lines = counted(unknown, "exclusion is", "exclusions are")
-        notes.append(f"{lines} left out: of queries or documents that the collection lacks")
-    if isinstance(collection, HasGroups):
+        notes.append(f"left out: {counted(unknown, 'exclusion')} of unknown queries or documents")
+    if isinstance(collection, records.HasGroups):
         members = list(collection.groups("document"))
         rows = corpus.rows([member.member_id for member in members]).tolist()
         documents = (member for member, row in zip(members, rows, strict=True) if row >= 0)
         queries = (member for member in collection.groups("query") if member.member_id in texts)
         groups = {
-            "documents": qrels_files.write_groups(folder / "groups" / "document.tsv", documents),
-            "queries": qrels_files.write_groups(folder / "groups" / "query.tsv", queries),
+            "documents": qrels.write_groups(folder / "groups" / "document.tsv", documents),
+            "queries": qrels.write_groups(folder / "groups" / "query.tsv", queries),
         }
         if any(groups.values()):
             counts["groups"] = groups
@@ -210,7 +281,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
 
 
 def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Path) -> dict[str, int]:
-    query_ids = queries_files.write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
+    query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
     counts: Counter[str] = Counter(queries=len(query_ids))
     waiting = dict.fromkeys(query_ids)
     lacking: list[Judgement] = []
@@ -223,27 +294,27 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
             counts["highest_grade"] = max(counts["highest_grade"], judgement.relevance)
             yield judgement
 
-    counts["judgements"] = qrels_files.write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    counts["judgements"] = qrels.write_qrels(folder / "qrels" / f"{split}.txt", watched())
     if lacking:
-        qrels_files.write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
+        qrels.write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
     counts["without_relevant"] = len(waiting)
-    if isinstance(collection, HasAnswers):
+    if isinstance(collection, records.HasAnswers):
         own = frozenset(query_ids)
         known = (answer for answer in collection.answers(split) if answer.query_id in own)
-        if count := queries_files.write_answers(folder / "answers" / f"{split}.jsonl", known):
+        if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
             counts["with_answers"] = count
     return dict(counts)
 
 
 def _write_withheld(
-    collection: HasWithheld, splits: Sequence[str], folder: Path, corpus: Corpus, query_ids: frozenset[str]
+    collection: records.HasWithheld, splits: Sequence[str], folder: Path, corpus: Corpus, query_ids: frozenset[str]
 ) -> dict[str, Any]:
     tally: Counter[str] = Counter()
     judgements = _known_judgements(collection.withheld(), query_ids, corpus, tally, [])
-    tally["judgements"] = qrels_files.write_qrels(folder / _WITHHELD, judgements)
-    withheld = positives(_qrels(folder / _WITHHELD))
-    kept = {split: positives(_qrels(folder / "qrels" / f"{split}.txt")) for split in splits}
-    hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept.items()}
+    tally["judgements"] = qrels.write_qrels(folder / _WITHHELD, judgements)
+    withheld = qrels.positives(_qrels(folder / _WITHHELD))
+    known = {split: qrels.positives(_qrels(folder / "qrels" / f"{split}.txt")) for split in splits}
+    hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in known.items()}
     return {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
 
 
@@ -254,7 +325,7 @@ def _known_judgements(
     counts: Counter[str],
     lacking: list[Judgement],
 ) -> Iterator[Judgement]:
-    """The judgements that can be learnt from; `lacking` gets the others, of queries or documents that are not there."""
+    """The judgements of known queries and documents, each once; the others are appended to `lacking`."""
     seen: dict[tuple[str, int], int] = {}
     while block := list(islice(judgements, _BLOCK)):
         rows = corpus.rows([judgement.doc_id for judgement in block]).tolist()
@@ -269,40 +340,39 @@ def _known_judgements(
             elif seen[query_id, row] == relevance:
                 counts["repeated"] += 1
             else:
-                grades = f"judged both {seen[query_id, row]} and {relevance}; keep one"
-                raise Unplaced(judgement, f"query {query_id}, document {doc_id}: {grades}")
+                grades = f"judged both {seen[query_id, row]} and {relevance}; keep one judgement"
+                raise text_lines.Unplaced(judgement, f"query {query_id}, document {doc_id}: {grades}")
 
 
 def _described(split: str, counts: Mapping[str, int]) -> list[str]:
-    unlearnt = "judgement is for measuring alone", "judgements are for measuring alone"
     phrases = {
-        "unknown_queries": (*unlearnt, ": no such query in the split"),
-        "unknown_documents": (*unlearnt, ": no such document in the corpus"),
-        "repeated": ("judgement left out", "judgements left out", ": there before, the same"),
-        "without_relevant": ("query has", "queries have", " no relevant document"),
+        "unknown_queries": ("judgement", "of unknown queries, used in evaluation only"),
+        "unknown_documents": ("judgement", "of documents not in the corpus, used in evaluation only"),
+        "repeated": ("judgement", "repeated, left out"),
+        "without_relevant": ("query", "without a relevant document"),
     }
-    known = [(counts[name], *words) for name, words in phrases.items() if counts.get(name)]
-    return [f"{split}: {counted(count, one, more)}{why}" for count, one, more, why in known]
+    known = [(counted(counts[name], noun), what) for name, (noun, what) in phrases.items() if counts.get(name)]
+    return [f"{split}: {count} {what}" for count, what in known]
 
 
 @contextmanager
-def placed(collection: Collection) -> Iterator[None]:
-    """Adds file and line to an `Unplaced` error, for which the collection is read again."""
+def locating(collection: Collection) -> Iterator[None]:
+    """Add file and line to an `Unplaced` error, by reading the collection again."""
     try:
         yield
-    except Unplaced as error:
+    except text_lines.Unplaced as error:
         raise DataError(f"{place}: {error}" if (place := _place(error, collection)) else str(error)) from error
 
 
-def _place(error: Unplaced, collection: Collection) -> str:
-    """Where the record of an error stands: an id alone where it comes again, else all of the record."""
+def _place(error: text_lines.Unplaced, collection: Collection) -> str:
+    """The location of an error's record, found by its id where it is repeated, else by the whole record."""
     wanted, seen = error.record, set[str]()
     length = 1 if error.again else len(wanted)
     with suppress(DataError):
-        for part in parts_of(collection):
+        for part in source_files.parts_of(collection):
             for line, record in part.read():
                 if isinstance(record, type(wanted)) and record[:length] == wanted[:length]:
-                    file = part.name if isinstance(record, Query) else ""  # splits may share queries
+                    file = part.name if isinstance(record, Query) else ""  # splits may share a file of queries
                     if not error.again or file in seen:
                         return f"{part.name}:{line}"
                     seen.add(file)
@@ -312,19 +382,19 @@ def _place(error: Unplaced, collection: Collection) -> str:
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """The positives of each query: the known ones, then those of the files, each once.
+    """The positives of each query: the known ones, then those of the files, without repetition.
 
     Args:
-        known: by query id.
-        files: judgements in TREC's or BEIR's form. A relevance of zero or less takes nothing away.
-        collection: what has the queries and the documents.
+        known: positives by query id.
+        files: judgements in TREC's or BEIR's format. A relevance of zero or less removes nothing.
+        collection: the collection of the queries and documents.
 
-    Raises DataError where a file has a mistake, or judges a query or a document that the collection lacks.
+    Raises DataError where a file has a mistake, or judges an unknown query or document.
     """
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}
     for path in files:
-        judged = list(qrels_files.iter_qrels(path))
+        judged = list(qrels.iter_qrels(path))
         if not judged:
             raise DataError(f"{path}: holds no judgements; leave it out")
         rows = collection.corpus.rows([item.doc_id for _, item in judged]).tolist()
@@ -334,5 +404,5 @@ def extended(
                 raise DataError.at(path, number, f"judges {lacking}, which the dataset does not have")
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
-    added = positives(more)
+    added = qrels.positives(more)
     return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}

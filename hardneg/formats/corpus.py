@@ -1,4 +1,4 @@
-"""The stored corpus: documents in a memory-mapped Arrow file, found by row, by id and by equal contents."""
+"""The stored corpus: documents in a memory-mapped Arrow file, looked up by row, id and equal contents."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,10 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.formats.arrays import map_array, map_batches, save_array
-from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
-from hardneg.formats.text_lines import Unplaced, id_problem, one_word
-from hardneg.formats.texts import WORD
+from hardneg.formats import arrays, text_lines
+from hardneg.formats.arrays import find_equal, hash_texts, normalise, ranges
 from hardneg.records import Candidates, DataError, Document, RankedList
 from hardneg.runtime import Progress
 from hardneg.store import link_file
@@ -23,18 +21,18 @@ TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_o
 
 COLUMNS = ["doc_id", "title", "text"]
 _SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
-_BATCH, _ROWS = 8192, 4096
+_BATCH, _READ = 8192, 4096  # documents written, and read, at a time
 _CHARACTERS, _LONGEST = 1 << 24, 1 << 29
 Rows = NDArray[np.int64]
 
 
 def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress) -> int:
-    """Writes documents in the order given into `folder`, which the caller renames when all is done.
+    """Write documents in the given order into `folder`, which the caller renames when it is complete.
 
-    Memory: one batch of documents, and at the end 16 bytes a document to sort the hashes.
+    Memory: one batch of documents, then 16 bytes per document to sort the hashes.
 
     Returns:
-        the number of documents.
+        The number of documents.
 
     Raises DataError where an id occurs twice, is empty or has white space, or a text is not Unicode.
     """
@@ -48,7 +46,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
                     columns = [pa.array([getattr(each, name) for each in block], pa.string()) for name in COLUMNS]
                 except (UnicodeEncodeError, pa.ArrowException) as error:
                     ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
-                    raise DataError(f"documents {ends} hold a title or text that is not Unicode: {error}") from error
+                    raise DataError(f"documents {ends}: a title or text is not Unicode: {error}") from error
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 hash_texts(document.doc_id for document in block).tofile(ids)
                 hash_texts(normalise(document.contents) for document in block).tofile(contents)
@@ -59,16 +57,16 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
     doc_hashes, hashes = (np.fromfile(spool, np.uint64) for spool in spools)
     order = np.argsort(doc_hashes, stable=True)
     sorted_hashes = doc_hashes[order]
-    save_array(folder / DOC_INDEX, np.stack([sorted_hashes, order.astype(np.uint64)]))
-    save_array(folder / HASHES, hashes)
-    save_array(folder / ORDER, np.argsort(hashes, stable=True))
+    arrays.save_array(folder / DOC_INDEX, np.stack([sorted_hashes, order.astype(np.uint64)]))
+    arrays.save_array(folder / HASHES, hashes)
+    arrays.save_array(folder / ORDER, np.argsort(hashes, stable=True))
     equal = np.flatnonzero(sorted_hashes[1:] == sorted_hashes[:-1])
     rows, seen = np.unique(order[np.concatenate([equal, equal + 1])]), dict[str, int]()
     for row, doc_id in zip(rows.tolist(), Corpus.open(folder).ids(rows), strict=True):
         if seen.setdefault(doc_id, row) != row:
             where = f"as documents {seen[doc_id] + 1} and {row + 1}"
-            reason = f"document id {doc_id!r} occurs twice, {where}; document ids must be unique"
-            raise Unplaced(Document(doc_id, ""), reason, again=True)
+            reason = f"document id {doc_id!r} occurs twice, {where}; ids must be unique"
+            raise text_lines.Unplaced(Document(doc_id, ""), reason, again=True)
     for spool in spools:
         spool.unlink()
     return count
@@ -80,8 +78,8 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
     for document in documents:
         if not all(isinstance(part, str) for part in document):
             raise DataError(f"document {document.doc_id!r}: id, title and text must be strings")
-        if not one_word(document.doc_id):
-            raise DataError(f"document {id_problem(document.doc_id)}")
+        if not text_lines.one_word(document.doc_id):
+            raise DataError(f"document {text_lines.id_problem(document.doc_id)}")
         size = len(document.text) + len(document.title)
         if size > _LONGEST:
             raise DataError(f"document {document.doc_id!r} has {size} characters; split it into passages")
@@ -96,9 +94,9 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus that `write_corpus` wrote; texts are read on access and not held.
+    """A corpus that `write_corpus` wrote; texts are read on access and not cached.
 
-    starts: int64 [batches + 1], the row at which each record batch starts.
+    starts: int64 [batches + 1], the first row of each record batch, and the number of rows.
     content_hash: uint64 [N] memory map, by row, of the contents with white space normalised.
     content_order: int64 [N] memory map, the rows in the order of their content hash.
     """
@@ -112,19 +110,20 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Maps the files of a folder. Raises ArtifactError where one is missing, cut off or foreign."""
+        """Map the files of a folder. Raises ArtifactError where one is missing, truncated or of another format."""
         folder = Path(folder)
-        batches = map_batches(folder / TEXTS, COLUMNS)
+        batches = arrays.map_batches(folder / TEXTS, COLUMNS)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
         count = int(starts[-1])
-        hashes, order = map_array(folder / HASHES, (count,), np.uint64), map_array(folder / ORDER, (count,), np.int64)
-        return cls(folder, batches, starts, hashes, order, map_array(folder / DOC_INDEX, (2, count), np.uint64))
+        hashes = arrays.map_array(folder / HASHES, (count,), np.uint64)
+        order = arrays.map_array(folder / ORDER, (count,), np.int64)
+        return cls(folder, batches, starts, hashes, order, arrays.map_array(folder / DOC_INDEX, (2, count), np.uint64))
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def link_to(self, folder: Path) -> int:
-        """Links the files of this corpus in another folder, and returns the number of its documents."""
+        """Link the files of this corpus into another folder; return the number of documents."""
         for name in (TEXTS, HASHES, ORDER, DOC_INDEX):
             link_file(self.folder / name, folder / name)
         return len(self)
@@ -146,7 +145,7 @@ class Corpus:
         located = self._located(rows)
         return [Document(*(batch.column(i)[local].as_py() for i in (0, 2, 1))) for batch, local in located]
 
-    def blocks(self, start: int = 0, stop: int | None = None, size: int = 4096) -> Iterator[list[str]]:
+    def blocks(self, start: int = 0, stop: int | None = None, size: int = _READ) -> Iterator[list[str]]:
         """The contents of rows `start` to `stop` in row order, `size` at a time."""
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
@@ -156,19 +155,23 @@ class Corpus:
 
     def documents(self) -> Iterator[Document]:
         """All documents in row order."""
-        for batch in self.batches:
-            for part in range(0, batch.num_rows, 4096):
-                doc_ids, titles, texts = (column.to_pylist() for column in batch.slice(part, 4096).columns)
-                yield from map(Document, doc_ids, texts, titles)
+        for part in self.columns([0, 1, 2]):
+            doc_ids, titles, texts = (column.to_pylist() for column in part.columns)
+            yield from map(Document, doc_ids, texts, titles)
+
+    def columns(self, columns: list[int]) -> Iterator[pa.RecordBatch]:
+        """Some columns of `COLUMNS`, by number, in record batches of a few thousand rows."""
+        for start in range(0, len(self), _READ):
+            yield from self._parts(start, min(start + _READ, len(self)), columns)
 
     def titles(self) -> Iterator[tuple[str, str]]:
         """The id and the title of each document that has one, in row order; no text is read."""
-        for part in self._parts(0, len(self), [0, 1]):
+        for part in self.columns([0, 1]):
             doc_ids, titles = (column.to_pylist() for column in part.columns)
             yield from ((doc_id, title) for doc_id, title in zip(doc_ids, titles, strict=True) if title)
 
     def rows(self, doc_ids: Sequence[str]) -> Rows:
-        """The row of each id: int64 [n], -1 where the corpus has no such document."""
+        """The row of each id: int64 [n], -1 for unknown ids."""
         encoded = pa.array(doc_ids, pa.string()).dictionary_encode()
         unique: list[str] = encoded.dictionary.to_pylist()
         hashes, rows = self._doc_index
@@ -182,19 +185,16 @@ class Corpus:
         return result[indices]
 
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> Rows:
-        """As `rows`, for documents that must be there; `what` and `advice` go into the message.
-
-        Raises DataError where the corpus lacks one.
-        """
+        """The row of each id: int64 [n]. Raises DataError for an unknown one, naming it by `what`, with `advice`."""
         rows = self.rows(doc_ids)
         if (rows < 0).any():
             raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus: {advice}")
         return rows
 
     def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> Rows:
-        """Rows of lists of negatives of `length` documents at most: int64 [n, length]; -1 pads.
+        """The rows of lists of at most `length` negatives: int64 [n, length], padded with -1.
 
-        Raises DataError where the corpus lacks one; the message ends in `advice`.
+        Raises DataError for an unknown id, with `advice` in the message.
         """
         rows = self.list_rows(lists)
         if int((rows >= 0).sum()) < sum(map(len, lists)):
@@ -202,14 +202,14 @@ class Corpus:
         return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=-1)
 
     def list_rows(self, lists: Sequence[Sequence[str]]) -> Rows:
-        """Rows of the documents of lists, int64 [Q, length of the longest]; -1 pads, and stands for unknown ones."""
+        """The rows of lists of documents: int64 [Q, length of the longest]; -1 for padding and for unknown ids."""
         lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
         rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
         rows[np.arange(rows.shape[1]) < lengths[:, None]] = self.rows([doc_id for part in lists for doc_id in part])
         return rows
 
     def copies(self, rows: Rows) -> Rows:
-        """All rows with the contents of any of `rows`, white space aside, and `rows`: int64, ascending."""
+        """The given rows and all rows with equal contents, ignoring white space: int64, ascending."""
         rows = np.unique(np.asarray(rows, np.int64))
         first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
         several = end - first > 1
@@ -236,7 +236,7 @@ class Corpus:
         return ((batches[i], j) for i, j in zip(number.tolist(), local.tolist(), strict=True))
 
     def _parts(self, start: int, stop: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
-        """The rows `start` to `stop` of some columns, read past the map, whose pages would count as our memory."""
+        """Some columns of rows `start` to `stop`, read from the file: mapped pages would count as our memory."""
         options = pa.ipc.IpcReadOptions(included_fields=columns)
         reader = pa.ipc.open_file(pa.OSFile(str(self.folder / TEXTS)), options=options)
         number = int(np.searchsorted(self.starts, start, "right")) - 1
@@ -247,7 +247,7 @@ class Corpus:
 
 
 class CorpusIds(Sequence[str]):
-    """The ids of a corpus by row: a cheap view; a slice is a list."""
+    """A view of a corpus's ids by row; a slice is a list."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
@@ -269,42 +269,24 @@ class CorpusIds(Sequence[str]):
         return self._corpus.ids(np.array([row]))[0]
 
     def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), 8192):
-            yield from self[start : start + 8192]
-
-
-def document_lengths(corpus: Corpus) -> dict[str, float]:
-    """Words of title and text together: `mean`, `median`, `95 %`, `longest`; empty for an empty corpus.
-
-    Memory: 4 bytes a document.
-    """
-    import pyarrow.compute as pc
-
-    counts = [np.empty(0, np.int32)]
-    for start in range(0, len(corpus), _ROWS):
-        for part in corpus._parts(start, min(start + _ROWS, len(corpus)), [1, 2]):
-            titles, texts = (pc.count_substring_regex(column, WORD).to_numpy(False) for column in part.columns)
-            counts.append(np.asarray(titles + texts, np.int32))
-    if not len(lengths := np.concatenate(counts)):
-        return {}
-    median, high = (int(value) for value in np.percentile(lengths, [50, 95]))
-    return {"mean": round(float(lengths.mean()), 1), "median": median, "95 %": high, "longest": int(lengths.max())}
+        for start in range(0, len(self), _BATCH):
+            yield from self[start : start + _BATCH]
 
 
 def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:
-    """The candidates of one query; `known` are its positives, copies of which are found in the corpus."""
+    """The candidates of one query with its positives `known`, whose copies are looked up in the corpus."""
     copies = corpus.copies(corpus.rows(known))
     duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
 
 
 def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:
-    """Documents that are the query itself: of its text, or of its id and, title aside, of its text.
+    """Find documents that are the query itself: equal to its text, or with its id and, ignoring titles, its text.
 
-    White space does not count.
+    White space is ignored.
 
     Returns:
-        int64 [n], rows of the corpus, some twice; int64 [n], the position of each one's query.
+        int64 [n], rows of the corpus, maybe repeated; int64 [n], the position of each row's query.
     """
     plain = [normalise(text) for text in texts]
     position, owner = ranges(*find_equal(corpus.content_hash, hash_texts(plain), corpus.content_order))
@@ -319,11 +301,11 @@ def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]
 def set_aside(
     corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str], positives: Mapping[str, Sequence[str]]
 ) -> tuple[dict[int, Rows], set[str]]:
-    """Documents that are the query itself, and what is positive for any query of the same text, with copies of both.
+    """Find the documents to exclude per query: itself, positives of queries with the same text, and copies of both.
 
     Returns:
-        By the query's position: int64 [n], rows of the corpus, one array for all queries of one text; and the ids of
-        the queries that share their text with another one.
+        By the query's position: int64 [n], rows of the corpus, one array for all queries with one text; and the ids of
+        the queries that share their text with another.
     """
     own, members = dict[str, list[int]](), dict[str, list[int]]()
     plain = [normalise(text) for text in texts]

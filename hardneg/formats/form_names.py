@@ -1,4 +1,4 @@
-"""All forms by name, and the endings that their files may have; light to import."""
+"""The names of all forms of negatives and the suffixes of their files; light to import."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +21,8 @@ NAMES = tuple(ENDINGS)
 
 
 def check_form(form: str, path: Path) -> None:
-    """Refuses an unknown form, or a file's ending that it does not have.
-
-    Raises UsageError where it is unknown, or the file cannot be of this form.
-    """
+    """Check a form and the suffix of its file. Raises UsageError for an unknown form or another suffix."""
     if form not in ENDINGS:
-        raise UsageError(f"no form is called {form!r}; there are: {', '.join(NAMES)}")
+        raise UsageError(f"unknown form {form!r}; there are: {', '.join(NAMES)}")
     if path.suffix not in ENDINGS[form]:
         raise UsageError(f"{path}: a file of form {form} ends in {' or '.join(ENDINGS[form])}")

@@ -1,4 +1,4 @@
-"""Mined negatives, and what a miner left out: one row a query, in two Arrow files that are memory-mapped."""
+"""Mined negatives and dropped candidates, one row per query, in two memory-mapped Arrow files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,10 +32,9 @@ _NONE = Drops(0, [], np.empty(0, np.int32), [], np.empty(0, np.float32), np.empt
 
 
 def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
-    """Writes negatives as they stream by, whole or not at all, and returns the number of queries.
+    """Stream negatives into a file, whole or not at all, without their drops; return the number of queries.
 
-    What a miner dropped is not kept in the file: whoever streams counts it.
-    Raises DataError where a query comes twice, or has another number of scores than of negatives.
+    Raises DataError where a query is repeated, or its numbers of scores and negatives differ.
     """
     known: set[str] = set()
     rows = iter(negatives)
@@ -43,10 +42,10 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
         while block := list(islice(rows, _ROWS)):
             for item in block:
                 if item.query_id in known:
-                    raise DataError(f"query {item.query_id!r} comes twice among the negatives; mine each query once")
+                    raise DataError(f"query {item.query_id!r} occurs twice among the negatives; mine each query once")
                 if len(item.scores) != len(item.negatives):
                     counts = f"{len(item.scores)} scores for {len(item.negatives)} negatives"
-                    raise DataError(f"query {item.query_id!r} has {counts}; give nan where there is none")
+                    raise DataError(f"query {item.query_id!r} has {counts}; use nan for missing scores")
                 known.add(item.query_id)
             columns = [pa.array([item.query_id for item in block], pa.string())]
             columns.append(pa.array([list(item.positives) for item in block], _IDS))
@@ -57,24 +56,24 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 
 
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
-    """Opens what `write_negatives` wrote; `whole`: reads it into memory, for a file that may be removed or cut off.
+    """Open a file of `write_negatives`; `whole` reads it into memory, for a file that may be removed.
 
-    Raises ArtifactError where it is missing, cut off or foreign.
+    Raises ArtifactError where it is missing, truncated or of another format.
     """
     return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """Positives by query id: the known ones, then those in a file of negatives.
+    """The positives of each query: the known ones, then those in a file of negatives.
 
-    Raises ArtifactError where the file is missing, cut off or foreign.
+    Raises ArtifactError as `read_negatives`.
     """
     mined_with = read_negatives(path).positives
     return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in mined_with.items()}}
 
 
 class NegativesFile(Sequence[Negatives]):
-    """Negatives by row; rows are read on access."""
+    """Negatives by row, read on access."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -101,24 +100,24 @@ class NegativesFile(Sequence[Negatives]):
 
     @property
     def positives(self) -> dict[str, list[str]]:
-        """The positives that each query was mined with, in row order."""
+        """The positives of each query when it was mined, in row order."""
         rows = (zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True) for batch in self._batches)
         return {query_id: doc_ids for pairs in rows for query_id, doc_ids in pairs}
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """int64 [len(self)], how many negatives each query has."""
+        """The number of negatives of each query: int64 [len(self)]."""
         lengths = [batch.column("negatives").value_lengths().to_numpy() for batch in self._batches]
         return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The negatives of one row at these positions, int64 [n], without reading the others."""
+        """The negatives of one row at positions, int64 [n], without reading the others."""
         batch, local = self._located(row)
         picked: list[str] = batch.column("negatives")[local].values.take(pa.array(positions)).to_pylist()
         return picked
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
-        """The first `count` negatives of all rows, one row after the other; int64 [len(self)], how many each gives."""
+        """The first `count` negatives of each row, concatenated; and their number by row, int64 [len(self)]."""
         import pyarrow.compute as pc
 
         flat = list[str]()
@@ -135,7 +134,7 @@ class NegativesFile(Sequence[Negatives]):
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """The same negatives; what they dropped is written to `path` as they go by, if the first of them has any."""
+    """Pass negatives on; their drops are written to `path` meanwhile, if the first of them has any."""
     waiting = iter(negatives)
     firsts = list(islice(waiting, 1))
     rows = chain(firsts, waiting)
@@ -152,9 +151,9 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """The rows of several files that `write_negatives` wrote, one after another, with what `recorded` wrote of them.
+    """The rows of several files of `write_negatives`, one file after another, with the drops that `recorded` wrote.
 
-    dropped: as many files, or none. `write_negatives` and `recorded` write from these the bytes of one file of all.
+    dropped: as many files, or none. Written again, the rows give the bytes of one file of all queries.
     """
     drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
     for data in negatives:
@@ -168,9 +167,9 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
-    """What `recorded` wrote, as mapped batches: a row a query, the fields of `Drops` as columns after its id.
+    """The mapped batches of a file of `recorded`: one row per query, its id and the fields of `Drops` as columns.
 
-    Raises ArtifactError where it is missing, cut off or foreign.
+    Raises ArtifactError where it is missing, truncated or of another format.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such file; mine with a miner that reports what it drops, such as denoised")
@@ -178,7 +177,7 @@ def drop_batches(path: Path) -> list[pa.RecordBatch]:
 
 
 def drops_at(batch: pa.RecordBatch, row: int) -> tuple[str, Drops]:
-    """One row of a batch: the query's id, and what was dropped."""
+    """The query id and the drops in one row of a batch."""
     query_id, candidates, doc_ids, _, reasons = (batch.column(i)[row].as_py() for i in range(5))
     ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
     return query_id, Drops(candidates, doc_ids, ranks, reasons, scores, chosen)

@@ -1,7 +1,7 @@
 """Runs: ranked lists in TREC's six columns, read in trec_eval's order and written so that all tools agree.
 
 trec_eval ignores the rank column and the order of lines: it sorts by score (as float32), and equal scores by
-document id, both descending. A run that this module writes has no equal scores: every reader sees one order.
+document id, both descending. This module writes runs without equal scores, so every reader sees the same order.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv
+from pyarrow import compute, csv
 
+from hardneg.formats import text_lines
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.text_lines import checked_id, one_word, read_bytes
 from hardneg.records import DataError, RankedList, counted
 from hardneg.store import replacing
 
@@ -34,16 +34,16 @@ class RunLines(NamedTuple):
 
 
 def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
-    """The lines in `data`, which `path` holds from line `first` on; separated by blanks or tabs.
+    """Parse the lines in `data`, which start at line `first` of `path`; columns are separated by spaces or tabs.
 
     Raises DataError naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
-    score that is not a finite float32, or a document that stands twice for one query.
+    score that is not a finite float32, or a document repeated for one query.
     """
     return _parse_at_once(data) or _parse_by_line(path, data, first)
 
 
 def _parse_at_once(data: bytes) -> RunLines | None:
-    """Parses a file without any irregularity; None where `_parse_by_line` has to look closer."""
+    """Parse regular lines with Arrow; None where `_parse_by_line` has to look closer."""
     delimiter, other = (b"\t", b" ") if b"\t" in data else (b" ", b"\t")
     irregular = (other, b"\r", b"\v", b"\f", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
     if not data or data[:1] == delimiter or data[-1:] == delimiter or any(part in data for part in irregular):
@@ -65,7 +65,11 @@ def _parse_at_once(data: bytes) -> RunLines | None:
     query_codes, doc_codes = (column.indices.to_numpy().astype(np.int64) for column in encoded)
     scores = _as_float32(table["score"].to_numpy())
     pairs = np.sort(query_codes * len(doc_ids) + doc_codes)
-    good = np.isfinite(scores).all() and not (pairs[1:] == pairs[:-1]).any() and all(map(one_word, query_ids + doc_ids))
+    good = (
+        np.isfinite(scores).all()
+        and not (pairs[1:] == pairs[:-1]).any()
+        and all(map(text_lines.one_word, query_ids + doc_ids))
+    )
     return RunLines(query_ids, query_codes, doc_ids, doc_codes, scores) if good else None
 
 
@@ -81,13 +85,13 @@ def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:
         if not line.strip():
             continue
         try:
-            fields = [field.decode() for field in line.split(maxsplit=5)]  # a tag may have blanks, as for trec_eval
+            fields = [field.decode() for field in line.split(maxsplit=5)]  # a tag may have spaces, as in trec_eval
         except UnicodeDecodeError as error:
             raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
         if len(fields) != len(_COLUMNS):
             reason = f"{counted(len(fields), 'column')}, not 6 (query_id Q0 doc_id rank score tag)"
             raise DataError.at(path, number, reason)
-        query_id, doc_id = (checked_id(path, number, fields[i]) for i in (0, 2))
+        query_id, doc_id = (text_lines.checked_id(path, number, fields[i]) for i in (0, 2))
         try:
             score = float(fields[4].replace("_", "?"))
         except ValueError as error:
@@ -96,7 +100,7 @@ def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:
             raise DataError.at(path, number, f"score {fields[4]!r} is not a finite 32-bit number")
         pair = query_index.setdefault(query_id, len(query_index)), doc_index.setdefault(doc_id, len(doc_index))
         if pair in scores:
-            raise DataError.at(path, number, f"document {doc_id} comes twice for query {query_id}: keep one")
+            raise DataError.at(path, number, f"document {doc_id} occurs twice for query {query_id}: keep one line")
         scores[pair] = score
     pairs = np.array(list(scores), dtype=np.int64).reshape(-1, 2)
     return RunLines(list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array([*scores.values()], "f4"))
@@ -106,46 +110,44 @@ _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not no
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
 
 Run = Mapping[str, RankedList]
-"""Ranked lists by query id: queries in the file's order, each list best first, as trec_eval would order it."""
+"""Ranked lists by query id: queries in the file's order, each list in trec_eval's order, best first."""
 
 QueryLists = tuple[str, Mapping[str, RankedList]]
-"""A query and its lists by the label of their run: the first is the one to select from."""
+"""A query id and its lists by run label; the first list is the one to select from."""
 
 EMPTY = RankedList((), np.empty(0, np.float32))
-"""The list of a query that a run lacks."""
+"""The list of a query that is missing from a run."""
 
 
 def read_run(path: Path) -> Run:
-    """Reads a run of six columns, plain or gzip (by its content), separated by blanks or tabs.
+    """Read a run of six columns separated by spaces or tabs, plain or gzip (by content).
 
-    Raises DataError naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with
-    control characters, a score that is not a finite float32, or a document that stands twice for one query; naming the
-    file, where it holds nothing.
+    Raises DataError naming file and line as `parse_lines`, and for a truncated or empty file.
     """
-    run = dict(_ranked(parse_lines(path, b"".join(read_bytes(path)))))
+    run = dict(_ranked(parse_lines(path, b"".join(text_lines.read_bytes(path)))))
     if not run:
         raise DataError(f"{path}: the run is empty")
     return run
 
 
 def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
-    """The items of `read_run`, about a megabyte at a time, for runs that are too large to hold; none of an empty file.
+    """Stream the items of `read_run`, about a megabyte at a time; an empty file gives none.
 
-    Raises DataError as `read_run`, when it is come to; and where the lines of one query do not stand together.
+    Raises DataError as `read_run` when it reaches a mistake, and where the lines of a query are not contiguous.
     """
     seen: set[str] = set()
     for first, block in _blocks(path):
         for query_id, ranked in _ranked(parse_lines(path, block, first)):
             if query_id in seen:
-                raise DataError(f"{path}: the lines of query {query_id} do not stand together: sort the run by query")
+                raise DataError(f"{path}: the lines of query {query_id} are not contiguous: sort the run by query")
             seen.add(query_id)
             yield query_id, ranked
 
 
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
-    """The run's list for each query, an empty one where the run has none, as `stream_run` reads them.
+    """Stream the run's list of each query, empty where the run has none.
 
-    Raises DataError where the run does not keep the order of the queries.
+    Raises DataError as `stream_run`, and where the run has another order of queries.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -160,18 +162,18 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
 
 
 def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
-    """Each query with its list in each run, as `lists_in_order` reads them. Raises as it does."""
+    """Stream each query with its list in each run. Raises DataError as `lists_in_order`."""
     streams = [lists_in_order(path, query_ids) for path in runs.values()]
     for query_id, *lists in zip(query_ids, *streams, strict=True):
         yield query_id, dict(zip(runs, lists, strict=True))
 
 
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """All lines of some queries that follow each other, and the number of the first line."""
+    """Blocks of all lines of consecutive queries, with the number of the first line."""
     first, rest = 1, b""
-    for chunk in read_bytes(path):
+    for chunk in text_lines.read_bytes(path):
         rest += chunk
-        begin = end = rest.rfind(b"\n") + 1  # of the last query that has a whole line
+        begin = end = rest.rfind(b"\n") + 1  # of the last query with a complete line
         query_id = b""
         while end > 0:
             start = rest.rfind(b"\n", 0, end - 1) + 1
@@ -187,12 +189,10 @@ def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
     """Each query's list in trec_eval's order."""
-    import pyarrow.compute as pc
-
     order = np.lexsort((-lines.scores, lines.query_codes))
     scores, queries = lines.scores[order], lines.query_codes[order]
     if ((scores[1:] == scores[:-1]) & (queries[1:] == queries[:-1])).any():
-        ranks = pc.rank(pa.array(lines.doc_ids, type=pa.string()), tiebreaker="dense").to_numpy().astype(np.int64)
+        ranks = compute.rank(pa.array(lines.doc_ids, type=pa.string()), tiebreaker="dense").to_numpy().astype(np.int64)
         order = np.lexsort((-ranks[lines.doc_codes], -lines.scores, lines.query_codes))
     doc_ids = np.array(lines.doc_ids, dtype=object)[lines.doc_codes[order]]
     scores = lines.scores[order]
@@ -202,21 +202,18 @@ def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
 
 
 def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> int:
-    """Writes a run, all of it or nothing, one query at a time; gzip where the name ends in `.gz`.
+    """Stream a run to a file, whole or not at all, gzip if its name ends in `.gz`; return the number of lines.
 
-    Documents are ordered by (-score, doc_id), in the precision that scores have, and scores that are equal in float32
-    are made different by its smallest steps, downwards. Equal entries give equal bytes.
+    Documents are ordered by (-score, doc_id) in the precision of the scores. Scores that are equal in float32 are
+    lowered by its smallest steps until they differ. Equal entries give equal bytes.
 
     Args:
-        path: where to write.
-        entries: as a run's `items()`; documents in any order.
+        path: the file.
+        entries: a run's `items()`; documents in any order.
         tag: the name in the last column.
 
-    Returns:
-        The number of lines.
-
-    Raises DataError for ids or a tag that are empty or hold white space, a query or a document that comes twice, or a
-    score that is not finite.
+    Raises DataError for an empty id or tag or one with white space, a repeated query or document, or a score that is
+    not finite.
     """
     count = 0
     with replacing(path) as file:
@@ -227,28 +224,28 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
 
 
 def run_bytes(entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> bytes:
-    """The lines that `write_run` writes for a few queries. Raises as it does."""
-    return b"".join(_all_lines(entries, tag, "a part of a run"))
+    """The lines that `write_run` writes for some queries. Raises DataError as it does."""
+    return b"".join(_all_lines(entries, tag, "part of a run"))
 
 
 def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) -> Iterator[bytes]:
-    """The lines of each query."""
+    """The encoded lines of each query."""
     _check_word("the tag", tag)
     written: set[str] = set()
     for query_id, ranked in entries:
         if query_id in written:
-            raise DataError(f"query {query_id} comes twice in {where}")
+            raise DataError(f"query {query_id} occurs twice in {where}")
         written.add(query_id)
         _check_word("a query id", query_id)
         doc_ids, exact = ranked.doc_ids, np.asarray(ranked.scores)
         scores, joined = _as_float32(exact), "".join(doc_ids)
-        if not all(doc_ids) or (joined and not one_word(joined)):
+        if not all(doc_ids) or (joined and not text_lines.one_word(joined)):
             for doc_id in doc_ids:
                 _check_word("a document id", doc_id)
         if scores.shape != (len(doc_ids),):
             raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
         if len(set(doc_ids)) != len(doc_ids):
-            raise DataError(f"query {query_id} ranks a document twice: keep each document once")
+            raise DataError(f"query {query_id} ranks a document twice: keep one of the two")
         if not np.isfinite(scores).all():
             raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
         order = np.argsort(-exact, stable=True).tolist()
@@ -261,12 +258,12 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
 
 
 def _check_word(what: str, word: str) -> None:
-    if not one_word(word):
-        raise DataError(f"{what} of a run is {word!r}: it must be one word without white space")
+    if not text_lines.one_word(word):
+        raise DataError(f"{what} of a run is {word!r}: it must be a word without white space")
 
 
 def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The nearest scores below that differ: float32 [n] descending in, float32 [n] strictly descending out.
+    """Lower equal scores until all differ: float32 [n] descending in, float32 [n] strictly descending out.
 
     Subnormal numbers count as zero and are never produced: some programs flush them to zero.
     """
@@ -282,12 +279,12 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
-    """Writes the lists of a split's queries in their order; returns what of the run is not in the collection.
+    """Write the run's lists of a split's queries in their order; return counts of unknown queries and documents.
 
-    Documents that the corpus lacks are left out; ties keep the run's order.
+    Unknown documents are left out; ties keep the run's order.
 
     Raises:
-        DataError: the run has a mistake, or none of its queries is in the split, or of its documents in the corpus.
+        DataError: the run has a mistake, or the split has none of its queries, or the corpus none of its documents.
     """
     run, facts, documents = read_run(path), Counter[str](), 0
     query_ids = collection.queries(split).query_ids
@@ -307,7 +304,7 @@ def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Pa
 
     write_run(target, entries())
     if not facts["queries in the run"]:
-        raise DataError(f"{path}: none of its queries is in split {split}; name the split it is of")
+        raise DataError(f"{path}: none of its queries is in split {split}; name its split")
     if not documents and facts["run documents that are not in the corpus"]:
         raise DataError(f"{path}: none of its documents is in the corpus; name the dataset that was searched")
     return {name: count for name, count in facts.items() if count}

@@ -1,6 +1,6 @@
-"""Long documents in segments: windows of a document's tokens, whose vectors lie one after the other.
+"""Segments of long documents: windows of a document's tokens, whose vectors are consecutive rows.
 
-Their ids are `D#0`, `D#1`, ..., as Pyserini's option `--max-passage` reads them.
+The ids of document D's segments are `D#0`, `D#1`, ..., as Pyserini's option `--max-passage` expects.
 """
 
 import re
@@ -23,11 +23,11 @@ _SHORTEST, _LONGEST, _MOST = 3, 1_000_000, 100_000
 
 @dataclass(frozen=True)
 class Segments:
-    """How a document is cut.
+    """The windows that a document is cut into.
 
-    length: tokens that a segment reads, special ones and the prompt included.
-    stride: tokens of text from a segment's start to the next one's; none, or more than a segment reads: no overlap.
-    count: the most segments of a document; the rest is not read.
+    length: tokens per segment, including special tokens and the prompt.
+    stride: tokens of text between the starts of two segments; none, or more than a segment has: no overlap.
+    count: the maximal number of segments per document; the rest is ignored.
     """
 
     length: int = 512
@@ -35,24 +35,24 @@ class Segments:
     count: int = 4
 
     def problems(self) -> list[str]:
-        """One line for each field that makes no sense."""
+        """One message per invalid field."""
         faults = []
         if not _SHORTEST <= self.length <= _LONGEST:
-            faults.append(f"length is {self.length}: it can be {_SHORTEST} to {_LONGEST} tokens")
+            faults.append(f"length is {self.length}: it must be {_SHORTEST} to {_LONGEST} tokens")
         if self.stride is not None and not 1 <= self.stride <= self.length:
-            faults.append(f"stride is {self.stride}: it can be 1 to {self.length}, or left out for no overlap")
+            faults.append(f"stride is {self.stride}: it must be 1 to {self.length}, or omitted for no overlap")
         if not 1 <= self.count <= _MOST:
-            faults.append(f"count is {self.count}: it can be 1 to {_MOST}")
+            faults.append(f"count is {self.count}: it must be 1 to {_MOST}")
         return faults
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The segments of n documents, one document after the other.
+    """The segments of n documents, in document order.
 
-    starts, stops: int64 [S], the first token of each and the one after its last.
-    document: int64 [S], whose each is. counts: int64 [n], at least 1 each.
-    cut_off: bool [n], whether tokens are left after the last segment.
+    starts, stops: int64 [S], the first token of each segment and the one after its last.
+    document: int64 [S], the document of each segment. counts: int64 [n], at least 1 each.
+    cut_off: bool [n], true where tokens remain after the last segment.
     """
 
     starts: "NDArray[np.int64]"
@@ -65,13 +65,13 @@ class Windows:
 def windows(
     lengths: "NDArray[np.int64]", size: "NDArray[np.int64]", stride: "NDArray[np.int64]", count: int
 ) -> Windows:
-    """Cuts documents of so many tokens; an empty one has one empty segment.
+    """Cut documents into segments; an empty document has one empty segment.
 
     Args:
-        lengths: int64 [n].
+        lengths: int64 [n], tokens of each document.
         size: int64 [n], tokens of a segment.
         stride: int64 [n], tokens between starts, at most `size`.
-        count: the most segments of one document.
+        count: the maximal number of segments per document.
     """
     import numpy as np
 
@@ -85,20 +85,20 @@ def windows(
 
 
 def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
-    """The id of each vector: `D#0`, `D#1`, ... for each document and its number of segments."""
+    """The ids of all segments: `D#0`, `D#1`, ... for each document and its number of segments."""
     for doc_id, count in zip(doc_ids, counts, strict=True):
         yield from (f"{doc_id}{DELIMITER}{number}" for number in range(count))
 
 
 def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | None":
-    """How the vectors of an index folder belong to the documents of its corpus; None for one vector a document.
+    """The rows of each document's vectors in an index folder; None for one vector per document.
 
-    A document's own id may end in `#0`, so the corpus's first id decides: `D` with a vector `D#0` has segments.
+    A document's own id may end in `#0`, so the corpus's first id decides: with a vector `D#0`, `D` has segments.
 
     Returns:
         int64 [N + 1], the row of each document's first vector, and the number of vectors.
 
-    Raises ArtifactError where the index is one of another corpus.
+    Raises ArtifactError where the index belongs to another corpus.
     """
     path = folder / "docid"
     if not len(doc_ids) or not path.exists():
@@ -115,25 +115,25 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | 
 
 
 def first_rows(path: Path) -> "NDArray[np.int64]":
-    """int64 [D + 1], the row at which each document of a `docid` file begins, and the number of rows.
+    """The first row of each document of a `docid` file, and the number of rows: int64 [D + 1].
 
     Raises:
         ArtifactError: a line does not end in `#` and the number of its segment, counted from 0 within a document.
     """
     import numpy as np
 
-    parts, row, begun = [np.empty(0, np.int64)], 0, -1
+    parts, row, last_begin = [np.empty(0, np.int64)], 0, -1
     with path.open("rb") as file:
         while lines := file.readlines(_CHUNK):
             numbers = np.array([int(found[1]) if (found := _ID.fullmatch(line)) else -1 for line in lines])
             rows = np.arange(row, row + len(numbers))
             begins = rows[numbers == 0]
             of = np.searchsorted(begins, rows, "right")
-            expected = rows - np.concatenate([[begun], begins])[of]
-            wrong = (numbers != expected) | ((of == 0) & (begun < 0))
+            expected = rows - np.concatenate([[last_begin], begins])[of]
+            wrong = (numbers != expected) | ((of == 0) & (last_begin < 0))
             if wrong.any():
                 line = row + int(np.argmax(wrong)) + 1
-                raise ArtifactError(f"{path}:{line}: ids of segments go D#0, D#1, ... without a gap: encode again")
+                raise ArtifactError(f"{path}:{line}: segment ids must be D#0, D#1, ... without gaps: encode again")
             parts.append(begins)
-            row, begun = row + len(numbers), int(begins[-1]) if len(begins) else begun
+            row, last_begin = row + len(numbers), int(begins[-1]) if len(begins) else last_begin
     return np.concatenate([*parts, [row]])

@@ -1,6 +1,7 @@
-"""The parts of a collection: files or streams of records, in which a mistake does not end the reading; its splits."""
+"""Source files of a collection: parts in which a mistake does not end the reading, split names, files of queries."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,24 +9,28 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from hardneg.formats.qrels import Exclusion, HasExcluded, qrels_parser
-from hardneg.formats.text_lines import checked_id, lines_or_errors
+from hardneg.formats import qrels, text_lines
 from hardneg.records import Collection, DataError, Document, Judgement, Membership, Query, counted
 from hardneg.store import tree_digest
 
-Record = Document | Query | Judgement | Exclusion | Membership
+Record = Document | Query | Judgement | qrels.Exclusion | Membership
 LineParser = Callable[[Path, int, str], Record | None]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _USUAL = ("train", "dev", "test")
+_IDS = ("qid", "query_id", "id", "_id")
+_TEXTS = ("title", "query", "text", "contents")
+_SHOWN = 10
+OWN = "queries of the file left out: the dataset has them"
+SAME_TEXT = "queries of the file with the text of one of the dataset's"
 
 
 @dataclass(frozen=True)
 class Part:
     """One file, or one stream, of a collection.
 
-    name: the file's path, or what is streamed; with a line or row number it is a location.
-    read: opens it; yields numbered records, and an error for what cannot be read.
-    split: whose queries and judgements these are; None for queries of all splits, and for documents.
+    name: the file's path, or the name of the stream; with a line or row number it is a location.
+    read: opens it; yields numbered records, and errors in place of unreadable ones.
+    split: the split of its queries or judgements; None for queries of all splits, and for documents.
     """
 
     name: str
@@ -38,18 +43,18 @@ class HasParts(Protocol):
     """A collection that can be read part by part, past its mistakes."""
 
     def parts(self) -> Iterator[Part]:
-        """Documents first, then queries, then judgements, then excluded documents."""
+        """Documents first, then queries, judgements and excluded documents."""
 
 
 def parts_of(collection: Collection) -> Iterator[Part]:
-    """The parts of any collection; of one without `parts` a source's first error ends the reading of that source."""
+    """The parts of any collection; without a method `parts`, the first error of a source ends its reading."""
     if isinstance(collection, HasParts):
         yield from collection.parts()
         return
     yield _stream("documents", collection.documents)
     for what, read in (("queries", collection.queries), ("judgements", collection.qrels)):
         yield from (_stream(f"{what} of {split}", partial(read, split), split) for split in collection.splits())
-    if isinstance(collection, HasExcluded):
+    if isinstance(collection, qrels.HasExcluded):
         yield _stream("excluded documents", collection.excluded)
 
 
@@ -74,18 +79,18 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 
 
 def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
-    """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
+    """A file with one record per line; `parse` returns None for a header and raises DataError for a bad line."""
     return Part(str(path), lambda: _parsed(path, parse), split)
 
 
 def qrels_part(path: Path, split: str) -> Part:
     """A file of judgements."""
-    return Part(str(path), lambda: _parsed(path, qrels_parser(path)), split)
+    return Part(str(path), lambda: _parsed(path, qrels.qrels_parser(path)), split)
 
 
 def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
-    """The record of each line, or the error that stands in its place."""
-    for number, line in lines_or_errors(path):
+    """The record of each line, or its error."""
+    for number, line in text_lines.lines_or_errors(path):
         try:
             record = line if isinstance(line, DataError) else parse(path, number, line)
         except DataError as error:
@@ -95,15 +100,15 @@ def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataE
 
 
 def order_splits(names: Iterable[str]) -> list[str]:
-    """Split names in the order train, dev, test, then the others by name."""
+    """Sort split names: train, dev, test, then the others by name."""
     return sorted(set(names), key=lambda name: (_USUAL.index(name) if name in _USUAL else len(_USUAL), name))
 
 
 def split_problem(name: str) -> str:
-    """Why a split cannot have this name, which becomes that of a file; empty where it can."""
+    """The reason why a split cannot have this name, which becomes a file's; empty for a valid name."""
     if _NAME.fullmatch(name):
         return ""
-    return f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
+    return f"split {name!r}: use letters, digits, '.', '_' and '-', starting with a letter or digit; rename it"
 
 
 _T = TypeVar("_T", Document, Query, Judgement)
@@ -111,9 +116,9 @@ _T = TypeVar("_T", Document, Query, Judgement)
 
 @dataclass(frozen=True)
 class PartedCollection:
-    """Documents, and queries and judgements by split, as parts; a split's queries are those that its qrels name.
+    """Documents, and queries and judgements by split, as parts; a split's queries are those with judgements.
 
-    left_out: one line for each file that is not read. all_queries: queries that no judgement names stay.
+    left_out: one line per file that is not read. all_queries: keep queries without judgements.
     """
 
     documents_in: Sequence[Part]
@@ -133,17 +138,17 @@ class PartedCollection:
         return list(self.queries_in)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's qrels name, in the file's order.
+        """The queries of the split's qrels, in the file's order.
 
-        Raises DataError where an id occurs twice, is empty or has white space.
+        Raises DataError where an id is repeated, empty or has white space.
         """
         part = self.queries_in[split]
         named = None if self.all_queries else {judgement.query_id for judgement in self.qrels(split)}
         seen, used = set[str](), self._used.setdefault(part.name, set())
         for number, query in cast(Iterator[tuple[int, Query]], records(part)):
-            checked_id(part.name, number, query.query_id)
+            text_lines.checked_id(part.name, number, query.query_id)
             if query.query_id in seen:
-                raise DataError.at(part.name, number, f"query id {query.query_id!r} stands there twice")
+                raise DataError.at(part.name, number, f"query id {query.query_id!r} is repeated; make ids unique")
             seen.add(query.query_id)
             if named is None or query.query_id in named:
                 used.add(query.query_id)
@@ -155,11 +160,10 @@ class PartedCollection:
         return _plain(self.qrels_in[split], Judgement)
 
     def notes(self) -> Sequence[str]:
-        """Files that are not read, and how many queries no judgement names."""
-        left = {source: total - len(self._used[source]) for source, total in self._totals.items()}
-        told = ((source, counted(count, "query")) for source, count in left.items() if count)
-        unjudged = [f"{source}: {queries} left out: no judgement names them" for source, queries in told]
-        return [*self.left_out, *unjudged]
+        """The files that are not read, and the numbers of queries without judgements."""
+        unused = {source: total - len(self._used[source]) for source, total in self._totals.items()}
+        counts = ((source, counted(count, "query")) for source, count in unused.items() if count)
+        return [*self.left_out, *(f"{source}: {queries} without judgements left out" for source, queries in counts)]
 
     def parts(self) -> Iterator[Part]:
         """All files, documents first, then queries, then judgements."""
@@ -168,10 +172,74 @@ class PartedCollection:
         yield from self.qrels_in.values()
 
     def digest(self, root: Path) -> str:
-        """A digest of the bytes of all files, which are named relative to `root`."""
+        """A digest of the bytes of all files and their names relative to `root`."""
         names = dict.fromkeys(Path(part.name).relative_to(root).as_posix() for part in self.parts())
         return tree_digest(root, list(names))
 
 
 def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:
     return (record for _, record in records(part) if isinstance(record, record_type))
+
+
+def queries_part(path: Path, split: str | None = None) -> Part:
+    """The queries of a file, plain or gzip: lines of an id, a tab and a text, or JSON Lines.
+
+    An object has `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+    """
+
+    def parse(path: Path, number: int, line: str) -> Query:
+        if line.startswith("<"):
+            advice = "the package hardneg-datasets reads TREC topics, as dataset pyserini"
+            raise DataError.at(path, number, f"not an id, a tab and a text; {advice}")
+        if not line.startswith(("{", "[")):
+            return query_line(path, number, line)
+        row = text_lines.json_row(path, number, line)
+        key = next((key for key in _TEXTS if key in row), _TEXTS[0])
+        return Query(text_lines.id_field(path, number, row, *_IDS), text_lines.text_field(path, number, row, key))
+
+    return line_part(path, parse, split)
+
+
+def query_line(path: Path, number: int, line: str) -> Query:
+    """The query of a line with an id, a tab and a text. Raises DataError for any other line."""
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise DataError.at(path, number, f"{counted(len(cells), 'column')}; expected an id, a tab and a text")
+    return Query(text_lines.checked_id(path, number, cells[0]), cells[1])
+
+
+def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:
+    """The queries of a file in order, except those of `known`, which are counted in `facts`.
+
+    Args:
+        path: a file as `queries_part` reads it.
+        known: the collection's own queries, texts by id.
+        facts: counts, updated while the queries are read.
+
+    Raises DataError at the end, with all mistakes and their lines: lines that are no query, missing texts, repeated
+    ids, and ids that the collection has with another text.
+    """
+    problems, lines = list[str](), dict[str, int]()
+    texts = frozenset(known.values())
+    for number, record in queries_part(path).read():
+        if not isinstance(record, Query):
+            problems.append(str(record))
+            continue
+        query_id, problem = record.query_id, ""
+        if not record.text.strip():
+            problem = "has no text"
+        elif query_id in lines:
+            problem = f"repeats the id of line {lines[query_id]}; make ids unique"
+        elif known.get(query_id, record.text) != record.text:
+            problem = "is one of the dataset's, with another text; give it another id"
+        if problem:
+            problems.append(f"{path}:{number}: query {query_id!r} {problem}")
+        elif query_id in known:
+            facts[OWN] += 1
+        else:
+            lines[query_id] = number
+            facts[SAME_TEXT] += record.text in texts
+            yield record
+    if problems:
+        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise DataError("\n".join([*problems[:_SHOWN], *more]))

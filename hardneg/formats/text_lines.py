@@ -1,10 +1,8 @@
-"""Lines of text files, plain or gzip, and JSON objects; a mistake is a `DataError` with file and line."""
+"""Lines of text files, plain or gzip, and JSON objects; mistakes raise `DataError` with file and line."""
 
-import codecs
 import gzip
 import io
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -14,13 +12,13 @@ from typing import Any, cast
 
 from hardneg.records import DataError
 
-GZIP = b"\x1f\x8b"
-"""The first bytes of a gzipped file."""
+GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+"""The first bytes of a gzip file, and of UTF-8 text with a byte order mark."""
 _SAMPLE, _CHUNK = 1 << 22, 1 << 20
 _NOT_TEXT = "not UTF-8 ({0.reason} at byte {0.start}): save it as text in UTF-8, unpacked"
 _OTHERS = {
-    b"pk\x03\x04": "a packed archive; unpack it",
-    b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself with `git lfs pull`",
+    b"pk\x03\x04": "an archive; unpack it",
+    b"version https://git-lfs": "a Git LFS pointer; fetch the file itself with `git lfs pull`",
     b"<!doctype html": "a web page; fetch the file again",
     b"<html": "a web page; fetch the file again",
 }
@@ -28,9 +26,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 class Unplaced(DataError):
-    """A mistake in a record whose file is not known here: `placed` finds it by the record's type and first fields.
+    """A mistake in a record of unknown location: `locating` finds it by the record's type and first fields.
 
-    again: the second such record is meant.
+    again: the mistake is in the second such record.
     """
 
     def __init__(self, record: tuple[object, ...], message: str, again: bool = False) -> None:
@@ -40,7 +38,7 @@ class Unplaced(DataError):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]:
-    """The file as it is, and unpacked."""
+    """The raw file, and its decompressed stream."""
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -51,16 +49,16 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 
 def check_text(path: Path, start: bytes, meant: str = "") -> None:
-    """Raise DataError where a file begins, in 64 bytes, as one that is no text of ours, unless that is `meant`."""
+    """Raise DataError where the first 64 bytes are those of an archive, a web page or similar, unless `meant`."""
     found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
     if found and not (meant and found.startswith(meant)):
         raise DataError(f"{path}: not a text file but {found}")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers, from 1, and lines without their ends; blank lines are passed over.
+    """Line numbers, from 1, and lines without line ends; blank lines are skipped.
 
-    Gzip is recognised by content. Raises DataError where the file is missing or damaged, or a line is not UTF-8.
+    Gzip is detected by content. Raises DataError where the file is missing or damaged, or a line is not UTF-8.
     """
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -69,7 +67,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    """As `read_lines`, but an unreadable line is yielded as an error, and reading goes on where it can.
+    """Line numbers and lines as in `read_lines`; an unreadable line is an error, and reading goes on where it can.
 
     Raises DataError where the file cannot be opened.
     """
@@ -90,15 +88,15 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 
 
 def read_bytes(path: Path) -> Iterator[bytes]:
-    """A file's bytes in pieces of about a megabyte, without a mark of their order; plain or gzip.
+    """The bytes of a file, plain or gzip, in pieces of about a megabyte, without a byte order mark.
 
-    Raises DataError where the file is missing, or is damaged gzip.
+    Raises DataError where the file is missing or damaged.
     """
     line = 1
     with _opened(path) as (_, file):
         try:
             check_text(path, file.peek(64))
-            if file.peek(3).startswith(codecs.BOM_UTF8):
+            if file.peek(3).startswith(_BOM):
                 file.read(3)
             while chunk := file.read(_CHUNK):
                 line += chunk.count(b"\n")
@@ -108,7 +106,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
 
 
 def estimate_lines(path: Path) -> int:
-    """About how many lines a file has, from its first four megabytes; exact for smaller files."""
+    """Estimate a file's number of lines from its first four megabytes; exact for smaller files."""
     with _opened(path) as (raw, file):
         try:
             sample = file.read(_SAMPLE)
@@ -123,49 +121,49 @@ def estimate_lines(path: Path) -> int:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file `name` in a folder, or else `name.gz`; None where there is neither.
+    """The file `name` in a folder, or else `name.gz`; None where neither exists.
 
-    Raises DataError what has the name is no file, or `folder` is one.
+    Raises DataError where the name is not a file's, or `folder` is a file.
     """
     if folder.is_file():
         raise no_folder(folder)
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-        if os.path.lexists(path):
-            raise DataError(f"{path}: is there, but is no file")
+        if path.is_symlink() or path.exists():
+            raise DataError(f"{path}: not a file")
     return None
 
 
 def no_folder(path: Path) -> DataError:
-    """The error for a path that is none of a folder."""
+    """The error for a path that is not a folder."""
     return DataError(f"{path}: {'a file, where a folder is expected' if path.exists() else 'no such folder'}")
 
 
 def one_word(text: str) -> bool:
-    """Whether a text can be an id: not empty, and without ASCII's white space, control characters and marks."""
+    """Return whether a text is a valid id: not empty, without ASCII white space, control characters and marks."""
     return text != "" and " " not in text and (text.isprintable() or not _CONTROL.search(text))
 
 
 def columns(line: str) -> list[str]:
-    """What stands between ASCII's white space: other spaces are letters, as for trec_eval."""
+    """Split a line at ASCII white space; as in trec_eval, other spaces are letters."""
     return line.split() if line.isascii() else [cell.decode() for cell in line.encode().split()]
 
 
 def id_problem(name: str) -> str:
-    """The message about an id that is not `one_word`."""
-    return f"id {name!r:.80} is empty or holds white space or control characters"
+    """The message for an invalid id."""
+    return f"id {name!r:.80} is empty or contains white space or control characters"
 
 
 def checked_id(where: Path | str, number: int, name: str) -> str:
-    """An id of line or row `number`, as it is. Raises DataError where it is not `one_word`."""
+    """Return the id of line or row `number`. Raises DataError where it is invalid."""
     if not one_word(name):
         raise DataError.at(where, number, id_problem(name))
     return name
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The object that a line holds. Raises DataError where it holds none."""
+    """The JSON object in a line. Raises DataError where there is none."""
     try:
         return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:
@@ -179,21 +177,21 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
-    """The text under `key`. Raises DataError where there is none, or it is no text."""
+    """The text under `key`. Raises DataError where it is missing or not a string."""
     if key not in row:
         raise DataError.at(path, number, f"no {key!r} in this object")
     return _text(path, number, key, row[key])
 
 
 def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
-    """The text under `title`, empty where that is missing or null. Raises DataError where it is no text."""
+    """The text under `title`, empty where it is missing or null. Raises DataError where it is not a string."""
     return "" if row.get("title") is None else text_field(path, number, row, "title")
 
 
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
-    """The id under the first of `keys` that is there; a whole number is taken as text.
+    """The id under the first of `keys` that exists; an integer is converted to text.
 
-    Raises DataError where there is none, or it is not one word.
+    Raises DataError where it is missing or invalid.
     """
     key = next((key for key in keys if key in row), keys[0])
     if isinstance(row.get(key), int) and not isinstance(row[key], bool):
@@ -202,7 +200,7 @@ def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
 
 
 def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:
-    """The list of texts under `key`, empty where it is missing. Raises DataError where it is something else."""
+    """The list of texts under `key`, empty where it is missing. Raises DataError for anything else."""
     values = row.get(key) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")
@@ -210,19 +208,19 @@ def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple
 
 
 def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file that holds one JSON array, each with its number, from 1, as a stream.
+    """Stream the objects of a file with one JSON array, numbered from 1.
 
-    Raises DataError where the file is cut off, not JSON, or not an array of objects.
+    Raises DataError where the file is truncated, not JSON, or not an array of objects.
     """
     import ijson
 
     number = 0
     with _opened(path) as (_, file):
         try:
-            if file.peek(3).startswith(codecs.BOM_UTF8):
+            if file.peek(3).startswith(_BOM):
                 file.read(3)
             if not file.peek(64).lstrip().startswith(b"["):
-                raise DataError(f"{path}: not JSON: this file must hold one JSON array")
+                raise DataError(f"{path}: not JSON: this file must contain one JSON array")
             for number, item in enumerate(ijson.items(file, "item", use_float=True), 1):
                 yield number, _object(path, number, item)
         except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
@@ -243,5 +241,5 @@ def _text(path: Path, number: int, key: str, value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise DataError.at(path, number, f"{key!r} holds half of a surrogate pair") from error
+        raise DataError.at(path, number, f"{key!r} contains half of a surrogate pair") from error
     return value

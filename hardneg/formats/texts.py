@@ -1,47 +1,52 @@
-"""Sentences and words of a text, by its punctuation; and Python source as it is in its file, by its definitions."""
+"""Texts: their sentences and words, and whether they contain a short answer, as open-domain question answering counts.
 
-import ast
-import importlib.util
+An answer matches as `string` where its tokens occur in the text one after another: a token is a run of letters, numbers
+and marks, or any other visible character, after NFD and without case. As `regex` it is a pattern, searched after NFD.
+"""
+
 import re
+import unicodedata
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from typing import Literal
 
+import numpy as np
 import regex
+from numpy.typing import NDArray
 
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus
+from hardneg.records import DataError
 from hardneg.records.text import UNSPACED
 
 _END = regex.compile(
-    r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
-    |(?<=[。！？।॥۔؟።፧։។။][」』”]{0,8})\s*  # ends that stand for nothing else, with or without a blank
-    |(?<=[\p{Thai}\p{Lao}][\p{M}\p{P}]?)[ ]+(?=\p{Thai}|\p{Lao})  # scripts whose only end is a blank
-    |(?<!\s)\s*\n\s*\n\s*  # a blank line, looked for once in each stretch of white space""",
+    r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end before a capital or digit
+    |(?<=[。！？।॥۔؟።፧։។။][」』”]{0,8})\s*  # unambiguous ends, with or without a space
+    |(?<=[\p{Thai}\p{Lao}][\p{M}\p{P}]?)[ ]+(?=\p{Thai}|\p{Lao})  # scripts that separate sentences by a space
+    |(?<!\s)\s*\n\s*\n\s*  # a blank line, tried once per stretch of white space""",
     regex.VERBOSE,
 )
 _NO_END = regex.compile(
     r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
 )
-WORD = rf"[{UNSPACED}]{{1,2}}\p{{P}}*|[^\s{UNSPACED}]+"
-"""A word, for regex and for RE2."""
-_WORD = regex.compile(WORD)
-
-_LONGEST = 16
-"""More characters than an abbreviation has with what stands before it."""
+_ABBREVIATION = 16  # characters: more than any of `_NO_END` has with the one before it
+_WORD_PATTERN = rf"[{UNSPACED}]{{1,2}}\p{{P}}*|[^\s{UNSPACED}]+"  # for regex and for RE2
+_WORD = regex.compile(_WORD_PATTERN)
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in their order, white space at their ends removed; together they are all of it.
+    """The sentences of a text in order, stripped; together they are the whole text.
 
     A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
-    `।`, at a blank between Thai or Lao letters, and at a blank line. Initials and abbreviations (`Dr.`) end none.
+    `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations (`Dr.`) end none.
     """
     parts: list[str] = []
     start = 0
     for match in _END.finditer(text):
         end = match.start()
-        if _NO_END.search(text[max(start, end - _LONGEST) : end]):
+        if _NO_END.search(text[max(start, end - _ABBREVIATION) : end]):
             continue
         if part := text[start:end].strip():
             parts.append(part)
@@ -51,108 +56,159 @@ def sentences(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Where each word of a text begins and ends, in characters.
+    """The start and end of each word, in characters.
 
-    Words are what white space separates; in scripts without blanks between words, every two characters.
+    White space separates words; in scripts without spaces between words, every two characters are one.
     """
     return [match.span() for match in _WORD.finditer(text)]
 
 
-_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
-_PARAGRAPH = re.compile(r"\n[ \t]*\n")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])")
+def document_lengths(corpus: Corpus) -> dict[str, float]:
+    """Words of title and text together: `mean`, `median`, `95 %`, `longest`; empty for an empty corpus.
 
-Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    Memory: 4 bytes a document.
+    """
+    import pyarrow.compute as pc
 
-
-@dataclass(frozen=True)
-class SourceFile:
-    """The bytes of a Python file."""
-
-    content: bytes
-
-    @cached_property
-    def lines(self) -> list[bytes]:
-        """Its lines in UTF-8, without their ends: a node's `lineno` counts them from 1, its `col_offset` bytes."""
-        return [line.encode() for line in importlib.util.decode_source(self.content).split("\n")]
-
-    @cached_property
-    def text(self) -> bytes:
-        """All of them in one."""
-        return b"\n".join(self.lines)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [0, *accumulate(len(line) + 1 for line in self.lines)]
-
-    def at(self, line: int, column: int) -> int:
-        """Where a position stands in `text`."""
-        return self._starts[line - 1] + column
-
-    def end(self, node: ast.stmt) -> int:
-        """Where a node ends in `text`."""
-        return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+    counts = [np.empty(0, np.int32)]
+    for part in corpus.columns([1, 2]):
+        titles, texts = (pc.count_substring_regex(column, _WORD_PATTERN).to_numpy(False) for column in part.columns)
+        counts.append(np.asarray(titles + texts, np.int32))
+    if not len(lengths := np.concatenate(counts)):
+        return {}
+    median, high = (int(value) for value in np.percentile(lengths, [50, 95]))
+    return {"mean": round(float(lengths.mean()), 1), "median": median, "95 %": high, "longest": int(lengths.max())}
 
 
-def parsed(source: str | bytes) -> ast.Module | SyntaxError:
-    """The tree of a module's source; an error for what is none, whatever the parser raises for it."""
+Match = Literal["string", "regex"]
+Finder = Callable[[str], bool]
+"""A predicate of prepared texts: true where the text contains an answer to one question."""
+
+_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+_CLUSTER = regex.compile(r"(?s).\p{M}*")
+_BETWEEN = "\n"  # occurs in no token
+_SECONDS = 1.0
+_REPEATED_GROUP = re.compile(r"\)\s*[*+{]|\(\?[a-zA-Z]*x")
+_QUESTIONS = 256
+
+
+def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
+    """The character spans of `text` that match any of `answers` by tokens, ascending and distinct."""
+    decomposed, origins = text, [(i, i + 1) for i in range(len(text))]  # the source span of each character
+    if not text.isascii():  # NFD splits a character from its accents; both come from one cluster
+        parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
+        decomposed, origins = "".join(part for part, _ in parts), [span for part, span in parts for _ in part]
+    tokens = list(_TOKEN.finditer(decomposed))
+    words = [token.group().lower() for token in tokens]
+    joined = f"{_BETWEEN}{_BETWEEN.join(words)}{_BETWEEN}"
+    token_at = {start: i for i, start in enumerate(accumulate((len(word) + 1 for word in words), initial=0))}
+    spans = set()
+    for needle in {_joined(part) for answer in answers if _TOKEN.search(part := unicodedata.normalize("NFD", answer))}:
+        start = joined.find(needle)
+        while start >= 0:
+            first, last = tokens[token_at[start]], tokens[token_at[start + len(needle) - 1] - 1]
+            spans.add((origins[first.start()][0], origins[last.end() - 1][1]))
+            start = joined.find(needle, start + 1)
+    return sorted(spans)
+
+
+def prepared(text: str, match: Match) -> str:
+    """The form of a text that finders search; reuse it for several questions."""
+    text = unicodedata.normalize("NFD", text)
+    return text if match == "regex" else _joined(text)
+
+
+def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
+    """A search for any of `answers`; answers that can never match are counted in `left_out`, by reason.
+
+    These are answers without a token and patterns that cannot be compiled. A pattern that takes longer than a second in
+    one text is dropped and counted too.
+    """
+    usable = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
+    if len(usable) < len(answers):
+        left_out["answers without a word"] += len(answers) - len(usable)
+    if match == "string":
+        needles = [_joined(text) for text in usable]
+        return lambda text: any(needle in text for needle in needles)
+    searchers = [look for text in usable if (look := _searcher(text, left_out))]
+
+    def search(text: str) -> bool:
+        for searcher in list(searchers):
+            try:
+                if searcher(text):
+                    return True
+            except TimeoutError:
+                searchers.remove(searcher)
+                left_out["patterns given up after a second in one passage"] += 1
+        return False
+
+    return search
+
+
+def _joined(text: str) -> str:
+    return f"{_BETWEEN}{_BETWEEN.join(_TOKEN.findall(text)).lower()}{_BETWEEN}"
+
+
+def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
+    """Compile a pattern; None where that fails.
+
+    `re` searches, unless the pattern may backtrack for ever (repeated groups, or comments that hide them, several
+    repeats, many options): then `regex` does, which has a timeout and counts an accent as part of a word.
+    """
+    slow = bool(_REPEATED_GROUP.search(text)) or sum(map(text.count, "*+}")) > 1 or text.count("?") > 7
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except SyntaxError as error:
-        return error
-    except (ValueError, RecursionError, MemoryError) as error:
-        return SyntaxError(type(error).__name__)
+            plain = re.compile(text, re.IGNORECASE | re.MULTILINE)
+            careful = regex.compile(text, regex.IGNORECASE | regex.MULTILINE | regex.VERSION0) if slow else None
+    except (re.error, regex.error, ValueError, OverflowError, RecursionError, MemoryError):
+        left_out["patterns that cannot be compiled"] += 1
+        return None
+    if careful is None:
+        return lambda passage: plain.search(passage) is not None
+    return lambda passage: careful.search(passage, timeout=_SECONDS) is not None
 
 
-def first_sentence(docstring: str) -> str:
-    """The first sentence of a docstring, as it is there."""
-    return _SENTENCE.split(_PARAGRAPH.split(docstring.strip(), maxsplit=1)[0], maxsplit=1)[0]
+class PassageAnswers:
+    """Finds the answers to questions in the texts of passages; titles are ignored.
 
+    Texts are read on demand, and each is tokenized once per 256 questions.
 
-def definitions(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
-    """The functions and classes that are documented, or stand within none, with their dotted names, in their order."""
-    waiting: list[tuple[ast.AST, str]] = [(tree, "")]
-    while waiting:
-        node, name = waiting.pop()
-        if isinstance(node, Definition):
-            within, name = bool(name), f"{name}.{node.name}".lstrip(".")
-            if not within or ast.get_docstring(node):
-                yield name, node
-        waiting.extend((child, name) for child in reversed(children(node)))
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    """The statements, handlers and cases within a node, in the order of the source."""
-    return [child for block in _BLOCKS for child in getattr(node, block, ())]
-
-
-def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
-    """The code from `def` or `class` on, as it is in the file, with or without its docstring.
-
-    What is documented within it is code of its own: its body is `...` here, so that no passage holds another, nor
-    another's docstring. Decorators, empty lines and the indentation of the whole are left out.
+    left_out: the number of answers that could not be used, by reason; each question's are counted once.
     """
-    own, position, parts = node.body[0], file.at(node.lineno, 0), []
-    cuts = [(file.at(each.body[0].lineno, each.body[0].col_offset), file.end(each), b"...") for each in _inner(node)]
-    if not docstring:
-        cuts.append((file.at(own.lineno, own.col_offset), file.end(own), b""))
-    for start, end, put in sorted(cuts):
-        parts += [file.text[position:start], put]
-        position = end
-    parts.append(file.text[position : file.end(node)])
-    indentation = file.lines[node.lineno - 1][: node.col_offset]
-    lines = (line.removeprefix(indentation).rstrip() for line in b"".join(parts).split(b"\n"))
-    return b"\n".join(line for line in lines if line).decode()
 
+    def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:
+        self.left_out, self._finders = Counter[str](), dict[str, Finder]()
+        self._corpus, self._answers, self._match = corpus, answers, match
 
-def _inner(node: ast.AST) -> Iterator[Definition]:
-    """The outermost documented definitions within a node."""
-    waiting = children(node)
-    while waiting:
-        child = waiting.pop()
-        if isinstance(child, Definition) and ast.get_docstring(child, clean=False):
-            yield child
-        else:
-            waiting += children(child)
+    @classmethod
+    def of(cls, collection: StoredCollection, split: str, match: Match = "string") -> "PassageAnswers":
+        """The finder for the queries of one split. Raises DataError where the split has no answers."""
+        answers = collection.answers(split)
+        if not answers:
+            raise DataError(f"split {split} has no answers: take a dataset with answers, or a metric without them")
+        return cls(collection.corpus, answers, match)
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The questions that have answers."""
+        return [query_id for query_id, texts in self._answers.items() if texts]
+
+    def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mark passages with an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; -1 has none."""
+        has_answers, answered = np.zeros(rows.shape, bool), rows >= 0
+        answered &= np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None]
+        for start in range(0, len(query_ids), _QUESTIONS):
+            block = slice(start, start + _QUESTIONS)
+            owners = (np.nonzero(answered[block])[0] + start).tolist()
+            distinct, numbers = np.unique(rows[block][answered[block]], return_inverse=True)
+            texts = [prepared(document.text, self._match) for document in self._corpus.documents_at(distinct)]
+            for query_id in {query_ids[owner] for owner in owners} - self._finders.keys():
+                self._finders[query_id] = finder(self._answers[query_id], self._match, self.left_out)
+            pairs = zip(owners, numbers.tolist(), strict=True)
+            has_answers[block][answered[block]] = [self._finders[query_ids[i]](texts[number]) for i, number in pairs]
+        return has_answers
+
+    def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+        """Mark the answers in one list of document ids per question: bool [Q, k], k the length of the longest."""
+        return self.contained(query_ids, self._corpus.list_rows(lists))

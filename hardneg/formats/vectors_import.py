@@ -1,4 +1,4 @@
-"""Vectors that another program made, in a file of one of three forms, streamed into a dense index."""
+"""Vectors that another program made, as a .npy array, Parquet or JSON Lines, streamed into a dense index."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import compute, parquet
 
-from hardneg.formats.hash_index import hash_texts
-from hardneg.formats.text_lines import id_problem, json_row, one_word, read_lines
-from hardneg.formats.vectors import FlatWriter
+from hardneg.formats import arrays, text_lines, vectors
 from hardneg.protocols import RowLookup
 from hardneg.records import DataError, counted
 from hardneg.runtime import Progress
 
 ROWS = 4096
-"""How many vectors are held at a time."""
+"""The number of vectors held in memory at a time."""
 _NUMPY, _PARQUET = b"\x93NUMPY", b"PAR1"
 _IDS = ("id", "_id", "doc_id", "docid", "document_id", "query_id", "qid")
 _VECTORS = ("vector", "embedding", "vectors", "embeddings", "emb")
@@ -29,7 +26,7 @@ _BUFFER = 1 << 20  # bytes
 
 
 class _Block(NamedTuple):
-    """Ids and their vectors, float32 [n, d]; at, id_at: where each row's vector, and its id, stands in its file."""
+    """Ids and their vectors, float32 [n, d]; at, id_at: the location of each vector and of each id in its file."""
 
     ids: Sequence[str]
     vectors: NDArray[np.float32]
@@ -39,17 +36,17 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Vectors and the id of each, in one order; blocks: all of them, up to `ROWS` at a time, read anew on each call."""
+    """Vectors and the id of each in one order; blocks: up to `ROWS` at a time, read anew on each call."""
 
     path: Path
     dimension: int
     blocks: Callable[[], Iterator[_Block]]
 
     def vectors(self) -> Iterator[NDArray[np.float32]]:
-        """All vectors, float32 [n, d].
+        """All vectors, in blocks of float32 [n, d].
 
         Raises:
-            DataError: one, named by its line or row, is not finite or of another dimension; at the end, all are zero.
+            DataError: a vector, named by its line or row, is not finite; at the end, all of them are zero.
         """
         rows, distinct = 0, False
         for block in self.blocks():
@@ -63,38 +60,36 @@ class VectorFile:
 
 
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
-    """A .npy array with a file of its ids, one a line; Parquet; or JSON Lines, as `pyserini.encode` writes them.
+    """Open a .npy array with a file of its ids, one per line; Parquet; or JSON Lines as `pyserini.encode` writes them.
 
-    Raises DataError where there is no such file, it is damaged or of another form, or its ids are missing.
+    Raises DataError where the file is missing, damaged or of another format, or its ids are missing.
     """
     if not path.is_file():
         reason = "not a file" if path.exists() else "no such file"
-        raise DataError(f"{path}: {reason}; vectors are read from a .npy, Parquet or JSON Lines file")
+        raise DataError(f"{path}: {reason}; give a .npy, Parquet or JSON Lines file")
     try:
         with path.open("rb") as file:
             start = file.read(8)
     except OSError as error:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
-    if ids is not None:
-        if start.startswith((_PARQUET, b"{")):
-            raise DataError(f"{path}: has the ids beside its vectors: leave {ids} out")
-        blocks = partial(_npy, path, ids)
-    elif start.startswith(_NUMPY):
-        raise DataError(f"{path}: a .npy array has no ids: give a file of them too, one a line, in the order of rows")
-    else:
-        blocks = partial(_parquet if start.startswith(_PARQUET) else _json, path)
+    if ids is not None and start.startswith((_PARQUET, b"{")):
+        raise DataError(f"{path}: already has ids: omit {ids}")
+    if ids is None and start.startswith(_NUMPY):
+        raise DataError(f"{path}: a .npy array has no ids: also give a file of them, one per line, in row order")
+    read = partial(_npy, id_path=ids) if ids else _parquet if start.startswith(_PARQUET) else _json
+    blocks = partial(read, path)
     if (first := next(blocks(), None)) is None:
-        raise DataError(f"{path}: there is nothing in it")
+        raise DataError(f"{path}: no vectors in this file")
     return VectorFile(path, first.vectors.shape[1], blocks)
 
 
 def _json(path: Path) -> Iterator[_Block]:
-    """Lines of `{"id", "vector"}`, plain or gzip; the dimension is that of the first."""
-    lines, dimension = read_lines(path), 0
+    """Lines of `{"id", "vector"}`, plain or gzip; the first gives the dimension."""
+    lines, dimension = text_lines.read_lines(path), 0
     while numbered := list(islice(lines, ROWS)):
-        ids, vectors = list[str](), list[NDArray[np.float32]]()
+        ids, rows = list[str](), list[NDArray[np.float32]]()
         for number, line in numbered:
-            row = json_row(path, number, line)
+            row = text_lines.json_row(path, number, line)
             name, values = row.get("id"), row.get("vector")
             if not isinstance(name, str):
                 raise DataError.at(path, number, "'id' must be a string")
@@ -108,21 +103,21 @@ def _json(path: Path) -> Iterator[_Block]:
             if len(vector) != (dimension := dimension or len(vector)):
                 raise DataError.at(path, number, f"a vector of dimension {len(vector)}; the first has {dimension}")
             ids.append(name)
-            vectors.append(vector)
+            rows.append(vector)
         at = [f"{path}:{number}" for number, _ in numbered]
-        yield _Block(ids, np.stack(vectors), at, at)
+        yield _Block(ids, np.stack(rows), at, at)
 
 
 def _npy(path: Path, id_path: Path) -> Iterator[_Block]:
-    """An array [N, d] of any floating type, mapped, and a file of N ids, one a line, in the order of its rows."""
-    advice = "write floating numbers of shape [vectors, dimension] with numpy.save"
+    """A mapped array [N, d] of any floating type, and a file of N ids, one per line, in row order."""
+    advice = "write floating-point numbers of shape [vectors, dimension] with numpy.save"
     try:
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: not a .npy file, or damaged ({str(error).splitlines()[0]}); {advice}") from error
     if not np.issubdtype(array.dtype, np.floating) or array.ndim != 2 or not array.shape[1]:
         raise DataError(f"{path}: {array.dtype} of shape {array.shape}; {advice}")
-    lines = read_lines(id_path)
+    lines = text_lines.read_lines(id_path)
     for start in range(0, len(array), ROWS):
         with np.errstate(over="ignore"):
             block = np.asarray(array[start : start + ROWS], np.float32)
@@ -136,64 +131,43 @@ def _npy(path: Path, id_path: Path) -> Iterator[_Block]:
 
 
 def _parquet(path: Path) -> Iterator[_Block]:
-    """Rows with an id and a list of numbers each; columns are told by their names, the dimension by row 0."""
+    """Rows with an id and a list of numbers each, in columns of these names; the first row gives the dimension."""
     start = dimension = 0
     try:
-        with pq.ParquetFile(path, buffer_size=_BUFFER) as file:
-            id_column, vector_column = _columns(path, file.schema_arrow)
-            for batch in file.iter_batches(ROWS, columns=[id_column, vector_column]):
+        with parquet.ParquetFile(path, buffer_size=_BUFFER) as file:
+            names = file.schema_arrow.names
+            columns = [name for known in (_IDS, _VECTORS) for name in [n for n in known if n in names][:1]]
+            if len(columns) < 2:
+                raise DataError(f"{path}: needs columns 'id' and 'vector'; it has {', '.join(names)}")
+            for batch in file.iter_batches(ROWS, columns=columns):
                 at = [f"{path}: row {row}" for row in range(start, start + len(batch))]
-                ids = pc.cast(batch.column(id_column), pa.string()).to_pylist()
-                if None in ids:
-                    raise DataError(f"{at[ids.index(None)]}: column {id_column!r} has no id")
-                column = batch.column(vector_column)
-                lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+                ids = compute.fill_null(compute.cast(batch.column(columns[0]), pa.string()), "").to_pylist()
+                lists = batch.column(columns[1])
+                lengths = compute.fill_null(compute.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
                 dimension = dimension or int(lengths[0])
                 if (other := (lengths != dimension) | (lengths == 0)).any():
                     row = int(np.argmax(other))
                     raise DataError(f"{at[row]}: a vector of dimension {lengths[row]}; the first has {dimension}")
-                with np.errstate(over="ignore"):  # a number that is missing is nan
-                    block = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+                with np.errstate(over="ignore"):  # missing numbers become nan
+                    block = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
                 yield _Block(ids, block.reshape(-1, dimension), at, at)
                 start += len(batch)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: a Parquet file that is damaged or cut off; write it again ({reason})") from error
-
-
-def _columns(path: Path, schema: Any) -> tuple[str, str]:
-    """The columns of the ids and of the vectors, by their names and types."""
-    types = pa.types
-    found: dict[str, str] = {}
-    for field in schema:
-        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-        listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        if field.name in _IDS and (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
-            found.setdefault("ids", str(field.name))
-        if field.name in _VECTORS and listed and types.is_floating(kind.value_type):
-            found.setdefault("vectors", str(field.name))
-    needed = (
-        ("ids", _IDS, "ids, of strings or whole numbers"),
-        ("vectors", _VECTORS, "vectors, lists of floating numbers"),
-    )
-    for side, names, what in needed:
-        if side not in found:
-            columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
-            raise DataError(f"{path}: no column of {what}; call one of them {names[0]!r}; it has: {columns}")
-    return found["ids"], found["vectors"]
+        raise DataError(f"{path}: not a Parquet file of ids and lists of numbers, or damaged ({reason})") from error
 
 
 def _check_ids(file: VectorFile) -> int:
-    """How many ids there are; raises DataError where one is repeated, empty or has white space.
+    """Count the ids. Raises DataError where one is repeated, empty or has white space.
 
-    Eight bytes an id are held: hashes find candidates for repeats, a second pass confirms them.
+    Memory: eight bytes an id; hashes find candidates for repeats, a second pass confirms them.
     """
     parts = list[NDArray[np.uint64]]()
     for block in file.blocks():
         for name, at in zip(block.ids, block.id_at, strict=True):
-            if not one_word(name):
-                raise DataError(f"{at}: {id_problem(name)}")
-        parts.append(hash_texts(block.ids))
+            if not text_lines.one_word(name):
+                raise DataError(f"{at}: {text_lines.id_problem(name)}")
+        parts.append(arrays.hash_texts(block.ids))
     values, counts = np.unique(np.concatenate(parts), return_counts=True)
     if (counts > 1).any():
         seen, repeated = dict[str, str](), values[counts > 1]
@@ -201,12 +175,12 @@ def _check_ids(file: VectorFile) -> int:
             for row in np.flatnonzero(np.isin(hashes, repeated)).tolist():
                 name, at = block.ids[row], block.id_at[row]
                 if seen.setdefault(name, at) != at:
-                    raise DataError(f"{at}: id {name!r} stands in {seen[name]} already; keep one")
+                    raise DataError(f"{at}: id {name!r} repeats that of {seen[name]}; keep one of them")
     return int(counts.sum())
 
 
 def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
-    """All vectors of a file as a dense index in `folder`, in the file's order; returns how many there are.
+    """Write all vectors of a file as a dense index in `folder`, in the file's order; return their number.
 
     Raises:
         DataError: an id is repeated or has white space, a vector is not finite, all are zero, the file is damaged.
@@ -219,9 +193,9 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
 
 @dataclass(frozen=True)
 class VectorOwners:
-    """Whose vectors are wanted, in order.
+    """The texts whose vectors are wanted, in order.
 
-    ids: all of them. rows: looks up the position of each id among them. what: what they are, such as `document`.
+    ids: of all texts. rows: maps ids to their positions among these, -1 for others. what: the noun, such as `document`.
     """
 
     ids: Sequence[str]
@@ -230,11 +204,11 @@ class VectorOwners:
 
 
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
-    """The wanted vectors as a dense index in `folder`, in the order of their ids; returns how many others there are.
+    """Write the wanted vectors as a dense index in `folder`, in the order of their ids; return how many others exist.
 
-    Vectors that stand in another order are written aside first: for that time they take twice their disk.
+    Vectors in another order are first written to a temporary file, which doubles the disk space for that time.
 
-    Raises DataError where a vector is missing, or what `import_vectors` raises it for.
+    Raises DataError where a vector is missing, or as `import_vectors`.
     """
     _check_ids(file)
     parts = [wanted.rows(block.ids) for block in file.blocks()]
@@ -251,7 +225,7 @@ def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progre
         folder.mkdir(parents=True, exist_ok=True)
         path, start = folder / "unordered", 0
         arranged = np.memmap(path, "<f4", "w+", shape=(len(known), file.dimension))
-        path.unlink()  # the map stays
+        path.unlink()  # the map stays valid
         for block in blocks:
             arranged[known[start : start + len(block)]] = block
             start += len(block)
@@ -267,8 +241,7 @@ def _write(
     blocks: Iterable[NDArray[np.float32]],
     progress: Progress,
 ) -> None:
-    """Writes a dense index of this dimension and number of vectors."""
-    with FlatWriter(folder, *shape) as writer, progress.task("importing", shape[1], "vectors") as task:
+    with vectors.FlatWriter(folder, *shape) as writer, progress.task("importing", shape[1], "vectors") as task:
         for block in blocks:
             writer.write(block)
             task.advance(len(block))

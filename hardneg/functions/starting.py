@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from hardneg.datasets.document_files import ROWS
-from hardneg.formats.queries import read_query_file
+from hardneg.formats.source_files import read_query_file
 from hardneg.formats.text_lines import no_folder
 from hardneg.functions.arguments import Model, file_path
 from hardneg.functions.given import named_model

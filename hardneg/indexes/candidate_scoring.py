@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats import hash_index, segments
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.queries import Queries
+from hardneg.formats import arrays, segments
+from hardneg.formats.collection import Queries, StoredCollection
 from hardneg.indexes import checks
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records import Encoded, EncodedRows, Hits, Negatives, RankedList, UsageError
@@ -87,7 +86,7 @@ def rank_candidates(
         if first is None or not len(chosen):
             scores[start + owner, column] = _pairs(stored, part, chosen, at_once)
         else:  # the best of a document's vectors
-            vectors, document = hash_index.ranges(first[chosen], first[chosen + 1])
+            vectors, document = arrays.ranges(first[chosen], first[chosen + 1])
             begins = np.searchsorted(document, np.arange(len(chosen)))
             each = _pairs(stored, part[document], vectors, at_once)
             scores[start + owner, column] = np.maximum.reduceat(each, begins)

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from hardneg.formats.answer_matching import Match, PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import set_aside
 from hardneg.formats.qrels import positives
+from hardneg.formats.texts import Match, PassageAnswers
 from hardneg.mining.ranks import check_counts
 from hardneg.mining.thresholds import COMPARING, RULES, check_threshold, judged
 from hardneg.protocols import FilterTexts, NegativeFilter

@@ -14,7 +14,7 @@ from hardneg import fields
 from hardneg.analysis.base import Analysis, AnalysisInputs, Record, System, sections, write_analysis
 from hardneg.encoders import protocol, spec
 from hardneg.evaluation import LEVEL, MARGIN, intervals, metrics, metrics_json, significance
-from hardneg.formats import answer_matching, qrels, runs
+from hardneg.formats import qrels, runs, texts
 from hardneg.protocols import DenseSearcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, no_such_option
@@ -196,7 +196,7 @@ def score_runs(
     level: int,
     collection: StoredCollection | None,
     split: str,
-    match: answer_matching.Match,
+    match: texts.Match,
 ) -> tuple[dict[str, metrics.Scores], dict[str, int], list[str]]:
     """Score run files by relevance judgements and, for answer@k, by the answers of a split.
 
@@ -219,7 +219,7 @@ def score_runs(
     if collection is not None:
         excluded, documents = collection.excluded(), len(collection.corpus)
     if collection is not None and cutoffs:
-        answers = answer_matching.PassageAnswers.of(collection, split, match)
+        answers = texts.PassageAnswers.of(collection, split, match)
         query_ids = answers.query_ids
     notes = list[str]()
     scores: dict[str, metrics.Scores] = {}

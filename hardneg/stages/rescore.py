@@ -16,7 +16,7 @@ from hardneg.evaluation import fusion as fusions
 from hardneg.evaluation import metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
 from hardneg.formats import qrels, runs
-from hardneg.formats.queries import Queries
+from hardneg.formats.collection import Queries
 from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import Task

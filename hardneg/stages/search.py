@@ -15,8 +15,8 @@ from pydantic import Field
 
 from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
-from hardneg.formats import qrels, runs, vectors_import
-from hardneg.formats import queries as query_files
+from hardneg.formats import qrels, runs, source_files, vectors_import
+from hardneg.formats.collection import Queries, write_queries
 from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
@@ -131,7 +131,7 @@ class Search(RunSpec):
 
 def searched_queries(
     context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
-) -> query_files.Queries:
+) -> Queries:
     """The queries of a search, from its file, which the `first` process stores, or from its split.
 
     Raises DataError if the file has mistakes or only queries of the collection, or no query has a positive.
@@ -141,14 +141,14 @@ def searched_queries(
         if first:
             path = Path(spec.queries).expanduser()
             known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
-            read = query_files.read_query_file(path, known, facts)
-            if not query_files.write_queries(context.folder / layout.QUERIES, read):
+            read = source_files.read_query_file(path, known, facts)
+            if not write_queries(context.folder / layout.QUERIES, read):
                 raise errors.DataError(f"{path}: has only queries of the dataset; give others")
-            if same := facts.get(query_files.SAME_TEXT):
+            if same := facts.get(source_files.SAME_TEXT):
                 leak = "training on these leaks test queries if they are in the test split"
-                context.progress.note(f"{context.name}: {same} {query_files.SAME_TEXT}: {leak}")
+                context.progress.note(f"{context.name}: {same} {source_files.SAME_TEXT}: {leak}")
         distributed.barrier()
-        return query_files.Queries.open(context.folder / layout.QUERIES)
+        return Queries.open(context.folder / layout.QUERIES)
     own = work.open_queries(context, collection, spec.split)
     if spec.text_of != "query":
         texts = positive_texts(own, qrels.positives(collection.all_qrels()), collection.corpus, facts)
@@ -180,9 +180,7 @@ class DocumentTexts(Sequence[str]):
         return self.corpus.contents(self.rows[index : index + 1 or None])[0]
 
 
-def positive_texts(
-    asked: query_files.Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]
-) -> query_files.Queries:
+def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
     """The queries with the contents of their first positives in the corpus, read on access.
 
     asked: the queries. known: positives by query id. facts: counts the queries without positives, which are skipped.
@@ -194,7 +192,7 @@ def positive_texts(
     if left_out := len(lists) - len(owners):
         facts[WITHOUT] = left_out
     query_ids = [asked.query_ids[i] for i in owners.tolist()]
-    return query_files.Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
+    return Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
 
 
 @dataclass(frozen=True)
@@ -205,7 +203,7 @@ class SearchBlocks(work.RunBlocks):
     """
 
     collection: StoredCollection = field(kw_only=True)
-    queries: query_files.Queries = field(kw_only=True)
+    queries: Queries = field(kw_only=True)
     whole: Counter[str] = field(kw_only=True)
     facts: Counter[str] = field(default_factory=Counter)
     seconds: progress.Seconds = field(default_factory=progress.Seconds)

@@ -15,8 +15,8 @@ from hardneg.encoders import protocol, spec
 from hardneg.encoders.open.resolved import learner, load_encoder
 from hardneg.fields import Trait
 from hardneg.formats import arrays, qrels, runs
+from hardneg.formats.collection import Queries
 from hardneg.formats.negatives import read_negatives, with_positives
-from hardneg.formats.queries import Queries
 from hardneg.indexes.candidate_scoring import pooled
 from hardneg.protocols import Searcher
 from hardneg.records import errors, layout, types, wording

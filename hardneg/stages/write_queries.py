@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from hardneg.datasets.pydocs import SplitShares
 from hardneg.fields import MEASURED, Name, Trait, WriterSettings
-from hardneg.formats import hash_index, qrels, runs
+from hardneg.formats import arrays, qrels, runs
 from hardneg.formats.collection import write_collection
 from hardneg.protocols import QueryWriter, SessionWriter
 from hardneg.records import errors, layout, text, types, wording
@@ -290,7 +290,7 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
     firsts, copies = dict[str, str](), dict[str, str]()
     for doc_id, contents in zip(corpus.ids(rows), corpus.contents(rows), strict=True):
-        first = firsts.setdefault(hash_index.normalise(contents), doc_id)  # hashes may collide
+        first = firsts.setdefault(arrays.normalise(contents), doc_id)  # hashes may collide
         if first != doc_id:
             copies[doc_id] = first
     return copies
@@ -306,7 +306,7 @@ def with_repeats(
     """
 
     def has(row: int, words: str) -> bool:
-        return words in hash_index.normalise(corpus.documents_at(np.array([row]))[0].text)
+        return words in arrays.normalise(corpus.documents_at(np.array([row]))[0].text)
 
     def beside(doc_id: str, words: str) -> Iterator[str]:
         row = int(corpus.rows([doc_id])[0])
@@ -324,7 +324,7 @@ def with_repeats(
         alike.setdefault(first, [first]).append(doc_id)
         alike[doc_id] = alike[first]
     for query in queries:
-        own, words, others = query.doc_ids[0], hash_index.normalise(query.text), dict[str, None]()
+        own, words, others = query.doc_ids[0], arrays.normalise(query.text), dict[str, None]()
         for doc_id in alike.get(own, [own]):
             if doc_id not in others:  # else its neighbours are included already
                 others |= dict.fromkeys(beside(doc_id, words))

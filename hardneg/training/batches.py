@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.towers import at_least_float32, placed
-from hardneg.formats import hash_index, segments
+from hardneg.formats import arrays, segments
 from hardneg.formats.corpus import Corpus
 from hardneg.records import ScoreBatch
 from hardneg.runtime import world
@@ -51,7 +51,7 @@ class BatchColumns:
 
     def blocked(self) -> NDArray[np.bool_]:
         """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
-        return hash_index.known_to(self.contents, self.known, self.owner, self.queries)
+        return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
         """bool [B, B]: the same query, or one of the two knows the other's positive."""

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.formats.arrays import ranges
 from hardneg.formats.corpus import Corpus, set_aside
-from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments
 from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records import RankedList, TrainingError, UsageError

@@ -7,7 +7,7 @@ import numpy as np
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.evaluation.metrics import ranked_metrics
-from hardneg.formats import hash_index, runs
+from hardneg.formats import arrays, runs
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.indexes.candidate_scoring import score_matrix
@@ -144,10 +144,10 @@ class StalenessWatch:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")
         top = self.searcher.search(queries, max(self.depth, 10)).rows
-        hits = hash_index.known_to(top[:, :10], self.batch.known, self.batch.owner, len(top))
+        hits = arrays.known_to(top[:, :10], self.batch.known, self.batch.owner, len(top))
         metrics = {"mrr@10": float(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0).mean())}
         watched, age = self.lists(queries)[:, : self.depth], dict[str, float]()
-        watched = np.where(hash_index.known_to(watched, self.batch.known, self.batch.owner, len(watched)), -1, watched)
+        watched = np.where(arrays.known_to(watched, self.batch.known, self.batch.owner, len(watched)), -1, watched)
         if (some := (watched >= 0).any(axis=1)).any():
             age["overlap"] = float(overlap(watched[some], top[some, : self.depth]).mean())
             if isinstance(self.searcher, DenseSearcher) and isinstance(queries, np.ndarray):

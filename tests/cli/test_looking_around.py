@@ -41,7 +41,7 @@ def test_artifacts_whole_and_damaged(tmp_path):
 
 def test_datasets(tmp_path):
     rows = {row["name"]: row["reads"] for row in printed("data", "list")}
-    assert rows["beir"] == "A folder in BEIR's form" and all(rows.values())
+    assert rows["beir"] == "A folder in BEIR's format" and all(rows.values())
     assert "ir-datasets" in hardneg("data", "list").stdout
     small_collection(tmp_path / "data")
     queries = (tmp_path / "data" / "queries.jsonl").read_text().splitlines()

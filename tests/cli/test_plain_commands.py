@@ -184,11 +184,11 @@ def test_index_import(hardneg, place):
     (place / "ids.txt").write_text("a\nb\nc\n")
     command = "index import --vectors v.npy --ids ids.txt --output imported"
     (place / "ids.txt").write_text("a\nb\na\n")
-    with pytest.raises(DataError, match=r"ids.txt:3: id 'a' stands in ids.txt:1"):
+    with pytest.raises(DataError, match=r"ids.txt:3: id 'a' repeats that of ids.txt:1"):
         hardneg(command)
     assert not (place / "imported").exists() and not (place / "imported.partial").exists()
     (place / "ids.txt").write_text("a\nb\nc\n")
     assert hardneg(command) == "imported: 3 vectors of dimension 3\n"
     assert not list(place.glob(".imported*"))
-    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: give a file of them too"):
+    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: also give a file of them"):
         hardneg("index import --vectors v.npy --output other")

@@ -34,7 +34,7 @@ def test_all_parts(folder):
     assert list(collection.queries("test")) == [Query("q3", "c"), Query("q1", "a")]
     assert list(collection.queries("train")) == [Query("q1", "a")]
     assert list(collection.qrels("test")) == [Judgement("q1", "d1", 1), Judgement("q3", "d2", 2)]
-    assert collection.notes() == [f"{folder}/queries.jsonl: 1 query left out: no judgement names them"]
+    assert collection.notes() == [f"{folder}/queries.jsonl: 1 query without judgements left out"]
     assert loader.size_hint() == 2
     assert loader.query_hint() == {"train": 2, "test": 3}  # with their heads
 
@@ -81,11 +81,11 @@ def edit(path: str, old: str, new: str) -> Callable[[Path], None]:
         (edit("corpus.jsonl", '"one"', "1"), "corpus.jsonl:1: 'text' must be a string, not 1"),
         (edit("corpus.jsonl", '"A"', "1"), "corpus.jsonl:1: 'title' must be a string, not 1"),
         (edit("corpus.jsonl", "d2", "d 2"), "corpus.jsonl:2: id 'd 2'"),
-        (edit("corpus.jsonl", "\\u00e9", "\\ud800"), "corpus.jsonl:2: 'text' holds half of a surrogate pair"),
+        (edit("corpus.jsonl", "\\u00e9", "\\ud800"), "corpus.jsonl:2: 'text' contains half of a surrogate pair"),
         (edit("corpus.jsonl", "{", "[" * 100_000 + "{"), "corpus.jsonl:1: not JSON"),
         (edit("corpus.jsonl", CORPUS, "3\n"), "corpus.jsonl:1: a JSON value that is not an object"),
         (edit("corpus.jsonl", "d2", "d1"), "document id 'd1' occurs twice"),
-        (edit("queries.jsonl", "q2", "q1"), "queries.jsonl:3: query id 'q1' stands there twice"),
+        (edit("queries.jsonl", "q2", "q1"), "queries.jsonl:3: query id 'q1' is repeated"),
         (edit("qrels/test.tsv", "\t2\n", "\ttwo\n"), "test.tsv:3: relevance 'two'"),
         (edit("qrels/train.tsv", "\td1", ""), "train.tsv:2: 2 columns where the first line has 3"),
         (lambda folder: (folder / "corpus.jsonl").unlink(), "neither corpus.jsonl nor corpus.jsonl.gz"),
@@ -167,7 +167,7 @@ def test_groups_of_passages_and_queries(folder, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("d1\ta\nd1\tb\n", "groups.tsv:2: d1 is in two groups, 'a' and 'b'; give one$"),
+        ("d1\ta\nd1\tb\n", "groups.tsv:2: d1 is in two groups, 'a' and 'b'; keep one$"),
         ("d1\ta\nd2 a\n", "groups.tsv:2: no tab"),
     ],
 )

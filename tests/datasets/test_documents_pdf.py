@@ -18,7 +18,7 @@ def test_pdf_pages_are_read_with_pypdf(tmp_path):
     writer.add_blank_page(width=72, height=72)
     writer.write(tmp_path / "scan.pdf")
     (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.7 cut off")
-    for name, reason in (("scan.pdf", "no text in it, maybe scanned pages"), ("cut.pdf", "not a PDF that can be read")):
+    for name, reason in (("scan.pdf", "no text, maybe scanned pages"), ("cut.pdf", "not a readable PDF")):
         [(_, error)] = read_file(tmp_path / name)
         assert isinstance(error, DataError) and reason in str(error)
 
@@ -50,4 +50,4 @@ def test_what_pypdf_raises_for_a_damaged_file_is_one_line(tmp_path, monkeypatch,
 
     monkeypatch.setattr(pypdf, "PdfReader", fail)
     [(_, result)] = read_file(tmp_path / "a.pdf")
-    assert isinstance(result, DataError) and "not a PDF that can be read" in str(result)
+    assert isinstance(result, DataError) and "not a readable PDF" in str(result)

@@ -109,8 +109,8 @@ def test_stored_apart(tmp_path):
     hidden = {pair for pair in withheld if pair[0] in names(kept, "train") and pair[2] > 0}
     assert 0 < len(hidden) < len(withheld)
     assert facts["withheld"] == {"judgements": len(withheld), "hidden": {"train": len(hidden)}}
-    assert f"{len(withheld)} judgements are withheld from training" in facts["notes"]
-    assert f"{len(hidden)} hidden positives are among them: of queries that keep others" in facts["notes"]
+    assert f"withheld from training: {len(withheld)} judgements" in facts["notes"]
+    assert f"withheld from queries with other positives: {len(hidden)} positives" in facts["notes"]
     assert stored.queries("unlabelled").query_ids == names(kept, "unlabelled")
     assert stored.qrels("unlabelled") == {}
 
@@ -118,10 +118,10 @@ def test_stored_apart(tmp_path):
 def test_what_cannot_be_withheld():
     assert Withheld(unlabelled=1.0).problems() == ["unlabelled must be 0 or above and below 1, not 1"]
     assert Withheld(0.5, -0.1).problems() == ["positives must be 0 or above and below 1, not -0.1"]
-    assert Withheld().problems() == ["give unlabelled, positives or groups a share above 0, or siblings, or halves"]
+    assert Withheld().problems() == ["set unlabelled, positives or groups above 0, or set siblings or halves"]
     with pytest.raises(DataError, match="no split train; it has test"):
         WithheldCollection(Whole({"test": ["t1"]}), Withheld(0.5)).splits()
-    with pytest.raises(DataError, match="a split unlabelled of its own"):
+    with pytest.raises(DataError, match="already has a split unlabelled"):
         WithheldCollection(Whole({"train": [], "unlabelled": []}), Withheld(0.5)).splits()
 
 
@@ -171,7 +171,7 @@ def test_groups_go_with_their_documents_and_training_queries():
 
 
 def test_siblings_need_groups():
-    with pytest.raises(DataError, match="need a dataset with groups"):
+    with pytest.raises(DataError, match="siblings and groups need groups"):
         Withheld(siblings=1).of(Whole())
 
 

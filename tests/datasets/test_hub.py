@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hub_layouts import converted, mteb
+from hub_layouts import mteb
 from hub_server import Hub, hub_server
 
 pytest.importorskip("datasets")
@@ -45,34 +45,17 @@ print(json.dumps(told))
 def add_repositories(hub: Hub) -> None:
     hub.dataset("mteb/msmarco", mteb(CORPUS, QUERIES, QRELS))
     script = {"msmarco.py": b"raise SystemExit('a script was executed')\n", "README.md": b"---\n---\n"}
-    tables = {("corpus", "corpus"): CORPUS, ("queries", "queries"): QUERIES}
-    hub.dataset("BeIR/msmarco", script, converted(tables))
-    tsv = {f"{split}.tsv": _tsv(rows) for split, rows in {"train": QRELS["train"], "validation": QRELS["dev"]}.items()}
-    hub.dataset("BeIR/msmarco-qrels", {"README.md": b"", **tsv})
-    odd = {("corpus", "corpus"): CORPUS, ("queries", "queries"): QUERIES}
-    qrels = {("default", "train"): QRELS["train"], ("default", "trec19"): QRELS["test"]}
-    hub.dataset("some/script", {"script.py": b""}, converted(odd | qrels))
-    large = {("corpus", "partial-train"): CORPUS, ("queries", "queries"): QUERIES, ("default", "train"): QRELS["train"]}
-    hub.dataset("some/large", {"large.py": b""}, converted(large))
+    hub.dataset("BeIR/msmarco", script)
+    hub.dataset("some/script", {"script.py": b""})
     hub.dataset("some/gated", mteb(CORPUS, QUERIES, QRELS), gated=True)
-
-
-def _tsv(rows: list[dict[str, Any]]) -> bytes:
-    lines = ["query-id\tcorpus-id\tscore", *("\t".join((r["query-id"], r["corpus-id"], "1")) for r in rows)]
-    return ("\n".join(lines) + "\n").encode()
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    branch = "refs/convert/parquet"
     asked = {
         "mteb": {"source": "mteb/msmarco"},
         "script": {"source": "BeIR/msmarco"},
-        "converted": {"source": "BeIR/msmarco", "revision": branch},
-        "other splits": {"source": "some/script", "revision": branch},
         "other script": {"source": "some/script"},
-        "no such table": {"source": "some/script", "revision": branch, "corpus": {"config": "texts"}},
-        "part": {"source": "some/large", "revision": branch},
         "gated": {"source": "some/gated"},
         "missing": {"source": "some/missing"},
     }
@@ -84,25 +67,16 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         yield {**json.loads(done.stdout), "address": hub.address}
 
 
-@pytest.mark.parametrize("name", ["mteb", "converted", "other splits"])
-def test_documents_and_queries_are_those_of_the_repository(told: dict[str, Any], name: str) -> None:
-    assert told[name]["documents"] == [row["_id"] for row in CORPUS]
-    assert told[name]["queries"]["train"] == ["q0"]
-
-
-def test_splits_are_the_repositorys_own(told: dict[str, Any]) -> None:
+def test_the_tables_are_read_from_the_repository(told: dict[str, Any]) -> None:
+    assert told["mteb"]["documents"] == [row["_id"] for row in CORPUS] and told["mteb"]["queries"]["train"] == ["q0"]
     assert told["mteb"]["qrels"] == {"train": [["q0", "d0", 1]], "dev": [["q1", "d1", 1]], "test": [["q2", "d2", 3]]}
-    assert told["converted"]["qrels"] == {"train": [["q0", "d0", 1]], "dev": [["q1", "d1", 1]]}
-    assert told["other splits"]["qrels"] == {"train": [["q0", "d0", 1]], "trec19": [["q2", "d2", 3]]}
 
 
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("script", ["loading script (msmarco.py), which is never executed", "take hf:mteb/msmarco"]),
-        ("other script", ["script.py", "dataset.revision=refs/convert/parquet"]),
-        ("no such table", ["some/script[texts]: no configuration 'texts'", "corpus, default, queries"]),
-        ("part", ["some/large[corpus]: the converted branch holds a part alone (corpus/partial-train)"]),
+        ("script", ["loading script (msmarco.py), which is never executed", "use hf:mteb/msmarco"]),
+        ("other script", ["script.py", "use a copy in Parquet"]),
         ("gated", ["some/gated[corpus] cannot be opened: it is gated", "{address}/datasets/some/gated"]),
         ("missing", ["some/missing[corpus] cannot be opened", "check the name"]),
     ],

@@ -72,7 +72,7 @@ def check(loader: HuggingFace) -> None:
     assert list(collection.qrels("train")) == [Judgement("10", "1", 1), Judgement("11", "2", 1)]
     assert list(collection.qrels("dev")) == [Judgement("11", "3", 2)]
     (note,) = collection.notes()
-    assert note.endswith(": 1 query left out: no judgement names them")
+    assert note.endswith(": 1 query without judgements left out")
 
 
 def test_plain_folder(plain, tmp_path_factory):
@@ -124,12 +124,12 @@ def test_one_split(plain):
 @pytest.mark.parametrize(
     ("path", "columns", "message"),
     [
-        ("qrels/train.parquet", TRAIN | {"score": [1.5, 1]}, "[qrels]:1: column 'score' must hold whole"),
-        ("qrels/train.parquet", TRAIN | {"score": [1, None]}, "[qrels]:2: column 'score' must hold whole"),
+        ("qrels/train.parquet", TRAIN | {"score": [1.5, 1]}, "[qrels]:1: column 'score' must contain whole"),
+        ("qrels/train.parquet", TRAIN | {"score": [1, None]}, "[qrels]:2: column 'score' must contain whole"),
         ("qrels/train.parquet", {"query": [1]}, "[qrels]:1: no column 'query-id' among query"),
-        ("queries/q.parquet", {"_id": ["1 0"], "text": ["a"]}, "[queries]:1: column '_id' must hold ids"),
-        ("queries/q.parquet", {"_id": ["1", "1"], "text": ["a", "b"]}, "train:2: query id '1' stands"),
-        ("corpus/c.parquet", {"_id": ["1"], "text": [None]}, "[corpus]:1: column 'text' must hold text"),
+        ("queries/q.parquet", {"_id": ["1 0"], "text": ["a"]}, "[queries]:1: column '_id' must contain ids"),
+        ("queries/q.parquet", {"_id": ["1", "1"], "text": ["a", "b"]}, "train:2: query id '1' is repeated"),
+        ("corpus/c.parquet", {"_id": ["1"], "text": [None]}, "[corpus]:1: column 'text' must contain text"),
     ],
 )
 def test_mistakes(plain, tmp_path_factory, path, columns, message):

@@ -126,10 +126,10 @@ def test_what_is_taken_and_what_is_not(made: str) -> None:
         "copies of another file": 1,
         "files that do not parse": 2,
         "further docstrings of one name": 1,
-        "docstrings with under 20 words after the first paragraph": 2,
+        "docstrings with fewer than 20 words after the first paragraph": 2,
         "docstrings that start with a heading, a directive or a signature": 2,
         "docstrings that repeat their first paragraph": 1,
-        "docstrings that are the same as another": 1,
+        "duplicate docstrings": 1,
         "passages above the cap of 6000": 0,
     }
     assert "left out: 3 files of tests" in collection.notes()
@@ -151,7 +151,7 @@ def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -
         (PyDocs(("sys",)), MissingDependency, "'sys' is not installed"),
         (PyDocs(()), UsageError, "pydocs: give at least one package"),
         (PyDocs(max_passages=0), UsageError, "max_passages of 1 or more"),
-        (PyDocs(test_share=0.0), UsageError, "a test_share above 0"),
+        (PyDocs(test_share=0.0), UsageError, "test_share must be above 0"),
         (PyDocs(dev_share=0.5, test_share=0.5), UsageError, "below 1 together"),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 
 from hardneg.datasets.passage_writers import Crop, FirstSentence, Heading, InverseCloze
 from hardneg.records import Document, PluginError, Written
+from hardneg.testing import WriterTests
 
 THREE = Document("d", "One two three four. Five six seven eight. Short one.", "Head of it")
 
@@ -100,5 +101,27 @@ def test_docstring_takes_the_first_sentence_and_leaves_code():
     assert others == [Written((), document) for document in documents[1:]]
     (few,) = FirstSentence(words=(6, 9)).write(documents[:1], count=1, seed=1)
     assert few == Written((), documents[0])
-    with pytest.raises(PluginError, match=r"words must be two numbers, the smaller first, from 1: not \[4, 3\]"):
+    with pytest.raises(PluginError, match=r"words must be two numbers from 1, the smaller first, not \[4, 3\]"):
         FirstSentence(words=(4, 3))
+
+
+class TestInverseCloze(WriterTests):
+    plugin = InverseCloze()
+
+
+class TestCrop(WriterTests):
+    plugin = Crop()
+
+
+class TestFirstSentence(WriterTests):
+    plugin = FirstSentence()
+
+    def documents(self):
+        code = 'def {0}(a):\n    """Return the {0} of {1}. More."""\n    return a'
+        pairs = [(first, second) for first in ("river", "harbor", "tower") for second in ("wood", "stone", "sand")]
+        passages = [Document(f"d{number}", code.format(*pair)) for number, pair in enumerate(pairs)]
+        return [*passages, Document("short", "word"), Document("empty", "")]
+
+
+class TestHeading(WriterTests):
+    plugin = Heading()

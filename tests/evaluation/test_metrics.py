@@ -26,10 +26,10 @@ from hardneg.evaluation.metrics import (
     ranked_metrics,
     run_notes,
 )
-from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.qrels import Qrels, read_qrels
 from hardneg.formats.runs import Run, read_run
+from hardneg.formats.texts import PassageAnswers
 from hardneg.records import Document, RankedList, UsageError
 from hardneg.runtime import Silent
 from tests.run_lists import falling

@@ -3,13 +3,24 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from noted import Notes
+from refused_collections import CORPUS, beir, refused
 
-from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.datasets.beir import Beir
+from hardneg.datasets.held_out import Withheld, WithheldCollection
+from hardneg.formats.collection import (
+    Queries,
+    StoredCollection,
+    read_answers,
+    write_answers,
+    write_collection,
+    write_queries,
+)
 from hardneg.formats.source_files import order_splits
-from hardneg.records import ArtifactError, DataError, Document, Judgement, Query
+from hardneg.records import Answers, ArtifactError, DataError, Document, Judgement, Query
 from hardneg.runtime import Silent
 
 
@@ -57,10 +68,10 @@ def test_round_trip_with_counts_and_notes(tmp_path):
     assert progress.lines == counts["notes"]
     assert counts["notes"] == [
         "3 rows had no text",
-        "train: 2 judgements are for measuring alone: no such query in the split",
-        "train: 1 judgement is for measuring alone: no such document in the corpus",
-        "train: 1 judgement left out: there before, the same",
-        "train: 1 query has no relevant document",
+        "train: 2 judgements of unknown queries, used in evaluation only",
+        "train: 1 judgement of documents not in the corpus, used in evaluation only",
+        "train: 1 judgement repeated, left out",
+        "train: 1 query without a relevant document",
     ]
     stored = StoredCollection.open(tmp_path)
     assert stored.splits == ("train", "test", "dev")
@@ -115,3 +126,80 @@ def test_missing_parts(tmp_path):
 
 def test_order_of_splits():
     assert order_splits(["test", "zeta", "dev", "alpha", "train"]) == ["train", "dev", "test", "alpha", "zeta"]
+
+
+def test_what_is_withheld_has_places_too(tmp_path: Path) -> None:
+    collection = WithheldCollection(beir(tmp_path, [*CORPUS, "d2"]), Withheld(unlabelled=0.5))
+    assert refused(collection, tmp_path).startswith(f"{tmp_path}/corpus.jsonl:4: ")
+
+
+def test_a_document_that_is_relevant_and_excluded(tmp_path: Path) -> None:
+    collection = beir(tmp_path)
+    (tmp_path / "excluded.tsv").write_text("q1\td2\nq1\td1\n")
+    assert "excluded.tsv:2: document 'd1' of query 'q1' is both relevant and excluded" in refused(collection, tmp_path)
+
+
+def test_order_is_kept_over_many_batches(tmp_path):
+    queries = [Query(f"q{(i * 7919) % 20000}", f"text {i} é") for i in range(20000)]
+    assert write_queries(tmp_path / "train.arrow", iter(queries)) == [query.query_id for query in queries]
+    stored = Queries.open(tmp_path / "train.arrow")
+    assert list(stored) == queries
+    assert len(stored) == 20000
+    assert stored.texts[3] == "text 3 é"
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ([Query("q1", "a"), Query("q1", "a")], "'q1' occurs twice"),
+        ([Query("q 1", "a")], "white space"),
+        ([Query("", "a")], "white space"),
+        ([Query("q1", None)], "must be strings"),
+        ([Query("q1", "half \ud800")], "not Unicode"),
+    ],
+)
+def test_bad_queries(tmp_path, queries, message):
+    with pytest.raises(DataError, match=message):
+        write_queries(tmp_path / "train.arrow", queries)
+    assert not (tmp_path / "train.arrow").exists()
+
+
+@pytest.mark.parametrize("keep", [0, 10, -1])
+def test_damaged_files(tmp_path, keep):
+    path = tmp_path / "train.arrow"
+    write_queries(path, [Query("q1", "text")])
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ArtifactError, match="queries cannot be read") as raised:
+        Queries.open(path)
+    assert "\n" not in str(raised.value)
+    path.unlink()
+    with pytest.raises(ArtifactError):
+        Queries.open(path)
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "answers" / "test.jsonl"
+    assert write_answers(path, [Answers("q1", ())]) == 0 and not path.parent.exists()
+    assert read_answers(path) == {}
+    given = [Answers("q1", ("Röntgen", "W. Röntgen")), Answers("q2", ()), Answers("q3", ("1901",))]
+    assert write_answers(path, given) == 2
+    assert read_answers(path) == {"q1": ("Röntgen", "W. Röntgen"), "q3": ("1901",)}
+
+
+def test_a_beir_folder_keeps_them_by_split(tmp_path):
+    source = tmp_path / "source"
+    (source / "qrels").mkdir(parents=True)
+    (source / "corpus.jsonl").write_text('{"_id": "d", "text": "river"}\n')
+    plain = '{"_id": "q1", "text": "water"}\n{"_id": "q2", "text": "stone"}\n'
+    (source / "queries.jsonl").write_text(plain)
+    for split, query_id in (("train", "q1"), ("test", "q2")):
+        (source / "qrels" / f"{split}.tsv").write_text(f"{query_id} 0 d 1\n")
+    loader, before = Beir(str(source)), Beir(str(source)).fingerprint()
+    counts = write_collection(loader.load(), tmp_path / "plain", Silent())
+    assert not (tmp_path / "plain" / "answers").exists() and "with_answers" not in counts["splits"]["test"]
+    (source / "queries.jsonl").write_text(plain.replace('"water"', '"water", "answers": ["a", "b"]'))
+    assert loader.fingerprint() != before
+    counts = write_collection(loader.load(), tmp_path / "stored", Silent())
+    assert counts["splits"]["train"]["with_answers"] == 1 and "with_answers" not in counts["splits"]["test"]
+    stored = StoredCollection.open(tmp_path / "stored")
+    assert stored.answers("train") == {"q1": ("a", "b")} and stored.answers("test") == {}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hardneg.formats import arrays
 from hardneg.formats import corpus as corpus_module
-from hardneg.formats import hash_index
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.records import ArtifactError, DataError, Document
 from hardneg.runtime import Silent
@@ -73,7 +73,7 @@ def test_hashes_that_collide(tmp_path, monkeypatch):
     def weak(texts: list[str]) -> np.ndarray:
         return np.array([len(text) % 3 for text in texts], np.uint64)
 
-    for module in (corpus_module, hash_index):
+    for module in (corpus_module, arrays):
         monkeypatch.setattr(module, "hash_texts", weak)
     monkeypatch.setattr("hardneg.formats.corpus.hash_texts", weak)
     corpus = stored(tmp_path, [Document(f"d{i}" * (i % 4 + 1), f"text {i // 2}") for i in range(60)])
@@ -88,8 +88,8 @@ def test_hashes_that_collide(tmp_path, monkeypatch):
     ("documents", "message"),
     [
         ([Document(name, "a") for name in ("d1", "d2", "d1")], "'d1' occurs twice, as documents 1 and 3"),
-        ([Document("d 1", "a")], "id 'd 1' is empty or holds"),
-        ([Document("", "a")], "id '' is empty or holds"),
+        ([Document("d 1", "a")], "id 'd 1' is empty or contains"),
+        ([Document("", "a")], "id '' is empty or contains"),
         ([Document("d1", "half \udc00")], "not Unicode"),
         ([Document("d1", "a"), Document("d2", None)], "'d2': id, title and text must be strings"),
     ],
@@ -125,7 +125,7 @@ def test_files_of_another_corpus(tmp_path):
     stored(tmp_path / "a", DOCUMENTS)
     stored(tmp_path / "b", DOCUMENTS[:3])
     (tmp_path / "b" / "corpus.arrow").rename(tmp_path / "a" / "corpus.arrow")
-    with pytest.raises(ArtifactError, match="does not belong"):
+    with pytest.raises(ArtifactError, match="does not match the corpus"):
         Corpus.open(tmp_path / "a")
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from hardneg.formats.collection import Queries
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.form_names import NAMES
 from hardneg.formats.forms import TextLookup, WriteOptions, read_form, write_form, write_tevatron_corpus
-from hardneg.formats.queries import Queries
 from hardneg.records import ArtifactError, DataError, Document, Negatives, UsageError
 from hardneg.runtime import Silent
 
@@ -163,13 +163,13 @@ BAD_LABELS = '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}'
 @pytest.mark.parametrize(
     ("form", "name", "content", "message"),
     [
-        ("triplet", "x.jsonl", '{"anchor": "sea"}', "x.jsonl:1: field 'positive'"),
+        ("triplet", "x.jsonl", '{"anchor": "sea"}', "x.jsonl:1: field '"),
         ("triplet", "x.parquet", "no", "not a Parquet file"),
         ("n-tuple", "x.jsonl", '{"anchor": "sea", "positive": "a", "negative_1": 3}', "'negative_1' must be of type"),
         ("labeled-list", "x.jsonl", BAD_LABELS, "2 labels for 1 documents"),
         ("tevatron-v1", "x.jsonl", "\n[]", "x.jsonl:2: a JSON value that is not an object"),
         ("tevatron-v2", "x.jsonl", "{", "x.jsonl:1: not JSON"),
-        ("dpr", "x.json", '{"question": "sea"}', "must hold one JSON array"),
+        ("dpr", "x.json", '{"question": "sea"}', "must contain one JSON array"),
         ("dpr", "x.json", '[{"question": "sea"}, {"a"', "x.json:1: field 'hard_negative_ctxs'"),
         ("dpr", "x.json", "[", "x.json: not JSON"),
         ("dpr", "missing.json", None, "cannot be opened"),

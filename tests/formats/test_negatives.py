@@ -75,7 +75,7 @@ def test_a_failing_stream_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
     path = tmp_path / "negatives.arrow"
-    with pytest.raises(DataError, match="query 'q1' comes twice"):
+    with pytest.raises(DataError, match="query 'q1' occurs twice"):
         write_negatives(path, [ROWS[0], ROWS[0]])
     with pytest.raises(DataError, match="query 'q9' has 1 scores for 2 negatives"):
         write_negatives(path, [item("q9", ["d1", "d2"], [1])])

@@ -26,7 +26,7 @@ def test_what_trec_eval_reads_too(tmp_path):
     (tmp_path / "qrels").write_text(text)
     assert read_qrels(tmp_path / "qrels") == {"q1": {"a\u00a0b": 1}, "#2": {"c#d": 1}}
     (tmp_path / "qrels").write_text("#judged in spring\n")
-    with pytest.raises(DataError, match=r"qrels:1: relevance 'spring' .*; a comment begins with # and a blank"):
+    with pytest.raises(DataError, match=r"qrels:1: relevance 'spring' .*; a comment starts with # and a space"):
         read_qrels(tmp_path / "qrels")
 
 
@@ -40,11 +40,11 @@ def test_gzip_is_told_by_content(tmp_path):
     [
         ("q1 0 d1 1\nq1 0 d2\n", ":2: 3 columns where the first line has 4"),
         ("q1 0 d1 1\n\nq1 0 d2 1.5\n", ":3: relevance '1.5' is not a whole number"),
-        ("q1 0 d1 1\nq1 0 d\0 1\n", r":2: id 'd\x00' is empty or holds white space or control characters"),
+        ("q1 0 d1 1\nq1 0 d\0 1\n", r":2: id 'd\x00' is empty or contains white space or control characters"),
         ("q1 0 d1 high\n", ":1: relevance 'high' is not a whole number"),
         ("q1 0 d1 1_0\n", ":1: relevance '1_0' is not a whole number"),
         ("q1 d1\n", ":1: 2 columns; qrels have 4"),
-        ("q1 0 d1 1\nq1 0 d1 2\n", ":2: q1 d1 is judged 2 here and 1 before"),
+        ("q1 0 d1 1\nq1 0 d1 2\n", ":2: q1 d1 is judged 2 here and 1 above"),
         ("", ": holds no judgements"),
         ("query-id corpus-id score\n", ": holds no judgements"),
     ],

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.collection import Queries, StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.form_names import ENDINGS
 from hardneg.formats.forms import TextLookup, read_form
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.qrels import read_qrels
-from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, stream_run
 from hardneg.formats.vectors_import import import_vectors, open_vectors
 from hardneg.records import Document

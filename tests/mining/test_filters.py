@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hardneg.datasets.beir import Beir
-from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.texts import PassageAnswers
 from hardneg.mining.choosing import Choosing, filled
 from hardneg.mining.filters import (
     AnswerFilter,

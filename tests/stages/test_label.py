@@ -13,8 +13,8 @@ from tiny import tiny_reranker
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives
-from hardneg.formats.queries import OWN, SAME_TEXT, read_query_file
 from hardneg.formats.runs import read_run, stream_run, write_run
+from hardneg.formats.source_files import OWN, SAME_TEXT, read_query_file
 from hardneg.recipes import Options, Watcher, execute, make_plan
 from hardneg.records import DataError, Document, HardnegError, Query, RankedList, RecipeError
 from hardneg.runtime import Silent

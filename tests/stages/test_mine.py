@@ -233,7 +233,7 @@ def test_what_is_excluded_is_neither_listed_nor_mined(artifacts):
     made = artifacts([*exclusions, ("no-such-query", "d1"), (exclusions[0][0], "no-such-document")])
     assert made["dataset"].facts["excluded"] == len(exclusions)
     notes = made["dataset"].facts["notes"]
-    assert "2 exclusions are left out: of queries or documents that the collection lacks" in notes
+    assert "left out: 2 exclusions of unknown queries or documents" in notes
     out = dict(exclusions)
     deep, lists = read_run(plain["start-train"].path / "run.trec.gz"), read_run(made["shallow"].path / "run.trec.gz")
     for query_id, each in lists.items():

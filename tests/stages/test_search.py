@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part, stored_collection
 
-from hardneg.formats.collection import StoredCollection
+from hardneg.formats.collection import Queries, StoredCollection
 from hardneg.formats.qrels import positives
-from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes import make_plan

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.formats.arrays import map_array
-from hardneg.formats.hash_index import known_to
+from hardneg.formats.arrays import known_to, map_array
 from hardneg.formats.negatives import NegativesFile
 from hardneg.indexes.candidate_scoring import encoded_rows
 from hardneg.indexes.product import PqSearcher

@@ -55,7 +55,7 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
     (folder / "elsewhere.jsonl").write_text('{"anchor": "who", "positive": "a", "negative": "b"}\n')
     assert problem("lost.jsonl", "--form", "triplet") == "NEGATIVES: no file lost.jsonl"
     assert "--form: near.jsonl: a file of form hardneg ends in .arrow" in problem("near.jsonl")
-    assert "--form: no form is called 'pairs'; there are: triplet" in problem("near.jsonl", "--form", "pairs")
+    assert "--form: unknown form 'pairs'; there are: triplet" in problem("near.jsonl", "--form", "pairs")
     told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rat=0.1")
     assert told.count("--train-option.learning_rat: no such option; did you mean 'learning_rate'?") == 1
     told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rate=0.1")

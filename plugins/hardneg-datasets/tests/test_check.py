@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from broken import FAULTS, write_broken
+from command_line import call, hardneg
 from hardneg_datasets.check import check
 from hardneg_datasets.msmarco import MsMarcoPassage
 from hardneg_datasets.problems import Contents, Problem, SplitContents
+from recipes.recipes import small_collection
 from refused_collections import beir, refused
 
 from hardneg.datasets.beir import Beir
@@ -47,10 +49,10 @@ def test_nine_faults_at_once(tmp_path: Path) -> None:
 def test_judgements(tmp_path: Path) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d1 1\nq1 0 d1 2\nq9 0 d2 1\nq1 0 d2 x\n")
     assert [(item.category, item.line, item.warning) for item in problems(tmp_path)] == [
-        ("relevance that is no whole number", 5, False),
+        ("relevance that is not a whole number", 5, False),
         ("judgements of unknown queries", 4, False),
-        ("judgements that stand twice", 2, True),
-        ("judgements that contradict each other", 3, False),
+        ("repeated judgements", 2, True),
+        ("contradictory judgements", 3, False),
     ]
 
 
@@ -97,8 +99,8 @@ def test_streams_are_checked_to_their_first_error() -> None:
     found = list(check(parts_of(Streamed())))
     assert [str(item) for item in found] == [
         "documents:4: shelf:7: not UTF-8 (torn)",
-        "documents:1: id 'a b' is empty or holds white space or control characters",
-        "documents:3: the document id of documents:2 stands here again",
+        "documents:1: id 'a b' is empty or contains white space or control characters",
+        "documents:3: repeats the document id of documents:2",
         "judgements of test:1: query 'q' is judged here, in test, and in dev at judgements of dev:1",
         "judgements of test:1: query 'q' is judged here, in test, and in dev.small at judgements of dev.small:1",
     ]
@@ -109,7 +111,7 @@ def test_damaged_gzip(tmp_path: Path, cut: int) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
     (tmp_path / "corpus.jsonl").unlink()
     (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(GOOD.encode() * 40)[:-cut])
-    assert "files that are cut off or damaged" in {item.category for item in problems(tmp_path)}
+    assert "truncated or damaged files" in {item.category for item in problems(tmp_path)}
 
 
 def told(folder: Path) -> list[tuple[str, str, bool]]:
@@ -152,7 +154,7 @@ def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:
     )
     assert "over several lines" in found["lines that are not JSON objects", 5]
     assert found["wrong numbers of columns", 1].startswith("1 column; qrels have 4 (TREC) or 3 (BEIR)")
-    assert found["relevance that is no whole number", 1].endswith("; a header ends in label, rel, relevance, score")
+    assert found["relevance that is not a whole number", 1].endswith("; a header ends in label, rel, relevance, score")
 
 
 def test_splits_without_anything_relevant(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_splits_without_anything_relevant(tmp_path: Path) -> None:
     write(tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", **qrels)
     found = [item for item in told(tmp_path) if item[0] == "nothing to judge by"]
     assert found == [
-        ("nothing to judge by", "qrels/dev.tsv: split dev: nothing in it that can be read", True),
+        ("nothing to judge by", "qrels/dev.tsv: split dev: nothing readable in it", True),
         ("nothing to judge by", "qrels/test.tsv: split test: none of the 2 is above zero", True),
     ]
 
@@ -192,7 +194,45 @@ def test_a_query_with_two_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["my split", "-x", "été"])
 def test_names_of_splits(tmp_path: Path, name: str) -> None:
     collection = beir(tmp_path, test=name)
-    rule = f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
+    rule = f"split {name!r}: use letters, digits, '.', '_' and '-', starting with a letter or digit; rename it"
     assert refused(collection, tmp_path) == rule
     found = [problem for problem in check(parts_of(collection)) if problem.category == "names of splits"]
     assert [str(problem) for problem in found] == [f"{tmp_path}/qrels/{name}.tsv: {rule}"]
+
+
+def test_check_tells_all_faults_and_counts_what_it_does_not_print(tmp_path):
+    write_broken(tmp_path)
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "qrels" / "dev.csv").touch()
+    told = call("data", "check", f"beir:{tmp_path}")
+    assert told.exit_code == 4
+    assert all(f"{name}:{line}: " in told.stdout for _, name, line in FAULTS)
+    assert told.stdout.splitlines()[-6:] == [
+        "read: 5 documents",
+        "  train: 1 query, 1 judgement (1 relevant, 0 zero)",
+        "  test: 2 queries, 2 judgements (2 relevant, 0 zero)",
+        "files read: corpus.jsonl.gz, queries.jsonl, qrels/train.tsv, qrels/test.tsv",
+        "files not read: notes.txt, qrels/dev.csv",
+        "8 errors, 1 warning",
+    ]
+    out = call("data", "check", f"beir:{tmp_path}", "--limit", "0").stdout
+    assert "error: empty texts: 1\n  and 1 more; --limit 1 prints all\n" in out
+    told = call("data", "check", f"beir:{tmp_path}", "--json")
+    assert told.exit_code == 4 and json.loads(told.stdout)["errors"] == 8
+    read = json.loads(told.stdout)["read"]
+    assert read["splits"]["test"] == {"queries": 2, "relevant": 2, "zero": 0, "negative": 0}
+    assert (read["documents"], read["files not read"]) == (5, ["notes.txt", "qrels/dev.csv"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_a_good_dataset_ends_well(tmp_path, arguments):
+    small_collection(tmp_path)
+    out = hardneg("data", "check", f"beir:{tmp_path}", *arguments).stdout
+    assert "0 errors" in out or json.loads(out)["errors"] == 0
+
+
+def test_mistakes_in_documents_have_their_lines(tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"fine\n\xff\xfe bad")
+    (tmp_path / "rows.jsonl").write_text('{"title": "no text"}\n{"text": "fine"}\n')
+    checked = call("data check", f"documents:{tmp_path}").stdout
+    assert "bad.txt:2: not UTF-8" in checked and "rows.jsonl:1: no 'text' in this object" in checked

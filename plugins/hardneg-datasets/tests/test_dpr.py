@@ -50,10 +50,10 @@ def test_dpr_files(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> No
     assert facts["splits"]["train"] == known
     assert facts["notes"] == [
         "nq-train.qa.csv: left out, biencoder-nq-train.json is read for train",
-        "biencoder-nq-train.json: 1 positive passages left out: they have no id",
-        "biencoder-nq-train.json: 3 negatives left out: a collection holds positives alone",
-        "biencoder-nq-train.json: 1 hard negatives left out: a collection holds positives alone",
-        "test: 2 queries have no relevant document",
+        "biencoder-nq-train.json: 1 positive passages without an id left out",
+        "biencoder-nq-train.json: 3 negatives left out: a collection has positives only",
+        "biencoder-nq-train.json: 1 hard negatives left out: a collection has positives only",
+        "test: 2 queries without a relevant document",
     ]
     assert StoredCollection.open(stored).answers("train") == {"train-0": ("him",)}
     assert loader.size_hint() == 3

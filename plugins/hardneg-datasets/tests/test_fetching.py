@@ -88,7 +88,7 @@ def test_it_goes_on_where_it_stopped(server, tmp_path, monkeypatch, ranges):
     file = told(server, "a.tsv", bytes(range(256)) * 1024)
     server.cut = 200_000
     monkeypatch.setattr("hardneg_datasets.fetching._RETRIES", 0)
-    with pytest.raises(DataError, match=r"bytes read.*; the same command tries again"):
+    with pytest.raises(DataError, match=r"bytes read.*; run the same command to resume"):
         fetch(file, tmp_path, Silent())
     assert not (tmp_path / "a.tsv").exists()
     server.cut, server.ranges = None, ranges
@@ -109,7 +109,7 @@ def test_a_file_that_is_whole_but_was_not_renamed_is_taken(server, tmp_path):
     ("options", "reason"),
     [
         ({"md5": "0" * 32}, "hash of downloaded file .* does not match the known hash: expected md5:0000"),
-        ({"md5": "", "lines": 3}, "has 2 lines, not the published 3"),
+        ({"md5": "", "lines": 3}, "has 2 lines instead of the published 3"),
     ],
 )
 def test_another_file_is_not_taken(server, tmp_path, monkeypatch, options, reason):
@@ -160,11 +160,11 @@ def test_nothing_of_an_archive_leaves_the_folder(server, tmp_path):
     with pytest.raises(DataError, match=r"the archive lacks link\.tsv"):
         fetch(told(server, "b.tar.gz", data, members=("link.tsv",)), inside, Silent())
     broken = told(server, "c.tar.gz", b"no archive", members=("x",))
-    with pytest.raises(DataError, match="cannot be unpacked") as error:
+    with pytest.raises(DataError, match="cannot be extracted") as error:
         fetch(broken, inside, Silent())
     assert "\n" not in str(error.value)
     half = archive({"x": bytes(hashlib.shake_256(b"").digest(50_000))})[:25_000]
-    with pytest.raises(DataError, match="cannot be unpacked: Compressed file ended"):
+    with pytest.raises(DataError, match="cannot be extracted: Compressed file ended"):
         fetch(told(server, "d.tar.gz", half, members=("x",)), inside, Silent())
 
 

@@ -10,7 +10,7 @@ import pytest
 from hardneg_datasets.ir_datasets import IrDatasets
 
 from hardneg.formats.collection import write_collection
-from hardneg.records import DataError, Document, HardnegError, Judgement, Query
+from hardneg.records import DataError, Document, Judgement, Query
 from hardneg.runtime import Silent
 
 
@@ -77,7 +77,7 @@ def test_subsets_are_splits(catalogue: dict[str, Fake], tmp_path: Path) -> None:
     assert list(collection.qrels("dev")) == [Judgement("3", "d2", 1)]
     assert loader.size_hint() == 2
     notes = write_collection(collection, tmp_path, Silent())["notes"]
-    assert notes == ["ir-datasets:shelf queries of train: 1 query left out: no judgement names them"]
+    assert notes == ["ir-datasets:shelf queries of train: 1 query without judgements left out"]
     before = loader.fingerprint()
     catalogue["shelf/valid"] = Fake([], [Item("3", "stones")], [Qrel("3", "d2", 1, "0")])
     assert loader.fingerprint() != before
@@ -151,11 +151,3 @@ def test_the_fingerprint_of_a_catalogued_id_fetches_nothing(name: str, no_downlo
     (no_downloads / name.partition("/")[0] / "collection.tsv.gz").write_bytes(b"what a download leaves")
     assert IrDatasets(name).fingerprint() == before
     assert IrDatasets(name, {"dev": "msmarco-passage/dev/small"}).fingerprint() != before
-
-
-def test_planning_with_a_catalogued_id_fetches_nothing(no_downloads: Path) -> None:
-    from hardneg.recipes import find_recipe, load_recipe, make_plan
-
-    problems: list[HardnegError] = []
-    make_plan(load_recipe(find_recipe("star-document"), "paper"), problems)
-    assert not [problem for problem in problems if "msmarco-document" in str(problem)]

@@ -65,9 +65,9 @@ def test_official_names_of_passages(tmp_path, packed):
     assert list(collection.qrels("train")) == [Judgement("12", "1", 1), Judgement("10", "0", 1)]
     end = ".gz" if packed else ""
     assert collection.notes() == [
-        f"queries.dev.tsv{end}: left out, it has no counterpart",
-        f"queries.eval.tsv{end}: left out, it has no counterpart",
-        f"{folder}/queries.train.tsv{end}: 1 query left out: no judgement names them",
+        f"queries.dev.tsv{end}: left out, no counterpart",
+        f"queries.eval.tsv{end}: left out, no counterpart",
+        f"{folder}/queries.train.tsv{end}: 1 query without judgements left out",
     ]
     assert loader.size_hint() == 2
 
@@ -83,8 +83,8 @@ def test_official_names_of_documents(tmp_path, packed):
     assert list(collection.qrels("test2019")) == [Judgement("7", "D1", 3), Judgement("7", "D2", 0)]
     end = ".gz" if packed else ""
     assert collection.notes() == [
-        f"topics.dl20.txt{end}: left out, it has no counterpart",
-        f"{folder}/msmarco-doctrain-queries.tsv{end}: 1 query left out: no judgement names them",
+        f"topics.dl20.txt{end}: left out, no counterpart",
+        f"{folder}/msmarco-doctrain-queries.tsv{end}: 1 query without judgements left out",
     ]
     assert list(check(collection.parts())) == []
 
@@ -119,17 +119,12 @@ def test_splits_by_hand(documents):
         (MsMarcoPassage, "collection.tsv", "0\ta\tb\n", "collection.tsv:1: 3 columns"),
         (MsMarcoPassage, "collection.tsv", "a b\tc\n", "collection.tsv:1: id 'a b'"),
         (MsMarcoPassage, "collection.tsv", "0\ta\n0\tb\n", "document id '0' occurs twice"),
-        (
-            MsMarcoPassage,
-            "queries.train.tsv",
-            "10\ta\n10\ta\n",
-            "queries.train.tsv:2: query id '10' stands there twice",
-        ),
+        (MsMarcoPassage, "queries.train.tsv", "10\ta\n10\ta\n", "queries.train.tsv:2: query id '10' is repeated"),
         (MsMarcoPassage, "qrels.train.tsv", "10\t0\t1\tx\n", "qrels.train.tsv:1: relevance 'x'"),
         (MsMarcoDocument, "msmarco-docs.tsv", "D1\ta\tb\n", "msmarco-docs.tsv:1: 3 columns"),
         (MsMarcoDocument, "msmarco-docs.tsv", "D 1\ta\tb\tc\n", "msmarco-docs.tsv:1: id 'D 1'"),
         (MsMarcoDocument, "msmarco-docdev-queries.tsv", "5 who was\n", "msmarco-docdev-queries.tsv:1: 1 column"),
-        (MsMarcoDocument, "queries.dev.tsv", "5\twho was\n", "are both of split dev"),
+        (MsMarcoDocument, "queries.dev.tsv", "5\twho was\n", "both belong to split dev"),
     ],
 )
 def test_mistakes(tmp_path, kind, name, text, message):

@@ -13,7 +13,6 @@ from embedding_server import Served, serving, vector
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, needs
-from hardneg.records import RecipeError
 from hardneg.store import Store
 
 
@@ -69,11 +68,3 @@ def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: 
     assert len(set(served.texts)) == 21 and set(served.keys) == {"Bearer s3cret"}
     for path in (tmp_path / "store").rglob("*"):
         assert not path.is_file() or b"s3cret" not in path.read_bytes()
-
-
-def test_wrong_options_are_told_with_their_path(tmp_path: Path, served: Served) -> None:
-    tree = tree_of(tmp_path, served)
-    tree["model"]["encoder"] |= {"url": "nowhere", "bach": 3}
-    with pytest.raises(RecipeError) as caught:
-        load_recipe(written(tmp_path, tree))
-    assert "bach" in str(caught.value) and "did you mean 'batch'" in str(caught.value)

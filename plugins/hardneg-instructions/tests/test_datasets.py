@@ -71,14 +71,14 @@ def test_an_instruction_stands_after_its_query_and_rules_passages_out(tmp_path: 
         Judgement("0-instruct", "0C", 0),
         Judgement("0-instruct", written[0], 0),
     ]
-    assert collection.notes() == ["negative_passages are documents and not judged: they were mined"]
+    assert collection.notes() == ["negative_passages are unjudged documents: they were mined"]
 
 
 def test_a_template_leaves_instructions_out_and_says_so(tmp_path: Path) -> None:
     json_lines(tmp_path / "train.jsonl", promptriever_rows())
     collection = Promptriever(str(tmp_path / "train.jsonl"), template="{query}").load()
     assert {query.text for query in collection.queries("train")} == {row["only_query"] for row in promptriever_rows()}
-    assert collection.notes()[1:] == ["20 instructions left out by the template '{query}'"]
+    assert collection.notes()[1:] == ["20 instructions omitted by the template '{query}'"]
     other = Promptriever(str(tmp_path), template="{instruction} | {query}").load()
     assert list(other.queries("train"))[1].text == f"{INSTRUCTION} | which river"
     with pytest.raises(
@@ -93,7 +93,7 @@ def test_a_query_is_in_one_split_with_and_without_its_instruction(tmp_path: Path
     splits = {split: {query.query_id for query in collection.queries(split)} for split in collection.splits()}
     assert [*splits] == ["train", "dev", "test"] and sum(map(len, splits.values())) == 40 and all(splits.values())
     assert all({f"{i}-instruct" for i in ids if "-" not in i} <= ids for ids in splits.values())
-    with pytest.raises(errors.DataError, match="dev: a share is taken of split train, where there is no dev"):
+    with pytest.raises(errors.DataError, match="dev: a share is taken of split train, if there is no dev"):
         json_lines(tmp_path / "dev.jsonl", promptriever_rows())
         Promptriever(str(tmp_path), dev=0.3).load()
 
@@ -103,7 +103,7 @@ def test_one_id_of_two_passages_is_refused(tmp_path: Path) -> None:
     rows[3]["positive_passages"][0]["text"] = "another text"
     json_lines(tmp_path / "train.jsonl", rows)
     with pytest.raises(
-        errors.DataError, match=r"train.jsonl:4: positive_passages: document '1N' stands there before, another"
+        errors.DataError, match=r"train.jsonl:4: positive_passages: document '1N' has another text above"
     ):
         list(Promptriever(str(tmp_path)).load().documents())
 
@@ -132,13 +132,13 @@ def _splits() -> list[str]:
 def test_mistakes_name_file_and_line(tmp_path: Path) -> None:
     followir(tmp_path)
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "310", "text": "which river"}) + "\n")
-    with pytest.raises(errors.DataError, match=r"queries.jsonl:1: column 'instruction_og' must hold a text, not None"):
+    with pytest.raises(errors.DataError, match=r"queries.jsonl:1: column 'instruction_og' must contain a text"):
         list(FollowIR(str(tmp_path)).load().queries("original"))
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "x"}\n{"_id"')
     with pytest.raises(errors.DataError, match=r"corpus.jsonl:2: cannot be read: "):
         list(FollowIR(str(tmp_path)).load().documents())
     (tmp_path / "qrels_og" / "test.jsonl").write_text('{"query-id": "310", "corpus-id": "d1", "score": 0.5}\n')
-    with pytest.raises(errors.DataError, match=r"test.jsonl:1: column 'score' must hold a whole number, not 0.5"):
+    with pytest.raises(errors.DataError, match=r"test.jsonl:1: column 'score' must contain a whole number, not 0.5"):
         list(FollowIR(str(tmp_path)).load().qrels("original"))
     (tmp_path / "corpus.jsonl").unlink()
     with pytest.raises(errors.DataError, match="no table corpus, as Parquet or JSON Lines"):

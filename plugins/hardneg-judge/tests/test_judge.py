@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from chat_server import Served, shared_words
+from chat_server import Served
 from hardneg_judge.judge import JUDGEMENTS, Judge, Judged
-from tiny_bert import tiny_bert
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.recipes.load import with_references
 from hardneg.records import DROPPED, NEGATIVES, DataError, Negatives, RecipeError
-from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.stages import ArtifactInput
 from hardneg.stages.work import examples_of
 from hardneg.store import Artifact, Store
@@ -136,17 +134,6 @@ def test_a_negative_that_the_judge_did_not_tell_goes_and_is_no_positive(tmp_path
     }
 
 
-def test_what_the_first_judge_did_not_tell_goes_to_the_second(tmp_path, served):
-    served.says = lambda message: (
-        "who knows" if "grade" in message and TEXTS["d6"] in message else shared_words(message)
-    )
-    flag = {"plugin": {**CHAT, "url": served.url, "prompt": "grade {query}\n{passages}\n\nWould it?"}}
-    found = made(tmp_path, served, flag=flag)
-    lines = gzip.decompress((found["judged"].path / JUDGEMENTS).read_bytes()).decode().splitlines()[1:]
-    told = [line.split("\t")[2:] for line in lines if line.split("\t")[1] == "d6"]
-    assert told and all(each == ["", "0", "0"] for each in told)
-
-
 def test_queries_go_and_positives_come(tmp_path, served):
     dropped = made(tmp_path, served, outcome="drop-query")
     before = rows(dropped["mined"])
@@ -176,21 +163,6 @@ def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path, served):
     served.says = lambda message: "1"
     again = made(tmp_path, served, flag={"plugin": {**flag["plugin"], "scale": "grades"}, "relevant_from": 2})["judged"]
     assert again.facts["flagged"] == again.facts["relevant"] == 0 and "decide: requests" not in again.facts
-
-
-@pytest.mark.slow
-def test_a_network_can_judge(tmp_path, served):
-    network = {"name": "cross-encoder", "source": str(tiny_bert(tmp_path / "bert")), "length": 32}
-    found = made(tmp_path, served, flag={"plugin": network, "relevant_from": 0.0})
-    lines = gzip.decompress((found["judged"].path / JUDGEMENTS).read_bytes()).decode().splitlines()[1:]
-    cells = [line.split("\t") for line in lines]
-    pairs = [(QUERIES[row[0]], TEXTS[row[1]]) for row in cells]
-    expected = CrossEncoder(network["source"], length=32).load().predict(pairs)
-    np.testing.assert_allclose([float(row[2]) for row in cells], expected, atol=0.01)
-    assert found["judged"].facts["flagged"] == 9 and not any("flag:" in name for name in found["judged"].facts)
-    level = float(np.sort(expected)[4:6].mean())
-    some = made(tmp_path, served, flag={"plugin": network, "relevant_from": level})["judged"]
-    assert some.facts["flagged"] == 4
 
 
 def test_what_was_made_a_positive_is_learnt_from_as_such(tmp_path, served):
@@ -257,16 +229,6 @@ def test_what_counts_is_in_the_key(tmp_path, served):
 def test_what_is_made_once_a_seed_is_judged_by_its_own_judges():
     spec = with_references(TestJudge().spec(), {"some-negatives": "n-seed-1", "some-reranker": "r-seed-1"})
     assert [target for _, target, _ in spec.references()] == ["n-seed-1", "r-seed-1"]
-
-
-def test_the_report_tells_what_was_found_and_asked(tmp_path, served):
-    found = made(tmp_path, served)["judged"]
-    source = ArtifactInput("judged", "", found.path, Judge.model_validate(TestJudge.mapping), facts=found.facts)
-    (section,) = Judge.model_validate(TestJudge.mapping).sections({"RLHN": source})
-    (first,) = section.tables
-    facts = found.facts
-    assert list(first.columns[:4]) == ["judged", "pairs", "flagged", "relevant"]
-    assert first.rows[0][:4] == ["RLHN", str(facts["pairs"]), "0", str(facts["relevant"])]
 
 
 def test_hidden_positives_that_were_found_are_counted(tmp_path, served):

@@ -113,10 +113,10 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
     [
         ({"forms": []}, "forms: name what to ask for"),
         ({"prompt": "{passages}"}, "prompt: {passages} cannot be read"),
-        ({"prompt": "{passage}", "forms": ["claim"]}, "prompt: has no {forms}, and forms are asked for"),
-        ({"prompt": "{passage}", "examples": '{"passage": "a", "queries": "b"}'}, "prompt: has no {examples}, and"),
+        ({"prompt": "{passage}", "forms": ["claim"]}, "prompt: has no {forms}, but forms are set"),
+        ({"prompt": "{passage}", "examples": '{"passage": "a", "queries": "b"}'}, "prompt: has no {examples}, but"),
         ({"examples": "nowhere.jsonl"}, "examples: nowhere.jsonl cannot be read (No such file or directory)"),
-        ({"examples": "{}"}, "examples: line 1 is no JSON object"),
+        ({"examples": "{}"}, "examples: line 1 is not a JSON object"),
         ({"url": "nowhere"}, "url: 'nowhere' is no address"),
     ],
 )

@@ -111,7 +111,7 @@ def test_damage_is_told(tmp_path):
 
 def test_it_is_no_index_of_one_vector_a_document(tmp_path):
     _write(tmp_path, _LENGTHS)
-    with pytest.raises(ArtifactError, match="a vector for each token"):
+    with pytest.raises(ArtifactError, match="one vector per token"):
         FlatVectors.open(tmp_path)
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from hardneg_papers.installed_code import PyCode, PyCodeCollection, PyNames, PyNamesCollection
 
-from hardneg.datasets.pydocs import PyDocs
-from hardneg.formats.answer_matching import has_answer
-from hardneg.formats.texts import SourceFile, code_of
+from hardneg.datasets.pydocs import PyDocs, SourceFile, code_of
+from hardneg.formats.texts import answer_spans
 from hardneg.records import Answers, Document, HasAnswers, HasGroups, Judgement, Membership, Query
 from hardneg.testing import DatasetTests
 
@@ -167,7 +166,7 @@ def test_what_is_left_out_is_counted(packages: tuple[str, str]) -> None:
         "definitions with under 10 words of code": 2,
         "definitions whose code is the same as another's": 2,
         "docstrings that start with a heading, a directive or a signature": 2,
-        "docstrings whose first sentence has not 3 to 40 words": 2,
+        "docstrings whose first sentence is not 3 to 40 words long": 2,
         "docstrings that repeat their first sentence": 2,
         "sentences that describe passages of several groups, which stay": 2,
         "passages above the cap of 10000": 0,
@@ -268,4 +267,4 @@ def test_it_is_pydocs_with_answers() -> None:
             told.setdefault(judgement.query_id, []).append(texts[judgement.doc_id])
         answered = [answer for answer in collection.answers(split) if answer.texts]
         assert 0 < len(answered) < len(told)
-        assert all(any(has_answer(text, answer.texts) for text in told[answer.query_id]) for answer in answered)
+        assert all(any(answer_spans(text, answer.texts) for text in told[answer.query_id]) for answer in answered)

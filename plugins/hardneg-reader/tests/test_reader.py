@@ -119,12 +119,6 @@ def test_what_cannot_be_read_with_is_refused(tiny_model: Path, tmp_path: Path) -
         Reader.load(ReaderSpec(str(copied)), 0, "cpu")
 
 
-def test_problems_of_a_spec() -> None:
-    assert ReaderSpec("x").problems() == []
-    told = ReaderSpec(" ", None, 2, 0).problems()
-    assert [line.split(" is ")[0] for line in told] == ["name", "length", "answer_length"]
-
-
 @pytest.mark.parametrize(
     ("answer", "compared"),
     [

@@ -14,9 +14,8 @@ from hardneg_reader.read import exact_match, f1
 from recipes.questions import questions
 from recipes.recipes import plan_in, recipe_in, small_collection, small_tree, write_recipe
 
-from hardneg.encoders.open.contract import BASE
 from hardneg.formats.runs import stream_run
-from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan, names, publish
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
 from hardneg.records import RecipeError
 from hardneg.store import Artifact, Store
 
@@ -175,15 +174,6 @@ def tree_with(tmp_path: Path, model: Path, **stages: Any) -> dict[str, Any]:
     return {**tree, "stages": {**tree["stages"], "reader": READER, **stages}}
 
 
-def test_a_plan_knows_the_network_of_a_reader(tmp_path: Path, tiny_model: Path) -> None:
-    tree = tree_with(tmp_path, tiny_model, read={"stage": "read", "reader": "reader", "run": "start-test"})
-    plan = make_plan(recipe_in(tmp_path, tree), [])
-    rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
-    assert rows["reader"].disk == 4 * BASE.weights and rows["reader"].unit == "steps"
-    laid_out = {"readers/reader/", "checkpoints/reader/", "answers/read.jsonl", "answers/read-metrics.json"}
-    assert laid_out <= set(names(plan))
-
-
 SEARCH = {"stage": "search", "index": "start-index", "split": "test", "depth": 5}
 
 
@@ -195,12 +185,6 @@ def test_runs_with_positives_that_were_not_found_are_not_read(tmp_path: Path, ti
         recipe_in(tmp_path, tree)
     told = "'again' comes from 'added', which lists positives that were not found; name one without `positives`"
     assert f"stages.read.run: {told}" in str(caught.value)
-
-
-def test_a_run_of_another_split_does_not_judge(tmp_path: Path, tiny_model: Path) -> None:
-    tree = tree_with(tmp_path, tiny_model, judged={**READER, "validation_run": "start-test"})
-    with pytest.raises(RecipeError, match=r"stages\.judged.validation_run: 'start-test' is a run of split test"):
-        recipe_in(tmp_path, tree)
 
 
 def test_planning_loads_no_network_library() -> None:

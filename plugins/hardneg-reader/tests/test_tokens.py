@@ -16,7 +16,7 @@ from hardneg_reader.reader import (
 )
 from hardneg_reader.training import ReadingLoss, ReadingScores, padded_spans
 
-from hardneg.formats.answer_matching import answer_spans
+from hardneg.formats.texts import answer_spans
 from hardneg.records import Document
 
 TEXTS = ["Röntgen, of Germany, got 150,782 SEK; Röntgen!", "the old river ran", "", "東京 is old"]

@@ -142,9 +142,3 @@ def test_two_processes_have_the_gradients_of_one(tiny_model: Path, tmp_path: Pat
 
 if __name__ == "__main__":
     one_step(*sys.argv[1:])
-
-
-def test_options_without_effect_are_refused() -> None:
-    assert ReaderOptions().problems() == [] and "chunk" not in ReaderOptions.__dataclass_fields__
-    (problem,) = ReaderOptions(iterate_negatives=True).problems()
-    assert "iterate_negatives has no effect on a reader" in problem

@@ -15,7 +15,7 @@ from processes import codes, free_port
 from query_toy import DEPTH, TwinBags, approach, joint, open_index, run, write_index
 from toy import Interrupted, options, toy_data
 
-from hardneg.formats.hash_index import known_to
+from hardneg.formats.arrays import known_to
 from hardneg.indexes.product import OpqPq, Pq
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import LambdaLoss, RankNet

@@ -17,10 +17,10 @@ from toy import toy_data
 from hardneg.encoders import protocol, spec
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.formats.segments import Segments
+from hardneg.formats.texts import PassageAnswers
 from hardneg.indexes.compressed import Hnsw
 from hardneg.indexes.exact import Flat
 from hardneg.indexes.product import IvfFlat

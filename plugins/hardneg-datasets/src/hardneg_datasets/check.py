@@ -1,4 +1,4 @@
-"""Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 100 bytes a document."""
+"""The check of a collection for all mistakes in one pass, with 64-bit hashes of ids and texts, 100 bytes a document."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,25 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.plugin import (
-    Document,
-    Judgement,
-    Progress,
-    Query,
-    Silent,
-    Task,
-    errors,
-    hash_index,
-    source_files,
-    text_lines,
-)
+from hardneg.plugin import Document, Judgement, Progress, Query, Silent, Task, arrays, errors, source_files, text_lines
 from hardneg_datasets.problems import Contents, Problem, SplitContents, unreadable
 
 _BLOCK, _LINE_BITS = 4096, 48
 _TEXTS = np.dtype([(name, np.uint64) for name in ("at", "id", "text", "folded", "own", "number")])
-"""A document or query: its location, and hashes of its id, its text, its folded text, and of id and text together.
+"""A document or query: its location, and hashes of its id, its text, its case-folded text, and of id and text together.
 
-An empty text has the hash 0. number: how many queries were read before.
+An empty text has the hash 0. number: the position among all queries.
 """
 _JUDGED = np.dtype([("at", np.uint64), ("query", np.uint64), ("pair", np.uint64), ("relevance", np.int64)])
 
@@ -37,21 +26,20 @@ Hashes = NDArray[np.uint64]
 Rows = NDArray[Any]
 """Rows of `_TEXTS` or of `_JUDGED`."""
 Located = Sequence[tuple[int, Any]]
-"""Records, each with its location: the number of its part and its line in that, as one integer."""
+"""Records with their locations: the number of the part and the line in it, as one integer."""
 
 
 def check(
     parts: Iterable[source_files.Part], progress: Progress | None = None, contents: Contents | None = None
 ) -> Iterator[Problem]:
-    """The problems of a collection's parts, as a stream; those that need the whole collection come last.
+    """Stream the problems of a collection's parts; those that need the whole collection come last.
 
-    Two ids or texts count as the same where their 64-bit hashes are: among 10 million, one false alarm in 400,000
-    collections.
+    Ids and texts are compared by 64-bit hashes: with 10 million, one collection in 400,000 has a false alarm.
 
     Args:
         parts: documents first, and queries before the judgements about them.
-        progress: shows the records of each part going by.
-        contents: filled with what was read; complete when the stream has ended.
+        progress: reports the records of each part.
+        contents: updated with counts of the records; complete at the end of the stream.
     """
     checker = _Checker(Contents() if contents is None else contents)
     for part in parts:
@@ -61,12 +49,12 @@ def check(
 
 
 def _fold(text: str) -> str:
-    """A text without differences of case and of compatible characters, such as ﬁ and fi; white space is normalised."""
-    return text.lower() if text.isascii() else hash_index.normalise(unicodedata.normalize("NFKC", text).casefold())
+    """Fold case and compatible characters, such as ﬁ and fi, and normalise white space."""
+    return text.lower() if text.isascii() else arrays.normalise(unicodedata.normalize("NFKC", text).casefold())
 
 
 class _Table:
-    """Rows of numbers, appended in blocks."""
+    """A table of numbers, appended in blocks."""
 
     def __init__(self, columns: np.dtype[Any]) -> None:
         self._columns, self._content = columns, bytearray()
@@ -84,7 +72,7 @@ class _Table:
 
 
 class _Members(NamedTuple):
-    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, or their own."""
+    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, else of themselves."""
 
     split: str
     rows: Rows
@@ -123,7 +111,7 @@ class _Checker:
                     yield from take(located, part.split)
             task.advance(len(block))
         if part.split is not None and not count:
-            yield _nothing_to_judge_by(part, "nothing in it that can be read")
+            yield _nothing_to_judge_by(part, "nothing readable in it")
 
     def finish(self) -> Iterator[Problem]:
         members = [self._members(split) for split in self._contents.splits]
@@ -164,7 +152,7 @@ class _Checker:
         self._asked += len(located)
         for i in np.flatnonzero(np.isin(own, self._every["own"])).tolist():
             location, item = located[i]
-            reason = f"{item.query_id!r} is a document too, of this text; `dataset.exclude_own=true` excludes it"
+            reason = f"{item.query_id!r} is also a document with this text; `dataset.exclude_own=true` excludes it"
             yield self._problem("queries that are documents", location, reason, warning=True)
         yield from self._text_problems(located)
 
@@ -172,35 +160,35 @@ class _Checker:
         for location, item in located:
             name, contents = item[0], item.contents if isinstance(item, Document) else item.text
             if not text_lines.one_word(name):
-                yield self._problem("ids that are not one word", location, text_lines.id_problem(name))
+                yield self._problem("invalid ids", location, text_lines.id_problem(name))
             if not contents.strip():
                 yield self._problem("empty texts", location, f"{name} has no text")
 
     def _take_judgements(self, located: Located, split: str | None) -> Iterator[Problem]:
-        """All documents, and the queries of the split, have been read."""
+        """Check judgements; all documents, and the queries of the split, have been read."""
         split = split or ""
         if split not in self._known:
             tables = [self._queries[name] for name in (split, None) if name in self._queries]
             self._known[split] = np.unique(_joined(tables)["id"])
-        queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
+        queries, documents = (arrays.hash_texts(item[at] for _, item in located) for at in (0, 1))
         for i in np.flatnonzero(~np.isin(queries, self._known[split])).tolist():
             reason = f"query {located[i][1].query_id!r} is not among the queries"
             yield self._problem("judgements of unknown queries", located[i][0], reason)
         for i in np.flatnonzero(~np.isin(documents, self._every["documents"])).tolist():
             reason = f"document {located[i][1].doc_id!r} is not in the corpus"
             yield self._problem("judgements of unknown documents", located[i][0], reason)
-        pairs = hash_index.hash_texts(f"{item.query_id} {item.doc_id}" for _, item in located)
+        pairs = arrays.hash_texts(f"{item.query_id} {item.doc_id}" for _, item in located)
         relevance = [item.relevance for _, item in located]
         self._judged.setdefault(split, _Table(_JUDGED)).add(located, query=queries, pair=pairs, relevance=relevance)
 
     @cached_property
     def _every(self) -> Mapping[str, Hashes]:
-        """Hashes of all documents' ids, and of ids and texts together, ascending. All documents have been read."""
+        """Sorted hashes of all documents' ids, and of ids and texts together; all documents have been read."""
         rows = self._documents.rows
         return {"documents": np.unique(rows["id"]), "own": np.unique(rows["own"])}
 
     def _members(self, split: str) -> _Members:
-        """Of the split's own queries and those of all splits, the ones that it judges; unjudged, all of its own."""
+        """The judged queries of a split; all of its own queries, if it has no judgements."""
         names = (split, None) if split in self._judged else (split,)
         rows = _joined(self._queries[name] for name in names if name in self._queries)
         if split not in self._judged:
@@ -224,7 +212,7 @@ class _Checker:
 
     def _nothing(self) -> Iterator[Problem]:
         if not self._contents.documents:
-            yield Problem("nothing to search", self._parts[0].name, 0, "no document that can be read")
+            yield Problem("nothing to search", self._parts[0].name, 0, "no readable document")
         for split, counts in self._contents.splits.items():
             if split in self._judged and not counts.relevant:
                 part = self._parts[int(self._judged[split].rows["at"][0]) >> _LINE_BITS]
@@ -234,8 +222,8 @@ class _Checker:
 
     def _repeated_ids(self, rows: Rows, what: str) -> Iterator[Problem]:
         for first, again in _repeats(rows["id"]):
-            reason = f"the {what} id of {self._place(rows['at'][first])} stands here again"
-            yield self._problem(f"{what} ids that stand twice", rows["at"][again], reason)
+            reason = f"repeats the {what} id of {self._place(rows['at'][first])}"
+            yield self._problem(f"repeated {what} ids", rows["at"][again], reason)
 
     def _repeated_texts(self, rows: Rows, what: str, leaked: set[int]) -> Iterator[Problem]:
         for first, again in _repeats(rows["text"]):
@@ -249,13 +237,13 @@ class _Checker:
             before, now = rows["relevance"][first], rows["relevance"][again]
             location, earlier = rows["at"][again], self._place(int(rows["at"][first]))
             if before == now:
-                yield self._problem("judgements that stand twice", location, f"as at {earlier}", warning=True)
+                yield self._problem("repeated judgements", location, f"as at {earlier}", warning=True)
             else:
                 reason = f"relevance {now}, but {before} at {earlier}"
-                yield self._problem("judgements that contradict each other", location, reason)
+                yield self._problem("contradictory judgements", location, reason)
 
     def _other_texts(self, members: Sequence[_Members]) -> Iterator[Problem]:
-        """Ids that splits give different texts."""
+        """Ids of queries with different texts in different splits."""
         rows = np.concatenate([np.empty(0, _TEXTS), *(each.rows for each in members)])
         owner = np.repeat(np.arange(len(members)), [len(each.rows) for each in members])
         for first, again in _repeats(rows["id"]):
@@ -264,7 +252,7 @@ class _Checker:
                 yield self._problem("query ids with two texts", rows["at"][again], reason)
 
     def _shared(self, one: _Members, other: _Members, leaked: set[int]) -> Iterator[Problem]:
-        """Queries of two splits, by id, and then by text under another id, whose locations go into `leaked`."""
+        """Queries in two splits, by id, and by text under another id; the latter's locations are added to `leaked`."""
         ids = pa.chunked_array(self._query_ids, pa.string())
         for a, b in _matches(one.rows["id"], other.rows["id"], other.lines):
             name, there = ids[other.rows["number"][b]].as_py(), self._place(one.lines[a])
@@ -285,14 +273,12 @@ class _Checker:
 
 
 def _add_texts(table: _Table, located: Located, contents: Iterable[str], numbers: Any = 0) -> Hashes:
-    """Adds documents or queries; returns hashes of their ids and texts together, titles aside."""
-    texts = [hash_index.normalise(text) for text in contents]
+    """Append documents or queries; return hashes of their ids and texts together, without titles."""
+    texts = [arrays.normalise(text) for text in contents]
     filled = np.array([bool(text) for text in texts])
-    own = hash_index.hash_texts(f"{item[0]} {hash_index.normalise(item.text)}" for _, item in located)
-    text, folded = (
-        np.where(filled, hash_index.hash_texts(forms), np.uint64(0)) for forms in (texts, map(_fold, texts))
-    )
-    ids = hash_index.hash_texts(item[0] for _, item in located)
+    own = arrays.hash_texts(f"{item[0]} {arrays.normalise(item.text)}" for _, item in located)
+    text, folded = (np.where(filled, arrays.hash_texts(forms), np.uint64(0)) for forms in (texts, map(_fold, texts)))
+    ids = arrays.hash_texts(item[0] for _, item in located)
     table.add(located, id=ids, text=text, folded=folded, own=own, number=numbers)
     return own
 
@@ -302,7 +288,7 @@ def _joined(tables: Iterable[_Table], columns: np.dtype[Any] = _TEXTS) -> Rows:
 
 
 def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
-    """For each value that was there before: the position of its first, and its own, in the order of its own."""
+    """The positions of the first and of each further occurrence of repeated values, in order of the latter."""
     _, position, number = np.unique(values, return_index=True, return_inverse=True)
     first = position[number]
     again = np.flatnonzero(first != np.arange(len(values)))
@@ -310,7 +296,7 @@ def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
 
 
 def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int, int]]:
-    """Positions of equal values: the first one in `first`, and each in `second`, in the order of its lines."""
+    """The positions of equal values: the first in `first`, and each in `second`, in the order of its lines."""
     values, position = np.unique(first, return_index=True)
     shared = np.flatnonzero(np.isin(second, values))
     shared = shared[np.argsort(lines[shared], stable=True)]

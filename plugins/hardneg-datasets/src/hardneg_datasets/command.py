@@ -1,4 +1,4 @@
-"""`hardneg data check` and `hardneg data fetch`: every mistake of a dataset; published files."""
+"""Commands `hardneg data check` and `hardneg data fetch`."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from hardneg_datasets.fetching import fetch, find_published
 from hardneg_datasets.problems import Contents, Problem
 
 _MOST_FILES = 20
-_UNPACKED = 4  # an archive of texts unpacks to about three times its size, beside itself
+_UNPACKED = 4  # archives of texts expand about three times, and stay
 
 
 def check_dataset(
@@ -27,9 +27,9 @@ def check_dataset(
     limit: int = typer.Option(10, min=0, help="How many problems of each category to print; all are counted."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
 ) -> None:
-    """Report every mistake of a dataset with its file and line; exit code 4 where there are errors.
+    """Report every mistake of a dataset with its file and line; exit with code 4 if there are errors.
 
-    Errors are refused, left out, or make figures wrong; warnings are accepted as they are.
+    Errors are refused, left out, or falsify results; warnings are accepted.
 
     Example: hardneg data check beir:scifact
     """
@@ -57,18 +57,18 @@ def fetch_dataset(
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in known.files)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
-        shortage = f"{wording.size(wanted)} are needed, {wording.size(free)} are free"
+        shortage = f"needs {wording.size(wanted)}, {wording.size(free)} are free"
         raise errors.DataError(f"{folder}: {shortage}; choose another folder with --output")
-    told = terminal.bars()
-    told.note(f"into {folder}; the terms of use: {known.terms}")
+    progress = terminal.bars()
+    progress.note(f"downloading into {folder}; terms of use: {known.terms}")
     for file in known.files:
-        new = fetch(file, folder, told)
-        told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
+        new = fetch(file, folder, progress)
+        progress.note(f"{file.name}: {'fetched and verified' if new else 'already there, verified'}")
     terminal.say(f"--dataset {known.loader}:{folder}")
 
 
 def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:
-    """Problems counted by category, the first `limit` of each kept."""
+    """The counts of problems by category, with the first `limit` of each."""
     counts, first = Counter[tuple[str, bool]](), defaultdict[tuple[str, bool], list[dict[str, Any]]](list)
     for problem in problems:
         key = problem.category, problem.warning
@@ -81,7 +81,7 @@ def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:
 
 
 def _read(contents: Contents, folder: Path | None) -> dict[str, Any]:
-    """What was read. folder: where the dataset's files are, if it is of files, which are named relative to it."""
+    """A summary of the contents. folder: that of the dataset's files, if any; their names are relative to it."""
 
     def named(paths: Iterable[Path]) -> list[str]:
         return [str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path) for path in paths]
@@ -109,7 +109,7 @@ def _findings(found: Mapping[str, Any]) -> Iterator[str]:
         judgements = wording.counted(sum(judged.values()), "judgement")
         yield f"  {split}: {wording.counted(part['queries'], 'query', 'queries')}, {judgements} ({parts})"
     if unjudged := read["queries without judgements"]:
-        yield f"  {wording.counted(unjudged, 'query', 'queries')} that no judgement names"
+        yield f"  {wording.counted(unjudged, 'query', 'queries')} without judgements"
     for what, key in (("files read", "files"), ("files not read", "files not read")):
         if names := read[key]:
             more = f" and {len(names) - _MOST_FILES:,} more" if len(names) > _MOST_FILES else ""

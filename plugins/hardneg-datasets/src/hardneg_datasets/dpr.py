@@ -1,4 +1,4 @@
-"""Open-domain question answering in DPR's files: Wikipedia passages, questions with answers and judged passages."""
+"""DPR's files of open-domain question answering: Wikipedia passages, and questions with answers and judgements."""
 
 import ast
 import csv
@@ -25,7 +25,7 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Question:
-    """One question, its answers, the ids of its positive passages; left_out counts its other passages, by reason."""
+    """A question, its answers and positive passages' ids; left_out: counts of its other passages by reason."""
 
     text: str
     answers: tuple[str, ...]
@@ -37,17 +37,17 @@ class Question:
 class Dpr:
     """A folder with `psgs_w100.tsv` and questions such as `biencoder-nq-train.json` and `nq-test.qa.csv`.
 
-    Of a JSON file the positive passages that have an id are the judgements (relevance 1); its negatives are left out
-    and counted. A `.qa.csv` file has questions and answers, but no judgements. Where both are there for a split, the
-    JSON file is read. Questions have no ids: the first one of `train` is `train-0`.
+    In a JSON file the positive passages with an id are the judgements (relevance 1); negatives are left out and
+    counted. A `.qa.csv` file has questions and answers, but no judgements. If a split has both, the JSON file is read.
+    Questions have no ids: the first one of `train` is `train-0`.
 
     Source: Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020.
 
     Args:
-        source: the folder; each file as it is or as `.gz`.
-        questions: which ones, such as nq or trivia, where the folder has those of several sets.
+        source: the folder; each file plain or `.gz`.
+        questions: the set of questions, such as nq or trivia, if the folder has several.
         corpus: the passages: id, text and title, with a header line.
-        splits: for each split its file in the folder; empty finds them by their names.
+        splits: the file in the folder by split; empty finds them by name.
     """
 
     source: str
@@ -68,13 +68,13 @@ class Dpr:
         return DprCollection.of(passages, {split: files[split] for split in source_files.order_splits(files)}, notes)
 
     def fingerprint(self) -> str:
-        """A digest of the bytes of the files that are read, and of their splits."""
+        """A digest of the files' bytes and their splits."""
         collection, root = self.load(), Path(self.source).expanduser()
         names = {split: path.relative_to(root).as_posix() for split, path in collection.questions.items()}
         return identity.digest(["dpr", self.version, names, collection.digest(root)])
 
     def size_hint(self) -> int:
-        """About how many passages there are, from the first lines and the size of the file."""
+        """The approximate number of passages, from the first lines and the size of the file."""
         return text_lines.estimate_lines(_file(Path(self.source).expanduser(), self.corpus))
 
     def _find(self, folder: Path) -> tuple[dict[str, Path], list[tuple[str, Path]]]:
@@ -95,14 +95,14 @@ class Dpr:
 
 @dataclass(frozen=True)
 class DprCollection(source_files.PartedCollection):
-    """The opened files: the passages, and the questions by split, with counts of other passages of each."""
+    """The passages, and the questions by split, with counts of the other passages of each."""
 
     questions: Mapping[str, Path] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
-        """The collection of a file of passages, and a file of questions for each split."""
+        """The collection of a file of passages, and a file of questions per split."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
             {
@@ -129,7 +129,7 @@ class DprCollection(source_files.PartedCollection):
             yield records.Answers(f"{split}-{number}", question.answers)
 
     def notes(self) -> Sequence[str]:
-        """Files that are not read, and how many passages the questions have that are not."""
+        """The files not read, and the counts of the questions' other passages."""
         read = [(self.questions[split].name, counts) for split, counts in self.counts.items()]
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
@@ -142,10 +142,10 @@ def _queries(counts: object, split: str, path: Path) -> Iterator[tuple[int, sour
 def _judgements(
     counts: dict[str, Counter[str]], split: str, path: Path
 ) -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
-    """Relevance 1 for each positive passage that has an id; what is left out is counted."""
+    """Relevance 1 for each positive passage with an id; counts the others."""
     counts[split] = Counter()
     for number, (line, question) in enumerate(read_questions(path)):
-        if not isinstance(question, errors.DataError):  # the queries tell it
+        if not isinstance(question, errors.DataError):  # reported with the queries
             counts[split].update(question.left_out)
             yield from ((line, Judgement(f"{split}-{number}", each, 1)) for each in dict.fromkeys(question.positives))
 
@@ -153,7 +153,7 @@ def _judgements(
 def _file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise errors.DataError(f"{folder}: neither {name} nor {name}.gz; `hardneg data fetch nq` brings those of NQ")
+        raise errors.DataError(f"{folder}: neither {name} nor {name}.gz; `hardneg data fetch nq` downloads NQ")
     return path
 
 
@@ -164,15 +164,15 @@ def passage(path: Path, number: int, line: str) -> Document | None:
         return None
     if len(cells) != 3:
         raise errors.DataError.at(
-            path, number, f"{wording.counted(len(cells), 'column')}; an id, a text and a title are expected"
+            path, number, f"{wording.counted(len(cells), 'column')}; expected an id, a text and a title"
         )
     return Document(text_lines.checked_id(path, number, cells[0]), *cells[1:])
 
 
 def read_questions(path: Path) -> Iterator[tuple[int, Question | errors.DataError]]:
-    """Lines and questions of a JSON array, of JSON Lines, or of lines of a question, a tab and a list of answers.
+    """Numbered questions of a JSON array, of JSON Lines, or of lines of a question, a tab and a list of answers.
 
-    An error is given in the place of what cannot be read; one in a JSON array is the last that is given.
+    Errors take the place of unreadable questions; in a JSON array the first error ends the reading.
     """
     if path.name.endswith((".json", ".json.gz")):
         try:
@@ -196,10 +196,10 @@ def _judged_question(path: Path, number: int, row: dict[str, Any]) -> Question:
             keys = [key for key in _IDS if entry.get(key) not in (None, "")]
             positives.append(text_lines.id_field(path, number, entry, *keys))
         else:
-            left_out["positive passages left out: they have no id"] += 1
+            left_out["positive passages without an id left out"] += 1
     for key, words in (("negative_ctxs", "negatives"), ("hard_negative_ctxs", "hard negatives")):
         if count := len(_passages(path, number, row, key)):
-            left_out[f"{words} left out: a collection holds positives alone"] += count
+            left_out[f"{words} left out: a collection has positives only"] += count
     answers = text_lines.texts_field(path, number, row, "answers")
     return Question(text_lines.text_field(path, number, row, "question"), answers, tuple(positives), left_out)
 
@@ -219,15 +219,13 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
     cells = _cells(path, number, line)
     if len(cells) != 2:
         raise errors.DataError.at(
-            path,
-            number,
-            f"{wording.counted(len(cells), 'column')}; a question, a tab and a list of answers are expected",
+            path, number, f"{wording.counted(len(cells), 'column')}; expected a question, a tab and a list of answers"
         )
     return Question(cells[0], _listed(path, number, cells[1]))
 
 
 def _listed(path: Path, number: int, cell: str) -> tuple[str, ...]:
-    """The texts of a list written as Python writes it; nothing is evaluated but literals."""
+    """The texts of a list in Python's notation; only literals are evaluated."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an answer with a stray backslash is a SyntaxWarning

@@ -1,4 +1,4 @@
-"""The published files of known datasets, each known by its digest."""
+"""Downloads of published datasets, verified by digest or number of lines."""
 
 import json
 import os
@@ -22,11 +22,11 @@ _TABLE = Path(__file__).with_name("downloads.json")
 
 @dataclass(frozen=True)
 class Download:
-    """One file.
+    """One file of a dataset.
 
-    url: where it is. name: its name in the dataset's folder. size: its bytes; about: roughly, where no more is known.
-    md5: its published digest; lines: how many it has, where no digest is published. members: what of an archive is
-    unpacked.
+    url: its address. name: its name in the dataset's folder. size: in bytes; about: the approximate size, if unknown.
+    md5: its published digest; lines: its number of lines, if no digest is published. members: files to extract from an
+    archive.
     """
 
     url: str
@@ -39,13 +39,13 @@ class Download:
 
     @property
     def bytes(self) -> int:
-        """How large it is, exactly or roughly."""
+        """The exact or approximate size."""
         return self.size or self.about
 
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset: the loader that reads its folder, where its terms are, and its files."""
+    """A dataset: the loader of its folder, the address of its terms, and its files."""
 
     loader: str
     terms: str
@@ -53,7 +53,7 @@ class Published:
 
 
 def published() -> Mapping[str, Published]:
-    """All known datasets, by name."""
+    """The known datasets by name."""
     rows = json.loads(_TABLE.read_text(encoding="utf-8"))
     return TypeAdapter(dict[str, Published]).validate_python(
         {name: row for name, row in rows.items() if isinstance(row, dict)}
@@ -61,7 +61,7 @@ def published() -> Mapping[str, Published]:
 
 
 def find_published(name: str) -> Published:
-    """The dataset of a name. Raises UsageError where there is none, with what there is."""
+    """The dataset with a name. Raises UsageError for an unknown name, listing the known ones."""
     known = published()
     if name not in known:
         choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
@@ -70,9 +70,9 @@ def find_published(name: str) -> Published:
 
 
 def fetch(download: Download, folder: Path, progress: Progress) -> bool:
-    """Brings one file, and unpacks it if it is an archive, which stays; False where it was there already.
+    """Download one file, and extract an archive, which stays; return False if it was there already.
 
-    Raises DataError where it cannot be reached, stops, or is another file than the published one; then it is not taken.
+    Raises DataError where the download fails, or the file differs from the published one, which discards it.
     """
     import pooch
 
@@ -97,20 +97,22 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
     try:
         path = files.fetch(download.name, note, bring)
     except (OSError, ValueError) as error:
-        raise errors.DataError(f"{download.url}: {wording.first_line(error)}; the same command tries again") from error
+        raise errors.DataError(
+            f"{download.url}: {wording.first_line(error)}; run the same command to resume"
+        ) from error
     new = _unpack(download, Path(path)) if download.members else False
     with Path(path).open("rb") as file:
         count = sum(bool(line.strip()) for line in file) if download.lines else 0
     if count != download.lines:
         Path(path).unlink()
         raise errors.DataError(
-            f"{download.url}: has {count:,} lines, not the published {download.lines:,}: it is not taken"
+            f"{download.url}: has {count:,} lines instead of the published {download.lines:,}: discarded"
         )
     return new or actions != ["fetch"]
 
 
 class _Counted:
-    """A file that is written to, and its progress."""
+    """A file that reports the progress of writing."""
 
     def __init__(self, file: IO[bytes], task: Task) -> None:
         self._file, self._task = file, task
@@ -124,19 +126,21 @@ class _Counted:
 
 
 def _append(url: str, file: _Counted, have: int) -> None:
-    """Appends the bytes after those that are there."""
+    """Append the missing bytes."""
     from pooch import HTTPDownloader
 
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
     try:
         HTTPDownloader(chunk_size=_BLOCK, headers=headers, timeout=_SECONDS)(url, file, None)
     except OSError as error:
-        if getattr(getattr(error, "response", None), "status_code", 0) != 416:  # else there is nothing more
+        if (
+            getattr(getattr(error, "response", None), "status_code", 0) != 416
+        ):  # range not satisfiable: the file is complete
             raise
 
 
 def _unpack(download: Download, archive: Path) -> bool:
-    """Writes the named members, each whole or not at all, into the archive's own folder; False if all were there."""
+    """Extract the members into the archive's folder, each whole or not at all; return False if all were there."""
     new = False
     try:
         with tarfile.open(archive) as tar:
@@ -152,5 +156,5 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise errors.DataError(f"{archive}: cannot be unpacked: {wording.first_line(error)}") from error
+        raise errors.DataError(f"{archive}: cannot be extracted: {wording.first_line(error)}") from error
     return new

@@ -15,18 +15,18 @@ _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", 
 
 @dataclass(frozen=True)
 class IrDatasets:
-    """A dataset of the `ir_datasets` package, which downloads it or says what to download.
+    """A dataset of the `ir_datasets` package, which downloads it or explains how to.
 
     An id with queries and qrels, such as `beir/scifact/test`, is one split, named by its last word, or `test`. Of an id
     with documents alone, such as `msmarco-passage`, the subsets train, dev (or valid) and test are the splits. A
-    document's title and text (or body) are read; where it has other fields, its default text. Queries without
+    document's title and text (or body) are read; for other fields, its default text. Queries without
     judgements are left out and noted.
 
     Source: MacAvaney et al., "Simplified Data Wrangling with ir_datasets", SIGIR 2021.
 
     Args:
-        source: the id whose documents are the corpus.
-        splits: for each split the id whose queries and qrels it has; empty finds them as told above.
+        source: the id of the corpus.
+        splits: the id of the queries and qrels by split; empty finds them as described above.
     """
 
     source: str
@@ -36,7 +36,7 @@ class IrDatasets:
     def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming.
 
-        Raises DataError where there is no such id, or it has no documents, or no split has queries and qrels.
+        Raises DataError where the id is unknown or has no documents, or no split has queries and qrels.
         """
         where, (corpus, judged), part = f"ir-datasets:{self.source}", self._opened(), hub_tables.row_part
         queries, qrels = dict[str, source_files.Part](), dict[str, source_files.Part]()
@@ -47,9 +47,9 @@ class IrDatasets:
         return source_files.PartedCollection([documents], queries, qrels)
 
     def fingerprint(self) -> str:
-        """A digest of the ids and of what the catalogue says of their files, of which none is fetched.
+        """A digest of the ids and of the catalogue's entries of their files, without fetching any.
 
-        Of a dataset that is not in the catalogue, but was registered by the user, the content counts.
+        For a dataset that the user registered outside the catalogue, the content counts.
         """
         corpus, judged = self._opened()
         content = [_catalogued(self.source) or _content(corpus, "docs")]
@@ -62,16 +62,16 @@ class IrDatasets:
         return identity.digest(["ir-datasets", self.version, names, list(judged), content])
 
     def size_hint(self) -> int:
-        """The number of documents by the catalogue, 0 where that does not say."""
+        """The number of documents in the catalogue, 0 if unknown."""
         with suppress(Exception):
             return int(_open(self.source).metadata()["docs"]["count"])
         return 0
 
     def _opened(self) -> tuple[Any, dict[str, tuple[str, Any]]]:
-        """The documents, opened; and for each split the id of its queries and qrels, and that opened."""
+        """The opened documents; and for each split the id of its queries and qrels, and the opened dataset."""
         corpus, named = _open(self.source), dict(self.splits)
         if not corpus.has_docs():
-            raise errors.DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
+            raise errors.DataError(f"ir-datasets:{self.source}: no documents; give the id that has them")
         if not named and _judged(corpus):
             named = {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
         elif not named:
@@ -122,7 +122,7 @@ def _judgement(where: str, number: int, item: Any) -> Iterator[Judgement]:
 
 
 def _catalogued(name: str) -> str:
-    """What the installed catalogue says of the files behind an id, as a digest; empty for an id that it lacks."""
+    """A digest of the installed catalogue's entry of an id's files; empty for an id that is not in it."""
     import ir_datasets
 
     top = name.partition("/")[0]

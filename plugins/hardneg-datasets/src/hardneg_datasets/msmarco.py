@@ -1,4 +1,4 @@
-"""MS MARCO's passages and documents as their tab-separated files, each maybe with `.gz`."""
+"""MS MARCO's passages and documents in their tab-separated files, plain or `.gz`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import Document, errors, identity, queries, source_files, text_lines, wording
+from hardneg.plugin import Document, errors, identity, source_files, text_lines, wording
 from hardneg_datasets.topics import paired
 
 _SMALL = ".small"
@@ -17,15 +17,15 @@ _CORPUS = "msmarco-docs.tsv"
 class MsMarcoPassage:
     """A folder with `collection.tsv`, and `queries.SPLIT.tsv` and `qrels.SPLIT.tsv` for each split.
 
-    The official names serve as they are: `queries.dev.small.tsv` and `qrels.dev.small.tsv` are the split
-    `dev`, unless there is a complete `dev` beside them; then they are the split `dev.small`. Queries without
-    judgements (many of `queries.train.tsv`, all of `queries.eval.tsv`) are left out and noted.
+    The official names are read unchanged: `queries.dev.small.tsv` and `qrels.dev.small.tsv` are the split
+    `dev`, or `dev.small` if there is also a complete `dev`. Queries without judgements (many of
+    `queries.train.tsv`, all of `queries.eval.tsv`) are left out and noted.
 
     Source: Bajaj et al., "MS MARCO: A Human Generated MAchine Reading COmprehension Dataset", 2016.
 
     Args:
-        source: the folder; each file as it is or as `.gz`.
-        judged: false reads the passages alone, of a folder that has no qrels.
+        source: the folder; each file plain or `.gz`.
+        judged: false reads the passages alone, from a folder without qrels.
     """
 
     source: str
@@ -53,32 +53,32 @@ class MsMarcoPassage:
         return replace(whole, queries_in=queries, qrels_in=qrels)
 
     def fingerprint(self) -> str:
-        """A digest of the bytes of the files that are read."""
+        """A digest of the files' bytes."""
         return identity.digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
 
     def size_hint(self) -> int:
-        """About how many passages there are, from the first lines and the size of the collection file."""
+        """The approximate number of passages, from the first lines and the size of the collection file."""
         return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
 
 
 def _passage(path: Path, number: int, line: str) -> Document:
-    return Document(*queries.query_line(path, number, line))
+    return Document(*source_files.query_line(path, number, line))
 
 
 @dataclass(frozen=True)
 class MsMarcoDocument:
     """A folder with `msmarco-docs.tsv` (id, URL, title, body), and topics and qrels for each split.
 
-    The official names serve as they are: `msmarco-doctrain-queries.tsv` with `msmarco-doctrain-qrels.tsv` is the
+    The official names are read unchanged: `msmarco-doctrain-queries.tsv` with `msmarco-doctrain-qrels.tsv` is the
     split `train`, `msmarco-test2019-queries.tsv` with `2019qrels-docs.txt` is `test2019`; so do `queries.SPLIT.tsv` or
     `topics.SPLIT.txt` with `qrels.SPLIT.tsv` or `.txt`. Queries without judgements are left out and noted.
 
     Source: Craswell et al., "Overview of the TREC 2019 Deep Learning Track", 2020.
 
     Args:
-        source: the folder; each file as it is or as `.gz`.
-        url: whether a document's text begins with its URL.
-        splits: for each split its topics and its qrels, as file names in the folder; empty finds them by their names.
+        source: the folder; each file plain or `.gz`.
+        url: start a document's text with its URL.
+        splits: topics and qrels by split, as file names in the folder; empty finds them by name.
     """
 
     source: str
@@ -93,14 +93,14 @@ class MsMarcoDocument:
         return paired(corpus.parent, [source_files.line_part(corpus, partial(_document, self.url))], self.splits)
 
     def fingerprint(self) -> str:
-        """A digest of the bytes of the files that are read, of their splits, and of `url`."""
+        """A digest of the files' bytes, their splits, and `url`."""
         collection, root = self.load(), self._corpus().parent
         return identity.digest(
             ["msmarco-doc", self.version, self.url, list(collection.splits()), collection.digest(root)]
         )
 
     def size_hint(self) -> int:
-        """About how many documents there are, from the first lines and the size of the corpus file."""
+        """The approximate number of documents, from the first lines and the size of the corpus file."""
         return text_lines.estimate_lines(self._corpus())
 
     def _corpus(self) -> Path:
@@ -117,7 +117,7 @@ def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
         raise errors.DataError.at(
-            path, number, f"{wording.counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
+            path, number, f"{wording.counted(len(cells), 'column')}; expected an id, a URL, a title and a body"
         )
     doc_id, url, title, body = cells
     return Document(text_lines.checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

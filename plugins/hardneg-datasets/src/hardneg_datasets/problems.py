@@ -1,4 +1,4 @@
-"""The problems of a collection, each with its location and category, and counts of what was read."""
+"""Problems of a collection, with location and category, and counts of its contents."""
 
 import os
 import re
@@ -10,22 +10,22 @@ from hardneg.plugin import errors
 
 _CATEGORIES = (
     ("not UTF-8", "bytes that are not UTF-8"),
-    ("cannot be read", "files that are cut off or damaged"),
-    ("cut off", "files that are cut off or damaged"),
-    ("white space or control", "ids that are not one word"),
+    ("cannot be read", "truncated or damaged files"),
+    ("cut off", "truncated or damaged files"),
+    ("white space or control", "invalid ids"),
     (" column", "wrong numbers of columns"),
-    ("relevance ", "relevance that is no whole number"),
+    ("relevance ", "relevance that is not a whole number"),
     ("JSON", "lines that are not JSON objects"),
 )
 _MOST = 100_000
-"""How many files of a folder are looked at."""
+"""The most files of a folder to look at."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake. Problems of one category are counted together; `line` is 0 where it is about a whole file.
+    """One mistake, counted by category; `line` is 0 if it concerns a whole file.
 
-    Errors are refused, left out, or make figures wrong; warnings are accepted as they are.
+    Errors are refused, left out, or falsify results; warnings are accepted.
     """
 
     category: str
@@ -39,7 +39,7 @@ class Problem:
 
 
 def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
-    """A reader's error as a problem; the line is the one that the error names, else `line`."""
+    """Convert a reader's error to a problem; its line is the one in the error, else `line`."""
     match = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
     reason = str(error)[match.end() :] if match else str(error)
     line = int(match[1]) if match and match[1] else line
@@ -49,7 +49,7 @@ def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
 
 @dataclass
 class SplitContents:
-    """Counts of one split; judgements by the sign of their relevance."""
+    """The counts of one split; judgements by the sign of their relevance."""
 
     queries: int = 0
     relevant: int = 0
@@ -59,7 +59,7 @@ class SplitContents:
 
 @dataclass
 class Contents:
-    """Counts of what could be read; `unjudged`: queries that no judgement of their split names; `parts` by name."""
+    """The counts of readable records; unjudged: queries without judgements in their split; parts: their names."""
 
     documents: int = 0
     splits: dict[str, SplitContents] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class Contents:
     parts: list[str] = field(default_factory=list)
 
     def files(self) -> list[Path]:
-        """The parts that are files, each once."""
+        """The distinct files among the parts."""
         return [path for path in map(Path, dict.fromkeys(self.parts)) if path.is_file()]
 
     def not_read(self, folder: Path) -> list[Path]:
-        """The files in a folder, and in those in it, that are no part; hidden ones are not looked for."""
+        """The files below a folder that are not parts, without hidden ones."""
         read = {os.path.realpath(path) for path in self.files()}
         files = (path for path in folder.rglob("[!.]*") if path.is_file())
         shown = (path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))

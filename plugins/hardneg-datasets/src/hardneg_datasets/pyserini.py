@@ -1,4 +1,4 @@
-"""Collections as Pyserini indexes them: folders of JSON documents, with topics and qrels beside them."""
+"""Collections in Pyserini's format: folders of JSON documents, with topics and qrels."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,17 +16,17 @@ _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 class Pyserini:
     """A folder of Pyserini's JSON documents, and topics and qrels for each split.
 
-    A document has `id`, `_id` or `docid`, and `contents`, or `text` and maybe `title`; other fields are not read. A
-    file holds one document a line, or one JSON array. Topics are `topics.SPLIT.*` or `queries.SPLIT.*` (tab-separated,
+    A document has `id`, `_id` or `docid`, and `contents`, or `text` and optionally `title`; other fields are ignored. A
+    file has one document per line, or one JSON array. Topics are `topics.SPLIT.*` or `queries.SPLIT.*` (tab-separated,
     JSON Lines, or TREC's `<top>` blocks and `<topic>` elements), qrels `qrels.SPLIT.txt` or `.tsv`. Queries without
     judgements are left out and noted.
 
     Args:
-        source: the folder that holds the topics, the qrels and the corpus; each file as it is or as `.gz`.
-        corpus: the corpus's folder in `source`, read with the folders in it, or one file.
-        title_line: whether the first line of `contents` is the title.
-        topic_field: which part of a `<top>` block is the query: title, desc, narr, or any other tag.
-        splits: for each split its topics and its qrels, as file names in `source`; empty finds them by their names.
+        source: the folder of the topics, the qrels and the corpus; each file plain or `.gz`.
+        corpus: the corpus in `source`, a folder with subfolders or one file.
+        title_line: the first line of `contents` is the title.
+        topic_field: the part of a `<top>` block to use as query: title, desc, narr, or any other tag.
+        splits: topics and qrels by split, as file names in `source`; empty finds them by name.
     """
 
     source: str
@@ -46,13 +46,13 @@ class Pyserini:
         return replace(judged, documents_in=[_documents_part(path, self.title_line) for path in self._corpus_files()])
 
     def fingerprint(self) -> str:
-        """A digest of the bytes of the files that are read, of their splits, and of the options."""
+        """A digest of the files' bytes, their splits, and the options."""
         collection, options = self.load(), [self.title_line, self.topic_field]
         content = collection.digest(Path(self.source).expanduser())
         return identity.digest(["pyserini", self.version, options, list(collection.splits()), content])
 
     def size_hint(self) -> int:
-        """About how many documents there are: the lines of the first file, and the sizes of all."""
+        """The approximate number of documents, from the lines of the first file and the sizes of all."""
         paths = self._corpus_files()
         first = max(paths[0].stat().st_size, 1)
         return text_lines.estimate_lines(paths[0]) * sum(path.stat().st_size for path in paths) // first
@@ -62,7 +62,7 @@ class Pyserini:
         paths = [root] if root.is_file() else sorted(root.rglob("*"))
         files = [path for path in paths if path.is_file() and path.name.endswith(_ENDINGS)]
         if not files:
-            raise errors.DataError(f"{root}: no file that ends in {', '.join(_ENDINGS)}; name the corpus in `corpus`")
+            raise errors.DataError(f"{root}: no file with suffix {', '.join(_ENDINGS)}; name the corpus in `corpus`")
         return files
 
 

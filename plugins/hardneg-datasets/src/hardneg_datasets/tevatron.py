@@ -12,18 +12,18 @@ _CORPUS = hub_tables.HubTable()
 
 @dataclass(frozen=True)
 class Tevatron(hub_tables.TableLoader):
-    """A table whose rows hold a query and its passages, and a table of the corpus, streamed with `datasets`.
+    """A table of queries with their passages, and a table of the corpus, streamed with `datasets`.
 
-    A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
-    `docid`, `text` and maybe `title`. The positives are the judgements (relevance 1); `negative_passages` are left out
-    and counted. Nothing of a repository is executed: one that has a loading script is read from its converted
-    branch, `revision="refs/convert/parquet"`, which holds a part alone of large tables and is refused then.
+    A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and optionally `answers`; a row of the
+    corpus `docid`, `text` and optionally `title`. The positives are the judgements (relevance 1);
+    `negative_passages` are left out and counted. No code of a repository is executed: one with a loading script is
+    refused.
 
     Args:
         source: a hub id, or a local folder of the same layout.
-        revision: branch, tag or commit of the repository.
-        corpus: the table of documents, where it is not the repository or folder `source`-corpus.
-        config: the configuration of `source` that holds the rows, where there are several.
+        revision: a branch, tag or commit of the repository.
+        corpus: the table of documents, if not the repository or folder `source`-corpus.
+        config: the configuration of `source` with the rows, if there are several.
     """
 
     source: str
@@ -42,32 +42,29 @@ class Tevatron(hub_tables.TableLoader):
         )
 
     def fingerprint(self) -> str:
-        """A digest of the local files, or of the hub's commits, and of the tables' names."""
+        """A digest of the local files or the hub's commits, and of the tables' names."""
         tables = self.tables()
         layout = [[table.config, table.split] for table in tables]
         return identity.digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
 
     def tables(self) -> tuple[hub_tables.HubTable, hub_tables.HubTable]:
-        """Corpus and rows."""
+        """The tables of the corpus and of the rows."""
         corpus = self.corpus
         if corpus.repo is None:
-            source = self.source.rstrip("/")
-            # the converted branch is in any repository; a commit or tag of this one is not in the other
-            branch = self.revision if (self.revision or "").startswith(hub_tables.CONVERTED) else None
-            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or branch)
+            corpus = replace(corpus, repo=f"{self.source.rstrip('/')}-corpus")
         return corpus, hub_tables.HubTable(repo=self.source, config=self.config, revision=self.revision)
 
 
 @dataclass(frozen=True)
 class TevatronCollection(source_files.PartedCollection):
-    """The opened tables: the corpus, and the rows by split, with the negatives that each was found to hold."""
+    """The corpus, and the rows by split, with counts of their negatives."""
 
     rows: Mapping[str, Any] = field(default_factory=dict)
     negatives: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, title: str, documents: source_files.Part, rows: Mapping[str, Any]) -> "TevatronCollection":
-        """The collection of a corpus, and of rows of splits that errors call `title`."""
+        """The collection of a corpus, and of rows by split; `title` names them in errors."""
         negatives = dict.fromkeys(rows, 0)
         opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
         queries = {split: hub_tables.row_part(*table, _query, split) for split, table in opened.items()}
@@ -78,17 +75,17 @@ class TevatronCollection(source_files.PartedCollection):
         return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """The answers to the queries of one split, where the rows have them."""
+        """The answers to the queries of one split, maybe none."""
         where = self.queries_in[split].name
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()
             if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
-                raise errors.DataError.at(where, number, "column 'answers' must hold lists of texts")
+                raise errors.DataError.at(where, number, "column 'answers' must contain lists of texts")
             yield records.Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
-        """How many negatives the rows hold."""
-        words = "negatives left out: a collection holds positives alone"
+        """The numbers of negatives in the rows."""
+        words = "negatives left out: a collection has positives only"
         found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
         return [f"{title} {split}: {count} {words}" for title, split, count in found if count]
 
@@ -107,10 +104,10 @@ def _query(where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
 def _judgements(
     negatives: dict[str, int], split: str, where: str, number: int, row: dict[str, Any]
 ) -> Iterator[Judgement]:
-    """Relevance 1 for each positive passage; negative ones are counted."""
+    """Relevance 1 for each positive passage; counts the negative ones."""
     before = negatives[split] if number > 1 else 0  # a table may be read again
     negatives[split] = before + len(row.get("negative_passages") or ())
     query_id, passages = hub_tables.id_cell(where, number, row, "query_id"), row.get("positive_passages")
     if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise errors.DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
+        raise errors.DataError.at(where, number, "column 'positive_passages' must contain lists of passages")
     yield from (Judgement(query_id, hub_tables.id_cell(where, number, passage, "docid"), 1) for passage in passages)

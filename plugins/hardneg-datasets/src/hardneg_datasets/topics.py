@@ -1,4 +1,4 @@
-"""Topics, by their lines or TREC's `<top>` blocks and `<topic>` elements; and topics and qrels of a folder."""
+"""Files of topics, as lines or TREC's `<top>` blocks and `<topic>` elements; pairs of topics and qrels in a folder."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from html import unescape
 from itertools import chain
 from pathlib import Path
 
-from hardneg.plugin import Query, errors, queries, source_files, text_lines
+from hardneg.plugin import Query, errors, source_files, text_lines
 
 _FIELDS = {"num": ("num", "number"), "title": ("title", "query"), "desc": ("desc", "description")}
 _FIELDS["narr"] = ("narr", "narrative")
@@ -20,19 +20,19 @@ _BLOCK = re.compile(r"<\s*top(?:ic)?\b.*?(?:(</\s*top(?:ic)?\s*>)|(?=<\s*top(?:i
 
 
 def topics_part(path: Path, split: str | None = None, field: str = "title") -> source_files.Part:
-    """The queries of a topic file, plain or gzip; the content decides its form.
+    """The queries of a topic file, plain or gzip; its format is detected.
 
     Args:
         path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;
             or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
-        split: whose queries these are.
-        field: which part of a block is the text: title, or else query; desc, narr, or any other tag.
+        split: the split of the queries.
+        field: the part of a block to use as text: title, or else query; desc, narr, or any other tag.
     """
 
     def read() -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
         lines = (line for _, line in text_lines.lines_or_errors(path) if isinstance(line, str))
         begins = next(lines, "").lstrip()[:1]
-        return _blocks(path, field) if begins == "<" else queries.queries_part(path, split).read()
+        return _blocks(path, field) if begins == "<" else source_files.queries_part(path, split).read()
 
     return source_files.Part(str(path), read, split)
 
@@ -54,7 +54,7 @@ def _blocks(path: Path, field: str) -> Iterator[tuple[int, source_files.Record |
         except errors.DataError as error:
             yield number, error
     if not _BLOCK.search(text):
-        yield 1, errors.DataError.at(path, 1, "no query in this file: `<top>` blocks and `<topic>` elements are read")
+        yield 1, errors.DataError.at(path, 1, "no query in this file; expected `<top>` blocks or `<topic>` elements")
 
 
 def _block_query(path: Path, number: int, block: str, field: str) -> Query:
@@ -91,15 +91,15 @@ _QRELS = (
 def paired(
     folder: Path, documents: Sequence[source_files.Part], named: Mapping[str, tuple[str, str]], field: str = "title"
 ) -> source_files.PartedCollection:
-    """The documents with the topics and qrels of each split that a folder has both of.
+    """A collection of documents and of the splits that have both topics and qrels in a folder.
 
     Args:
-        folder: where topics and qrels are; files of it that have no counterpart are noted.
+        folder: the folder of topics and qrels; files without a counterpart are noted.
         documents: the corpus.
-        named: for each split its topics and qrels, relative to the folder; empty finds them by the names of the files.
-        field: as `topics_part` has it.
+        named: topics and qrels by split, relative to the folder; empty finds them by name.
+        field: as in `topics_part`.
 
-    Raises DataError where a named file is missing, two files are of one split, or no split has both.
+    Raises DataError where a named file is missing, a split has two files, or no split has both.
     """
     topics, qrels = (
         {split: _named_file(folder, names[side]) for split, names in named.items()} or _by_split(folder, patterns)
@@ -108,13 +108,13 @@ def paired(
     both = list(named) or source_files.order_splits(topics.keys() & qrels.keys())
     if not both:
         reason = "no split has both topics and qrels, such as queries.test.tsv and qrels.test.tsv"
-        raise errors.DataError(f"{folder}: {reason}; give files these names")
+        raise errors.DataError(f"{folder}: {reason}; rename the files")
     alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
     return source_files.PartedCollection(
         documents,
         {split: topics_part(topics[split], split, field) for split in both},
         {split: source_files.qrels_part(qrels[split], split) for split in both},
-        [f"{name}: left out, it has no counterpart" for name in alone],
+        [f"{name}: left out, no counterpart" for name in alone],
     )
 
 
@@ -134,7 +134,7 @@ def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> 
             continue
         if split in files:
             raise errors.DataError(
-                f"{folder}: {files[split].name} and {name} are both of split {split}; name one in `splits`"
+                f"{folder}: {files[split].name} and {name} both belong to split {split}; name one in `splits`"
             )
         files[split] = path
     return files

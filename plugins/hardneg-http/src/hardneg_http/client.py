@@ -1,4 +1,4 @@
-"""Requests to an embedding server, texts in and checked vectors out; and vectors that outlive a run."""
+"""Requests to an embedding server, with checked answers, and a cache of vectors on disk."""
 
 import hashlib
 import json
@@ -19,26 +19,22 @@ _BASE, _A_TEXT = 1, 1  # MiB of an answer
 
 
 class EmbeddingClient(ModelServer):
-    """Asks one server; several threads may use it."""
+    """A thread-safe client of one embedding server."""
 
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> Vector:
-        """The vectors of some texts, float32 [n, d]; no attempt begins once `ended` is set.
+        """The vectors of some texts, float32 [n, d]; no attempt starts once `ended` is set.
 
-        Raises ModelError where it refuses, answers otherwise than asked, or not within the deadline.
+        Raises ModelError where the server refuses, answers in another format, or misses the deadline.
         """
         content = self.post("/embeddings", {"input": list(texts)}, _BASE + len(texts) * _A_TEXT, ended)
         vectors = vectors_of(content, len(texts))
         if isinstance(vectors, str):
-            raise self.error(f"the answer is not as /v1/embeddings has it: {vectors}")
+            raise self.error(f"not an answer of /v1/embeddings: {vectors}")
         return vectors
 
 
 def vectors_of(body: bytes, count: int) -> Vector | str:
-    """The vectors of an answer to `count` texts, float32 [count, d], by their `index`; or what is wrong with it.
-
-    That it is no JSON of that form, a vector lacks or stands twice, they are of several dimensions, or one is not
-    finite.
-    """
+    """The vectors in an answer to `count` texts, float32 [count, d], ordered by `index`; or the problem as text."""
     try:
         rows = json.loads(body)["data"]
         places, values = [row["index"] for row in rows], [row["embedding"] for row in rows]
@@ -61,24 +57,24 @@ def vectors_of(body: bytes, count: int) -> Vector | str:
 
 
 _AT_ONCE = 500
-_PATIENCE = 60.0  # seconds to wait for another process that writes
-_KEPT_SHARE = 0.9  # of the most bytes: what is left when old vectors have gone
+_PATIENCE = 60.0  # seconds to wait for a writing process
+_KEPT_SHARE = 0.9  # share of the maximal size that remains after a cleanup
 _log = logging.getLogger(__name__)
 
 
 def text_key(text: str) -> bytes:
-    """What a text is known by: 32 bytes of its content."""
+    """The key of a text: a hash of 32 bytes."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 class VectorCache:
-    """Vectors by texts, float32; what goes wrong with the file costs requests, not results, and is logged.
+    """A file of float32 vectors by text; errors of the file are logged and cost requests, not results.
 
-    Several processes and threads may use one file. A process that is killed leaves what it had written whole.
+    Several processes and threads may share a file, and a killed process leaves it intact.
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """most_bytes: of the file; when it is reached, the oldest vectors go."""
+        """Open the file; beyond `most_bytes` the oldest vectors are deleted."""
         self._path, self._most, self._lock = path, most_bytes, Lock()
         self._file: sqlite3.Connection | None = None
         try:
@@ -92,7 +88,7 @@ class VectorCache:
             self._give_up(error)
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
-        """The vectors that are known, float32 [d], by their texts' keys."""
+        """The cached vectors, float32 [d], by key."""
         cached: dict[bytes, Vector] = {}
         with self._lock:
             for start in range(0, len(keys), _AT_ONCE):
@@ -103,7 +99,7 @@ class VectorCache:
         return cached
 
     def keep(self, vectors: Mapping[bytes, Vector]) -> None:
-        """Adds vectors, all or none; where the file would be too large, the oldest go."""
+        """Add vectors, all or none; delete the oldest ones if the file is too large."""
         with self._lock:
             if self._file is None:
                 return
@@ -116,14 +112,14 @@ class VectorCache:
                 self._give_up(error)
 
     def close(self) -> None:
-        """Ends the use of the file."""
+        """Close the file."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
             self._file = None
 
     def _make_room(self) -> None:
-        """Deletes the oldest tenth of a file that is full; SQLite writes the next ones in their place."""
+        """Delete the oldest tenth of a full file; SQLite reuses the space."""
         pages, free, size = (
             int(self._rows(f"PRAGMA {name}")[0][0]) for name in ("page_count", "freelist_count", "page_size")
         )
@@ -143,5 +139,5 @@ class VectorCache:
             return []
 
     def _give_up(self, error: Exception) -> None:
-        _log.warning("%s: vectors are not kept (%s); remove the file if it is damaged", self._path, error)
+        _log.warning("%s: vectors are not cached (%s); delete the file if it is damaged", self._path, error)
         self._file = None

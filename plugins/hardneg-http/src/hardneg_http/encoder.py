@@ -1,4 +1,4 @@
-"""A served model as an encoder: texts to vectors, through what is kept of earlier runs."""
+"""A served model as an encoder, with a cache of vectors from earlier runs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _DEFAULTS = encoding.EncodeOptions()
 _SILENT = Silent()
 _PROBE = "The quick brown fox jumps over the lazy dog."
-_SAME = 0.99  # cosine: what one model's answers to one text stay above, whatever it computes in
+_SAME = 0.99  # minimal cosine between answers of one model to one text, in any precision
 
 
 class HttpEncoder:
-    """An opened model that a server holds.
+    """An opened model on a server.
 
-    An empty text is sent as a space, for servers refuse empty ones.
+    An empty text is sent as a space, because servers refuse empty ones.
     """
 
     files = encoders.Representation.files
@@ -44,23 +44,23 @@ class HttpEncoder:
     device = torch.device("cpu")
 
     def __init__(
-        self, family: "Http", spec: model_specs.FullSpec, client: EmbeddingClient, kept: VectorCache | None
+        self, family: "Http", spec: model_specs.FullSpec, client: EmbeddingClient, cache: VectorCache | None
     ) -> None:
         self.spec = spec
-        self._family, self._client, self._kept = family, client, kept
+        self._family, self._client, self._cache = family, client, cache
         self._dimension = self._probed()
 
     @classmethod
     def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
-        """The model that a spec describes. Raises ModelError as `Http.load`."""
+        """Open the model of a spec. Raises ModelError as `Http.load`."""
         client = family.client(spec)
         path = identity.cache_folder() / "vectors" / f"{identity.digest(family.content(spec))}.sqlite"
-        kept = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
-        return cls(family, spec, client, kept)
+        cache = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
+        return cls(family, spec, client, cache)
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """The dimension of the vectors."""
         return min(self._dimension, self.spec.truncate_dim or self._dimension)
 
     def encode(
@@ -70,7 +70,7 @@ class HttpEncoder:
         options: encoding.EncodeOptions = _DEFAULTS,
         progress: Progress = _SILENT,
     ) -> Vector:
-        """float32 [n, dimension]. Raises ModelError where the server gives none."""
+        """The vectors of texts: float32 [n, dimension]. Raises ModelError where the server fails."""
         starts = range(0, len(texts), options.window)
         windows = ((start, texts[start : start + options.window]) for start in starts)
         vectors = np.empty((len(texts), self.dimension), np.float32)
@@ -87,7 +87,7 @@ class HttpEncoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
-        """For each window the number of its first text and its vectors, float32 [n, dimension]; one window is held."""
+        """The number of the first text and the vectors of each window, float32 [n, dimension], one window at a time."""
         for start, texts in windows:
             whole = (self.spec.prompt(side) + text for text in texts)
             sent = [text[: self._family.characters] or " " for text in whole]
@@ -98,9 +98,11 @@ class HttpEncoder:
     def rows(
         self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: distributed.World
     ) -> encoding.StoredRows:
-        """The documents. Raises ModelError for segments: only the server knows its tokens."""
+        """The documents. Raises ModelError for segments, because only the server knows its tokens."""
         if cut is not None:
-            raise errors.ModelError(f"model {self.spec.name!r}: a server's documents cannot be cut: leave segments out")
+            raise errors.ModelError(
+                f"model {self.spec.name!r}: a server's documents cannot be segmented: omit segments"
+            )
         return corpus
 
     def writer(self, folder: Path, rows: encoding.StoredRows) -> encoding.StoreWriter:
@@ -108,7 +110,7 @@ class HttpEncoder:
         return encoders.Representation().writer(folder, rows, self.dimension)
 
     def _finished(self, vectors: Vector) -> Vector:
-        """What the model's vectors are for a search: cut, and for cosines of length one."""
+        """Truncate the vectors, and normalise them for cosine similarity."""
         cut = vectors[:, : self.dimension]
         if self.spec.similarity != "cosine":
             return np.ascontiguousarray(cut)
@@ -116,43 +118,43 @@ class HttpEncoder:
         return np.divide(cut, np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
 
     def _probed(self) -> int:
-        """The dimension of the server's vectors, by one text; it is compared with what was kept of it."""
+        """Request one vector, compare it with the cached one, and return its dimension."""
         key = text_key(f"probe\0{_PROBE}")
         answer = self._client.embed([_PROBE])[0]
         if not answer.any():
-            raise self._error("the vector of a text is all zero; look at the server")
-        known = {} if self._kept is None else self._kept.find([key])
-        if self._kept is not None and key not in known:
-            self._kept.keep({key: answer})
+            raise self._error("the vector of a text is all zero; check the server")
+        known = {} if self._cache is None else self._cache.find([key])
+        if self._cache is not None and key not in known:
+            self._cache.keep({key: answer})
         elif key in known and not _alike(known[key], answer):
-            problem = "its vectors are no longer those that are kept on this machine: its weights have changed"
-            raise self._error(f"{problem}; give model.revision another name")
+            problem = "its vectors differ from those cached on this machine: its weights have changed"
+            raise self._error(f"{problem}; set another model.revision")
         return len(answer)
 
     def _vectors(self, sent: Sequence[str], advance: Callable[[int], None]) -> dict[str, Vector]:
-        """The server's vectors by text, float32 [d]; each distinct text is asked for once, the long with the long."""
+        """The server's vectors by text, float32 [d]; each distinct text is requested once, sorted by length."""
         counts = Counter(sent)
         keys = {text: text_key(text) for text in counts}
-        known = {} if self._kept is None else self._kept.find(list(keys.values()))
+        known = {} if self._cache is None else self._cache.find(list(keys.values()))
         vectors_of = {text: known[key] for text, key in keys.items() if key in known}
         advance(sum(counts[text] for text in vectors_of))
         lacking = sorted((text for text in counts if text not in vectors_of), key=len, reverse=True)
         for texts, vectors in self._embedded(lacking):
             vectors_of.update(zip(texts, vectors, strict=True))
-            if self._kept is not None:
-                self._kept.keep({keys[text]: vectors_of[text] for text in texts})
+            if self._cache is not None:
+                self._cache.keep({keys[text]: vectors_of[text] for text in texts})
             advance(sum(counts[text] for text in texts))
         if other := next((vector for vector in vectors_of.values() if len(vector) != self._dimension), None):
-            raise self._error(f"a vector of {len(other)} numbers, the first had {self._dimension}")
+            raise self._error(f"a vector of dimension {len(other)}, the first had {self._dimension}")
         if len(vectors_of) > 1 and not any(vector.any() for vector in vectors_of.values()):
-            raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; look at the server")
+            raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; check the server")
         return vectors_of
 
     def _error(self, problem: str) -> errors.ModelError:
         return errors.ModelError(f"model {self.spec.name!r} at {self._family.url}: {problem}")
 
     def _embedded(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
-        """Batches of texts with their vectors, as they come; so many requests are under way at a time."""
+        """Batches of texts with their vectors, in order of arrival, from concurrent requests."""
         pool, ended = ThreadPoolExecutor(self._family.in_flight), Event()
         try:
             waiting = {pool.submit(self._client.embed, batch, ended): batch for batch in self._batches(texts)}
@@ -176,7 +178,7 @@ class HttpEncoder:
 
 
 def _alike(one: Vector, other: Vector) -> bool:
-    """Whether two vectors have one dimension, and almost one direction."""
+    """Return whether two vectors have the same dimension and almost the same direction."""
     if len(one) != len(other):
         return False
     lengths = float(np.linalg.norm(one) * np.linalg.norm(other))

@@ -1,4 +1,4 @@
-"""The family `http`: a model that a server holds; what is known of it is what the recipe says."""
+"""The family `http`: a model on a server, known by what the recipe says of it."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
@@ -18,19 +18,19 @@ _LEFT_TO_SERVER = (
 
 @dataclass(frozen=True)
 class Http:
-    """A model behind an OpenAI-compatible server, as TEI, infinity and vLLM are; it encodes and cannot be trained.
+    """A model behind an OpenAI-compatible server, such as TEI, infinity or vLLM; it encodes and cannot be trained.
 
     Attributes:
-        url: What `/embeddings` is put behind, such as http://localhost:8080/v1; it does not count in a key.
-        key: The environment variable that holds the API key; none is sent where it is not given.
-        dimensions: How many numbers of a vector the server is asked for, of a model that can shorten its own.
-        characters: How many characters of a text are sent; all where it is not given, and the server cuts.
-        batch: Texts of a request, at most.
-        batch_characters: Characters of a request, at most, unless one text has more.
-        in_flight: Requests that wait for an answer at a time, at most.
-        timeout: Seconds in which the server must begin to answer, and go on.
-        deadline: Seconds for a request with all its attempts.
-        cache: Gigabytes of vectors that are kept on this machine for a model; 0 keeps none.
+        url: The base URL before `/embeddings`, such as http://localhost:8080/v1; not part of keys.
+        key: The environment variable with the API key; without it no key is sent.
+        dimensions: The dimension to request from the server, for models that support several.
+        characters: The most characters of a text to send; by default all, and the server truncates.
+        batch: The most texts per request.
+        batch_characters: The most characters per request, unless a single text has more.
+        in_flight: The most concurrent requests.
+        timeout: Seconds to wait for the start of an answer, and between its parts.
+        deadline: Seconds for a request with all its retries.
+        cache: The size of the cache of vectors on this machine, in gigabytes per model; 0 disables it.
     """
 
     version: ClassVar[int] = 1
@@ -57,14 +57,14 @@ class Http:
             raise ValueError(f"cache: {self.cache} must not be below 0")
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The spec, with no prompts, and cosines, where it does not say otherwise.
+        """The complete spec; the defaults are no prompts and cosine similarity.
 
-        Raises ModelError where it says what only the server can.
+        Raises ModelError for fields that only the server decides.
         """
         spec = model.spec
         plain = model_specs.ModelSpec(spec.name)
-        if said := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
-            raise errors.ModelError(f"model {spec.name!r}: {', '.join(said)}: a server decides on that; leave it out")
+        if given := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
+            raise errors.ModelError(f"model {spec.name!r}: {', '.join(given)}: the server decides on that; omit it")
         own = {field.name: getattr(spec, field.name) for field in fields(model_specs.ModelSpec)}
         own_prompts = {f"{side}_prompt": getattr(spec, f"{side}_prompt") or "" for side in ("query", "document")}
         lengths = {name: getattr(model_specs.FullSpec, name) for name in ("query_length", "document_length")}
@@ -74,21 +74,21 @@ class Http:
         )
 
     def digest(self, model: resolving.ResolvedModel) -> str:
-        """That of the model's name and revision, and of what changes vectors on their way; the server is not asked.
+        """A digest of the model's name, its revision and the options that change vectors, without asking the server.
 
-        A vector's last digits differ from answer to answer of one server, so vectors cannot name a model. Whoever
-        changes a server's weights under the same name gives another `revision`.
+        The last digits of a vector differ between answers of one server, so vectors cannot identify a model. Set
+        another `revision` when the server's weights change under the same name.
         """
         full = model.full
-        said = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
-        return identity.digest(["http", self.version, *self.content(full), *said])
+        parts = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
+        return identity.digest(["http", self.version, *self.content(full), *parts])
 
     def content(self, spec: model_specs.ModelSpec) -> list[object]:
-        """What a text's vector from the server depends on, besides the text."""
+        """The values that a text's vector depends on, besides the text."""
         return [spec.name, spec.revision, self.dimensions, self.characters]
 
     def look_up(self, model: resolving.ResolvedModel) -> records.Lookup:
-        """That the server answers. Raises ModelError where it does not, or the variable of the key is empty."""
+        """Check that the server answers. Raises ModelError where it does not, or the key's variable is empty."""
         client = self.client(model.full)
         try:
             client.reach()
@@ -97,22 +97,22 @@ class Http:
         return records.Lookup(note=f"served at {self.url}")
 
     def client(self, spec: model_specs.ModelSpec) -> "EmbeddingClient":
-        """Who asks the server. Raises ModelError where the variable holds no key."""
+        """A client of the server. Raises ModelError where the variable has no key."""
         from hardneg_http.client import EmbeddingClient
 
-        said: dict[str, object] = {"model": spec.name, "encoding_format": "float"}
+        parameters: dict[str, object] = {"model": spec.name, "encoding_format": "float"}
         if self.dimensions is not None:
-            said["dimensions"] = self.dimensions
+            parameters["dimensions"] = self.dimensions
         key, url = server.key_of(spec.name, self.key), self.url.rstrip("/")
-        return EmbeddingClient(url, key, said, self.timeout, self.deadline, self.in_flight)
+        return EmbeddingClient(url, key, parameters, self.timeout, self.deadline, self.in_flight)
 
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: str | None = None
     ) -> "HttpEncoder":
-        """The model, asked for one vector; device and precision are the server's own.
+        """Open the model with one request; the server decides on device and precision.
 
         Raises:
-            ModelError: the server does not answer as it should, or its weights are others than those of kept vectors.
+            ModelError: the server does not answer correctly, or its weights differ from those of the cached vectors.
         """
         from hardneg_http.encoder import HttpEncoder
 

@@ -1,4 +1,4 @@
-"""BRIGHT's domains: queries that need reasoning, and the documents that may not count for them."""
+"""BRIGHT's domains: queries that need reasoning, with excluded documents."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from hardneg.plugin import Document, Judgement, Query, errors, qrels_files
 from hardneg_instructions.tables import TableRow, count_rows, files_in, folder_of, read_tables, tables_digest
 
 _NONE = "N/A"
-"""Stands in `excluded_ids` where nothing is excluded."""
+"""The value of `excluded_ids` where nothing is excluded."""
 
 
 @dataclass(frozen=True)
 class Bright:
     """One domain of BRIGHT: `documents` with `id` and `content`, `examples` with `query`, `gold_ids`, `excluded_ids`.
 
-    The documents of `excluded_ids` do not count for their query: no run has them, no metric, no negatives.
+    The documents in `excluded_ids` are excluded for their query from runs, metrics and negatives.
 
     Source: Su et al., BRIGHT: A Realistic and Challenging Benchmark for Reasoning-Intensive Retrieval (ICLR 2025).
 
     Args:
         source: the folder of `xlangai/BRIGHT`, with files such as `documents/biology-00000-of-00001.parquet`.
-        domain: which domain is read, such as `biology`.
-        examples: the table of queries, such as `gpt4_reason`, where a language model has reasoned about them.
-        long: whole pages are the documents, `long_documents`, judged by `gold_ids_long`.
+        domain: the domain to read, such as `biology`.
+        examples: the table of queries, such as `gpt4_reason` with the reasoning of a language model.
+        long: read whole pages, `long_documents`, judged by `gold_ids_long`.
     """
 
     source: str
@@ -34,7 +34,7 @@ class Bright:
     version: ClassVar[int] = 1
 
     def load(self) -> "BrightDomain":
-        """The domain, opened for streaming. Raises DataError where a table lacks it."""
+        """The domain, opened for streaming. Raises DataError where a table does not have it."""
         folder = folder_of(self.source, "bright")
         documents = self._files(folder / ("long_documents" if self.long else "documents"))
         return BrightDomain(
@@ -47,7 +47,7 @@ class Bright:
         return tables_digest("bright", self.version, [*domain.corpus, *domain.examples], domain.gold)
 
     def size_hint(self) -> int:
-        """About how many documents there are."""
+        """The approximate number of documents."""
         return count_rows(self.load().corpus)
 
     def _files(self, folder: Path) -> list[Path]:
@@ -60,7 +60,7 @@ class Bright:
 
 @dataclass(frozen=True)
 class BrightDomain:
-    """The files of a domain's documents and queries; gold: the column of what is relevant."""
+    """The files of a domain's documents and queries; gold: the column of relevant ids."""
 
     corpus: list[Path]
     examples: list[Path]
@@ -71,7 +71,7 @@ class BrightDomain:
         return (Document(_id(row, "id"), row.text("content")) for row in read_tables(self.corpus))
 
     def splits(self) -> Sequence[str]:
-        """`test` alone."""
+        """The only split, `test`."""
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
@@ -79,19 +79,19 @@ class BrightDomain:
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """1 for each document that answers a query."""
+        """Relevance 1 for each document that answers a query."""
         for row in read_tables(self.examples):
             yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
 
     def excluded(self) -> Iterator[qrels_files.Exclusion]:
-        """The documents that do not count for a query."""
+        """The excluded documents of each query."""
         for row in read_tables(self.examples):
             yield from (
                 qrels_files.Exclusion(_id(row, "id"), doc_id) for doc_id in _ids(row, "excluded_ids") if doc_id != _NONE
             )
 
     def notes(self) -> Sequence[str]:
-        """None."""
+        """No notes."""
         return ()
 
 
@@ -100,5 +100,5 @@ def _ids(row: TableRow, column: str) -> list[str]:
 
 
 def _id(row: TableRow, column: str) -> str:
-    """An id, with blanks as in a URL: BRIGHT's are paths of files, some with blanks."""
+    """An id with spaces URL-encoded: BRIGHT's ids are file paths, some with spaces."""
     return "%20".join(row.text(column).split())

@@ -1,4 +1,4 @@
-"""FollowIR's collections: each query with TREC's instruction and with a changed one, judged under both."""
+"""FollowIR's collections: each query with TREC's instruction and a changed one, judged under both."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ from hardneg_instructions.tables import (
 )
 
 ORIGINAL, CHANGED = "-og", "-changed"
-"""End the ids of a query under its original and under its changed instruction, as mteb has them."""
+"""The suffixes of the ids of a query with its original and its changed instruction, as in mteb."""
 _SPLITS = {"test": (ORIGINAL, CHANGED), "original": (ORIGINAL,), "changed": (CHANGED,)}
 
 
 @dataclass(frozen=True)
 class FollowIR:
-    """A folder of FollowIR's news21, robust04 or core17, in either published form.
+    """A folder of FollowIR's news21, robust04 or core17, in either published format.
 
     `jhu-clsp/news21-instructions` has tables `corpus`, `queries` (with `instruction_og` and `instruction_changed`),
     `qrels_og/test` and `qrels_changed/test`; mteb's `News21InstructionRetrieval` has `corpus`, `queries`,
-    `instruction` and qrels as `data`, `default` or `qrels`, with ids that end in `-og` and `-changed`. The ids are so
-    in both. Split `test` has all queries, `original` and `changed` those of one instruction.
+    `instruction` and qrels as `data`, `default` or `qrels`. Ids of queries end in `-og` and `-changed` for both. Split
+    `test` has all queries, `original` and `changed` those of one instruction.
 
     Source: Weller et al., FollowIR: Evaluating and Teaching Information Retrieval Models to Follow Instructions (2024).
 
     Args:
         source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of such files.
-        template: the text of a query with an instruction; `{query}` alone leaves instructions out.
+        template: the text of a query with an instruction; `{query}` alone omits instructions.
     """
 
     source: str
@@ -67,7 +67,7 @@ class FollowIR:
         return tables_digest("followir", self.version, files)
 
     def size_hint(self) -> int:
-        """About how many documents there are."""
+        """The approximate number of documents."""
         return count_rows(self.load().files["corpus"])
 
 
@@ -84,7 +84,7 @@ class FollowIRCollection:
             yield Document(_id(row), row.text("text"), row.optional("title"))
 
     def splits(self) -> Sequence[str]:
-        """All queries, and those of either instruction."""
+        """The split of all queries, and those of either instruction."""
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:
@@ -111,9 +111,9 @@ class FollowIRCollection:
                 yield Judgement(row.id("query-id") + end, row.id("corpus-id"), _relevance(row))
 
     def notes(self) -> Sequence[str]:
-        """That the template leaves the instructions out, where it does."""
+        """A note where the template omits the instructions."""
         left_out = "{instruction}" not in self.template
-        return [f"the template {self.template!r} leaves the instructions out"] if left_out else []
+        return [f"the template {self.template!r} omits the instructions"] if left_out else []
 
     def _instruction(self, row: TableRow, query_id: str) -> str:
         if query_id not in self._instructions:
@@ -133,5 +133,5 @@ def _id(row: TableRow) -> str:
 def _relevance(row: TableRow) -> int:
     score = row.cells.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or score != int(score):
-        raise row.error(f"column 'score' must hold a whole number, not {score!r:.40}")
+        raise row.error(f"column 'score' must contain a whole number, not {score!r:.40}")
     return int(score)

@@ -1,4 +1,4 @@
-"""Verbs `candidate-lists` and `judged-negatives`: the documents that a collection names for each query, as a run."""
+"""Verbs `candidate-lists` and `judged-negatives`: a collection's own documents for each query, as a run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,22 +12,22 @@ from hardneg_instructions.followir import CHANGED, ORIGINAL
 from hardneg_instructions.tables import read_tables
 
 _LISTED, _JUDGED = 1000, 3
-"""How many documents FollowIR lists for a query, and Promptriever judges, for estimates."""
+"""The numbers of documents per query that FollowIR lists and Promptriever judges, for estimates."""
 
 
 class CandidateLists(stages.RunSpec):
-    """Lists the documents that a table has for each query of a split, in its order: FollowIR's `top_ranked`.
+    """Lists the documents of each query of a split in the order of a table, such as FollowIR's `top_ranked`.
 
-    A row is a query and a document, `qid` and `pid`, or a query and all its documents, `query-id` and `corpus-ids`. A
-    list of query 310 is that of 310-og and of 310-changed too.
+    A row is a query and a document, `qid` and `pid`, or a query and all its documents, `query-id` and `corpus-ids`. The
+    list of query 310 is also that of 310-og and 310-changed.
 
-    Source: Weller et al., FollowIR (2024): these lists are ranked anew, and nothing else is.
+    Source: Weller et al., FollowIR (2024): only these lists are reranked.
 
-    file: the table, Parquet or JSON Lines. split: whose queries.
+    file: the table, Parquet or JSON Lines. split: of the queries.
     """
 
     version = 1
-    purpose = "list the documents that the collection brings for each query"
+    purpose = "list the collection's own candidates of each query"
     stage: Literal["candidate-lists"]
     file: Annotated[fields.Name, fields.InputFile("lists of documents, Parquet or JSON Lines")] = Field(
         json_schema_extra=fields.FREE
@@ -35,72 +35,72 @@ class CandidateLists(stages.RunSpec):
     split: fields.Name = "test"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """By the query."""
+        """An estimate by the number of queries."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
-        """Writes the run; a document's score is minus its rank. Raises DataError where no query has a list."""
+        """Write the run; scores are negative ranks. Raises DataError where no query has a list."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that the corpus lacks"
         counts = {"queries without a list": 0, missing: 0}
 
-        def listed(query_id: str) -> list[str]:
+        def documents_of(query_id: str) -> list[str]:
             names = list(lists.get(query_id) or lists.get(query_id.removesuffix(ORIGINAL).removesuffix(CHANGED), {}))
             rows = collection.corpus.rows(names).tolist()
             counts[missing] += rows.count(-1)
             return [doc_id for doc_id, row in zip(names, rows, strict=True) if row >= 0]
 
-        if not _write(context, collection, self.split, listed, counts):
+        if not _write(context, collection, self.split, documents_of, counts):
             raise errors.DataError(f"{self.file}: lists no document of the corpus for a query of split {self.split}")
         return counts
 
 
 def read_lists(path: Path) -> dict[str, dict[str, None]]:
-    """The documents of each query, each once, in the file's order. Raises DataError where a row is none."""
+    """The distinct documents of each query in the file's order. Raises DataError for a malformed row."""
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
-        listed = lists.setdefault(row.id("qid" if one else "query-id"), {})
-        listed.update(dict.fromkeys([row.id("pid")] if one else row.ids("corpus-ids")))
+        documents = lists.setdefault(row.id("qid" if one else "query-id"), {})
+        documents.update(dict.fromkeys([row.id("pid")] if one else row.ids("corpus-ids")))
     return lists
 
 
 class JudgedNegatives(stages.RunSpec):
-    """Lists the documents that are judged not relevant to the queries of a split, in the order of the judgements.
+    """Lists the documents judged not relevant to the queries of a split, in the order of the judgements.
 
-    Of Promptriever's data these answer the query and not the instruction. `mine` takes negatives from this run, alone
-    or with the miner `union` beside others.
+    In Promptriever's data these answer the query but not the instruction. `mine` takes negatives from this run, alone
+    or together with others by the miner `union`.
 
     Source: Weller et al., Promptriever (ICLR 2025), on instruction negatives.
 
-    split: whose queries. highest: the highest relevance that still counts as not relevant.
+    split: of the queries. highest: the highest relevance of a document that is not relevant.
     """
 
     version = 1
-    purpose = "list the passages that are judged not relevant: negatives that people or a language model have chosen"
+    purpose = "list the passages judged not relevant, by people or a language model"
     stage: Literal["judged-negatives"]
     split: fields.Name = "train"
     highest: int = Field(default=0, le=0)
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """By the query."""
+        """An estimate by the number of queries."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
-        """Writes the run; a document's score is minus its rank. Raises DataError: no query has such a document."""
+        """Write the run; scores are negative ranks. Raises DataError where no query has such a document."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 
-        def listed(query_id: str) -> list[str]:
+        def documents_of(query_id: str) -> list[str]:
             judged = qrels.get(query_id, {}).items()
             return [doc_id for doc_id, relevance in judged if relevance <= self.highest]
 
-        counts["documents"] = _write(context, collection, self.split, listed, counts)
+        counts["documents"] = _write(context, collection, self.split, documents_of, counts)
         if not counts["documents"]:
-            reason = f"no query of split {self.split} has a document that is judged {self.highest} or below"
-            raise errors.DataError(f"{context.name}: {reason}: take another dataset, or leave the stage out")
+            reason = f"no query of split {self.split} has a document judged {self.highest} or below"
+            raise errors.DataError(f"{context.name}: {reason}: choose another dataset, or remove the stage")
         return counts
 
 
@@ -108,12 +108,12 @@ def _write(
     context: stages.StageContext[Any],
     collection: StoredCollection,
     split: str,
-    listed: Callable[[str], Sequence[str]],
+    documents_of: Callable[[str], Sequence[str]],
     counts: dict[str, int],
 ) -> int:
-    """Writes each query's documents but excluded ones, scored by minus their ranks; returns how many there are.
+    """Write each query's documents except excluded ones, scored by negative ranks; return their number.
 
-    counts: gets the queries, those without documents under the key that says so, and the documents excluded.
+    counts: updated with the queries, those without documents, and the documents excluded.
     """
     queries, excluded, total = stage_work.open_queries(context, collection, split), collection.excluded(), 0
     without = next(name for name in counts if name.startswith("queries without"))
@@ -122,14 +122,14 @@ def _write(
     def ranked() -> Iterator[tuple[str, RankedList]]:
         nonlocal total
         for query_id in queries.query_ids:
-            doc_ids, out = listed(query_id), {*excluded.get(query_id, ())}
-            kept = [doc_id for doc_id in doc_ids if doc_id not in out]
-            if len(kept) < len(doc_ids):
-                counts["documents excluded"] = counts.get("documents excluded", 0) + len(doc_ids) - len(kept)
-            total += len(kept)
-            counts[without] += not kept
-            if kept:
-                yield query_id, RankedList(kept, -np.arange(1, len(kept) + 1, dtype=np.float32))
+            doc_ids, out = documents_of(query_id), {*excluded.get(query_id, ())}
+            remaining = [doc_id for doc_id in doc_ids if doc_id not in out]
+            if len(remaining) < len(doc_ids):
+                counts["documents excluded"] = counts.get("documents excluded", 0) + len(doc_ids) - len(remaining)
+            total += len(remaining)
+            counts[without] += not remaining
+            if remaining:
+                yield query_id, RankedList(remaining, -np.arange(1, len(remaining) + 1, dtype=np.float32))
 
     run_files.write_run(context.folder / layout.RUN, ranked())
     return total

@@ -1,4 +1,4 @@
-"""Analysis `p-mrr`: how far documents move that a changed instruction rules out."""
+"""Analysis `p-mrr`: the rank changes of documents that a changed instruction rules out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from hardneg_instructions.followir import CHANGED, ORIGINAL
 class PMrr(Analysis):
     """Show whether runs follow a changed instruction: p-MRR, from -1 (the opposite) over 0 (ignored) to 1.
 
-    It looks at the documents that are less relevant under the changed instruction than under the original one.
+    It measures the documents that are less relevant under the changed instruction than under the original one.
 
     Source: Weller et al., FollowIR (2024), section 4.
 
@@ -27,7 +27,7 @@ class PMrr(Analysis):
     runs: Runs = Field(min_length=1, description="A run of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Of each run p-MRR, by query too, and what it is of. Raises DataError: nothing to measure it by."""
+        """p-MRR of each run and query, with counts. Raises DataError where there is nothing to measure."""
         less, more = _judged(inputs.qrels())
         if not less:
             ends = f"{ORIGINAL} and {CHANGED}"
@@ -49,7 +49,7 @@ class PMrr(Analysis):
         return {"queries": len(less), "more relevant": more, "runs": measured}
 
     def table(self, results: Any) -> Table:
-        """A row a run."""
+        """A table with one row per run."""
         rows = []
         for label, row in results["runs"].items():
             queries = f"{len(row['by_query']):,} of {results['queries']:,}"
@@ -57,7 +57,7 @@ class PMrr(Analysis):
         return Table(("run", "p-MRR", "queries", "documents"), rows)
 
     def explain(self, results: Any) -> str:
-        """How to read it, and what is left out."""
+        """An explanation of the values, and of what is left out."""
         more = results["more relevant"]
         return (
             "The mean over queries of the mean over documents that the changed instruction makes less relevant: above "
@@ -67,7 +67,7 @@ class PMrr(Analysis):
 
 
 def _judged(qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]], int]:
-    """By query the documents that are less relevant under the changed instruction, and how many are more."""
+    """The documents less relevant under the changed instruction by query, and the number of more relevant ones."""
     less, more = {}, 0
     for query_id, original in qrels.items():
         query = query_id.removesuffix(ORIGINAL)
@@ -81,16 +81,16 @@ def _judged(qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]
 
 def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) -> float:
     lists = (run[query + ending].doc_ids for ending in (ORIGINAL, CHANGED))
-    ranks = [{doc_id: rank for rank, doc_id in enumerate(listed, 1)} for listed in lists]
+    ranks = [{doc_id: rank for rank, doc_id in enumerate(ranked, 1)} for ranked in lists]
     original, changed = ([of.get(doc_id, len(of) + 1) for doc_id in doc_ids] for of in ranks)
     return sum(map(rank_change, original, changed)) / len(doc_ids)
 
 
 def rank_change(original: int, changed: int) -> float:
-    """How far a document falls from its rank under the original instruction, as reciprocal ranks see it.
+    """The change of a document's rank under the changed instruction, in reciprocal ranks.
 
     With MRR = 1 / rank: MRR_og / MRR_new - 1 where it rises, 1 - MRR_new / MRR_og where it falls or stays; -1 to 1. A
-    document that a list lacks counts as the one after its last.
+    document missing from a list is ranked after its last.
 
     Source: Weller et al., FollowIR (2024), p-MRR.
     """

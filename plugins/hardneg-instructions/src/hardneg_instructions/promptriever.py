@@ -1,4 +1,4 @@
-"""The training data of Promptriever: queries with instructions, and passages that these rule out."""
+"""The training data of Promptriever: queries with instructions, and passages that instructions rule out."""
 
 import re
 from collections import Counter
@@ -21,27 +21,27 @@ from hardneg_instructions.tables import (
 _SPLIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_]*?)(-\d+-of-\d+)?\.(?:parquet|jsonl?)(?:\.gz)?")
 _POSITIVE, _RULED_OUT, _MINED = "positive_passages", "new_negatives", "negative_passages"
 SUFFIX = "-instruct"
-"""Ends the id of a query with an instruction: the same query stands without one under the bare id."""
+"""The suffix of the id of a query with an instruction; the query without it has the bare id."""
 
 
 @dataclass(frozen=True)
 class Promptriever:
-    """Rows of a query, its instruction, its passages, and passages that answer the query and not the instruction.
+    """Rows of a query, its instruction, its passages, and passages that answer the query but not the instruction.
 
     The columns are those of `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
     `has_instruction`, `positive_passages`, `negative_passages` and `new_negatives`, lists of passages with `docid`,
-    `title` and `text`. Positive passages are judged 1, new negatives, those that the instruction rules out, 0; the
-    negative passages are documents that nobody judged. A passage that a language model has written, which has an
-    `explanation`, is `DOCID.DIGEST`; a query with an instruction is `ID-instruct`.
+    `title` and `text`. Positive passages are judged 1, and new negatives, which the instruction rules out, 0; negative
+    passages are unjudged documents. The id of a passage written by a language model, with an `explanation`, is
+    `DOCID.DIGEST`; that of a query with an instruction is `ID-instruct`.
 
     Source: Weller et al., Promptriever: Instruction-Trained Retrievers Can Be Prompted Like Language Models (ICLR
     2025).
 
     Args:
-        source: a file, or a folder of files: Parquet or JSON Lines, the split as name, `train-00000-of-00052.parquet`.
-        template: the text of a query with an instruction; `{query}` alone leaves instructions out.
-        dev: the share of the queries of split `train` that are split `dev`, by their texts.
-        test: the same of split `test`.
+        source: a Parquet or JSON Lines file, or a folder of them, named by split: `train-00000-of-00052.parquet`.
+        template: the text of a query with an instruction; `{query}` alone omits instructions.
+        dev: the share of the queries of split `train` to use as split `dev`, by their texts.
+        test: the share to use as split `test`.
     """
 
     source: str
@@ -58,9 +58,9 @@ class Promptriever:
             )
 
     def load(self) -> "PromptrieverRows":
-        """The rows, opened for streaming. Raises DataError where there is no file that can be read."""
+        """The rows, opened for streaming. Raises DataError where there is no readable file."""
         if not self.source:
-            raise errors.DataError("promptriever needs a file or a folder: promptriever:FOLDER")
+            raise errors.DataError("promptriever needs a file or a folder, as in promptriever:FOLDER")
         path = Path(self.source).expanduser()
         files = [path] if path.is_file() else files_in(path) or files_in(path / "data")
         by_split: dict[str, list[Path]] = {}
@@ -71,7 +71,7 @@ class Promptriever:
             raise errors.DataError(f"{path}: no file of rows, such as train.jsonl or train-00000-of-00052.parquet")
         for split, share in (("dev", self.dev), ("test", self.test)):
             if share and (split in by_split or "train" not in by_split):
-                raise errors.DataError(f"{path}: {split}: a share is taken of split train, where there is no {split}")
+                raise errors.DataError(f"{path}: {split}: a share is taken of split train, if there is no {split}")
         return PromptrieverRows(by_split, self)
 
     def fingerprint(self) -> str:
@@ -80,7 +80,7 @@ class Promptriever:
         return tables_digest("promptriever", self.version, files)
 
     def size_hint(self) -> int:
-        """0: how many passages the rows share is known only when all are read."""
+        """0, as the number of distinct passages is known only after reading all rows."""
         return 0
 
 
@@ -93,7 +93,7 @@ class PromptrieverRows:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Iterator[Document]:
-        """Every passage once, in the order of the rows; ids and digests of all texts are held in memory."""
+        """All distinct passages in row order; ids and digests of their texts are held in memory."""
         known: dict[str, int] = {}
         for split in self.files:
             for row in read_tables(self.files[split]):
@@ -105,10 +105,10 @@ class PromptrieverRows:
                             known[document.doc_id] = content
                             yield document
                         elif known[document.doc_id] != content:
-                            raise row.error(f"{column}: document {document.doc_id!r} stands there before, another text")
+                            raise row.error(f"{column}: document {document.doc_id!r} has another text above")
 
     def splits(self) -> Sequence[str]:
-        """Those of the files, and those that take a share of `train`."""
+        """The splits of the files, and those that take a share of `train`."""
         shares = {"dev": self.loader.dev, "test": self.loader.test}
         return [*self.files, *(split for split, share in shares.items() if share)]
 
@@ -121,19 +121,19 @@ class PromptrieverRows:
             yield Query(query_id, instructed(self.loader.template, row.text("only_query"), instruction))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """1 for each positive passage, 0 for each that the instruction rules out."""
+        """Relevance 1 for each positive passage, 0 for each passage that the instruction rules out."""
         for query_id, row in self._rows(split):
             positive = {_doc_id(passage): 1 for passage in row.rows(_POSITIVE)}
             ruled_out = {_doc_id(passage): 0 for passage in row.rows(_RULED_OUT)}
             if both := positive.keys() & ruled_out.keys():
-                raise row.error(f"document {min(both)!r} is among {_POSITIVE} and {_RULED_OUT}: leave one out")
+                raise row.error(f"document {min(both)!r} is in {_POSITIVE} and {_RULED_OUT}: remove one")
             yield from (Judgement(query_id, *pair) for pair in (positive | ruled_out).items())
 
     def notes(self) -> Sequence[str]:
-        """What became of the negative passages, and of instructions that the template leaves out."""
-        notes = [f"{_MINED} are documents and not judged: they were mined"]
+        """Notes on the negative passages, and on instructions that the template omits."""
+        notes = [f"{_MINED} are unjudged documents: they were mined"]
         if "{instruction}" not in self.loader.template and self._counts["with"]:
-            notes.append(f"{self._counts['with']} instructions left out by the template {self.loader.template!r}")
+            notes.append(f"{self._counts['with']} instructions omitted by the template {self.loader.template!r}")
         return notes
 
     def _rows(self, split: str) -> Iterator[tuple[str, TableRow]]:
@@ -146,7 +146,7 @@ class PromptrieverRows:
                 yield query_id if bare else query_id + SUFFIX, row
 
     def _share(self, row: TableRow) -> str:
-        """The split of a row of `train`: that of its query, whatever the instruction."""
+        """The split of a row of `train`, drawn by its query alone."""
         drawn = int(identity.digest(["split", row.text("only_query")])[:8], 16) / 16**8
         return "test" if drawn < self.loader.test else "dev" if drawn < self.loader.test + self.loader.dev else "train"
 

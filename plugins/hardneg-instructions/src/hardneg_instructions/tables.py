@@ -1,4 +1,4 @@
-"""Tables in local files, as the Hugging Face hub has them: Parquet or JSON Lines; a query with its instruction."""
+"""Tables in local files, Parquet or JSON Lines as on the Hugging Face hub; templates of queries with instructions."""
 
 import gzip
 import json
@@ -11,44 +11,44 @@ from hardneg.plugin import errors, identity
 _ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _ROWS = 1024
 TEMPLATE = "{query} {instruction}"
-"""The query, a blank, the instruction: as Promptriever was trained, and as mteb puts FollowIR's together."""
+"""The query, a space and the instruction, as in Promptriever's training and mteb's FollowIR."""
 
 
 class TableRow(NamedTuple):
-    """One row of a table: its file, its number there, counted from 1, and its cells by column."""
+    """One row of a table: its file, its number from 1, and its cells by column."""
 
     path: Path
     number: int
     cells: Mapping[str, Any]
 
     def text(self, column: str) -> str:
-        """The text of a cell. Raises DataError where it is none."""
+        """The text of a cell. Raises DataError for anything else."""
         value = self.cells.get(column)
         if not isinstance(value, str):
-            raise self.error(f"column {column!r} must hold a text, not {value!r:.40}")
+            raise self.error(f"column {column!r} must contain a text, not {value!r:.40}")
         return value
 
     def optional(self, column: str) -> str:
-        """The text of a cell, empty where the row has none."""
+        """The text of a cell, empty where it is missing."""
         return "" if self.cells.get(column) is None else self.text(column)
 
     def id(self, column: str) -> str:
-        """The id of a cell: one word, or a whole number. Raises DataError where it is none."""
+        """The id in a cell: a word or an integer. Raises DataError for anything else."""
         value = self.cells.get(column)
         name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
         if name.split() != [name]:
-            raise self.error(f"column {column!r} must hold an id without white space, not {value!r:.40}")
+            raise self.error(f"column {column!r} must contain an id without white space, not {value!r:.40}")
         return name
 
     def ids(self, column: str) -> list[str]:
-        """The ids of a cell that holds a list, maybe none."""
+        """The ids in a cell with a list, maybe empty."""
         return [TableRow(self.path, self.number, {column: value}).id(column) for value in self._list(column)]
 
     def rows(self, column: str) -> list["TableRow"]:
-        """The records of a cell that holds a list of them, maybe none."""
+        """The records in a cell with a list, maybe empty."""
         values = self._list(column)
         if not all(isinstance(value, Mapping) for value in values):
-            raise self.error(f"column {column!r} must hold a list of records")
+            raise self.error(f"column {column!r} must contain a list of records")
         return [TableRow(self.path, self.number, value) for value in values]
 
     def error(self, reason: str) -> errors.DataError:
@@ -58,12 +58,12 @@ class TableRow(NamedTuple):
     def _list(self, column: str) -> Sequence[Any]:
         value = self.cells.get(column)
         if value is not None and not isinstance(value, list):
-            raise self.error(f"column {column!r} must hold a list, not {value!r:.40}")
+            raise self.error(f"column {column!r} must contain a list, not {value!r:.40}")
         return value or ()
 
 
 def check_template(template: str) -> None:
-    """Raises PluginError where a template lacks the query, or has other names in braces."""
+    """Check a template. Raises PluginError where the query is missing, or other names are in braces."""
     try:
         written = template.format(query="\0", instruction="")
     except (KeyError, IndexError, ValueError):
@@ -73,12 +73,12 @@ def check_template(template: str) -> None:
 
 
 def instructed(template: str, query: str, instruction: str) -> str:
-    """The text of a query; without an instruction the query alone."""
+    """The text of a query with its instruction, or of the query alone."""
     return template.format(query=query, instruction=instruction).strip() if instruction else query
 
 
 def table_files(folder: Path, *names: str) -> list[Path]:
-    """The files of the first of these tables that a folder has; none where it has none of them.
+    """The files of the first of these tables that exists in a folder; maybe none.
 
     A table is one file, as `corpus.jsonl`, or all files of a folder, as `corpus/corpus-00000-of-00001.parquet`.
     """
@@ -90,13 +90,13 @@ def table_files(folder: Path, *names: str) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a folder that can be read, by name."""
+    """The readable files of a folder, by name."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in paths if path.name.endswith(_ENDINGS) and not path.name.startswith("."))
 
 
 def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
-    """The rows of some files as a stream. Raises DataError: a file is not readable, or a line is no object."""
+    """Stream the rows of files. Raises DataError for an unreadable file or a line that is not an object."""
     for path in files:
         yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
 
@@ -107,7 +107,7 @@ def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any)
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """How many rows Parquet's metadata count; 0 for JSON Lines."""
+    """The number of rows in Parquet metadata; 0 for JSON Lines."""
     import pyarrow.parquet as pq
 
     return sum(int(pq.read_metadata(path).num_rows) for path in files if path.suffix == ".parquet")

@@ -1,4 +1,4 @@
-"""The reranker and the filter `chat`: a language model behind a server says of a passage whether it is relevant."""
+"""The rerankers `chat` and `chat-listwise` and the filter `chat`: a language model behind a server judges passages."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from hardneg_judge.prompts import BEST, IN_ORDER, Scale, built_in, filled, permu
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
 RELEVANT, UNREADABLE, UNJUDGED = "relevant", "unreadable", "unjudged"
-"""Why a negative is taken away: it is none, the judge did not say that it is one, or it was not asked about."""
-_LOT = 64  # times the requests under way: what is asked of between two looks at the progress
+"""The reasons to drop a candidate: relevant, no readable verdict, or not judged."""
+_LOT = 64  # requests between two updates of progress, per request in flight
 
 
 @dataclass(frozen=True)
 class Chat(ChatServer):
     """A language model behind a server that speaks OpenAI's /v1/chat/completions; it grades query and passage.
 
-    A score is 1 or 0 with scale `yes-no`, and a grade from 0 to 3 with scale `grades`. Answers are kept on this machine
-    by the model, what it was told, and the whole message, so that nothing is asked twice.
+    A score is 1 or 0 with scale `yes-no`, and a grade from 0 to 3 with scale `grades`. Answers are cached on this
+    machine by model, parameters and message, so that no request is repeated.
 
     Source: Thomas, Spielman, Craswell and Mitra, Large Language Models can Accurately Predict Searcher Preferences
     (SIGIR 2024); Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard
     Negatives for Robust Information Retrieval (2025, arXiv 2505.16967).
 
     Args:
-        prompt: a file with a template, or its text, with {query} and {passages}; the text is in keys.
-        scale: what is asked for: `yes-no`, or `grades` from 0 to 3.
-        batch: passages of one query that are put into one message.
-        unreadable: what a passage is taken for of which an answer does not say it: `irrelevant` or `relevant`. The verb
-            `judge` takes silence for no approval: it drops such a negative, unless `relevant` is said here.
+        prompt: a template or a file of one, with {query} and {passages}; its text is part of keys.
+        scale: the form of a verdict: `yes-no`, or `grades` from 0 to 3.
+        batch: passages of one query per message.
+        unreadable: the verdict for a passage without a readable one: `irrelevant` or `relevant`. The verb `judge` drops
+            such a negative, unless `relevant` is set here.
     """
 
     version: ClassVar[int] = 2
@@ -49,22 +49,21 @@ class Chat(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, built_in(self.scale, self.batch)))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each passage, in the order given; a number of requests that does not grow is read ahead.
+        """The score of each passage, in the order given; a bounded number of requests is read ahead.
 
         Raises:
-            ModelError: there is no key, the server refuses or does not answer, or no answer can be read.
+            ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
         """
         with self.asking() as asking:
             yield from asking.rerank(requests)
 
     def asking(self, judging: bool = False) -> "Asking":
-        """The same with what it comes to in requests and tokens.
+        """Open a session that counts requests and tokens.
 
-        judging: a passage of which no answer says that it is irrelevant has no score (nan), unless it is to be taken
-        for relevant.
+        judging: a passage without a readable verdict has no score (nan), unless `unreadable` is `relevant`.
 
         Raises:
-            ModelError: there is no key.
+            ModelError: the key is missing.
         """
         return Asking(self, self.best if self.unreadable == "relevant" else nan if judging else 0.0)
 
@@ -75,16 +74,16 @@ class Chat(ChatServer):
 
 
 class Asking(ChatSession):
-    """Asks of passages in the order given; unread: the score of a passage of which an answer does not say it."""
+    """A session that scores passages in order; unread: the score of a passage without a readable verdict."""
 
     def __init__(self, chat: Chat, unread: float) -> None:
         super().__init__(chat, chat.batch)
         self._chat, self._unread = chat, unread
         self.at_once = _LOT * chat.in_flight * chat.batch
-        """How many passages to give it at a time: the last requests of each lot wait for none."""
+        """The number of passages to submit at a time, so that few requests wait at the end of each lot."""
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """The score of each passage. Raises ModelError as `ask`, and where no answer can be read."""
+        """The score of each passage. Raises ModelError as `ask`, and where no answer is readable."""
         chat = self._chat
 
         def calls(query: str, passages: Sequence[str]) -> Iterator[partial[tuple[int, Reply[float | None]]]]:
@@ -96,28 +95,28 @@ class Asking(ChatSession):
             scores: list[float] = []
             for count, reply in group:
                 self.count(reply)
-                said = reply.values or [None] * count
-                scores += [self._unread if score is None else score for score in said]
+                values = reply.values or [None] * count
+                scores += [self._unread if score is None else score for score in values]
             yield scores
 
     def _part(self, message: str, count: int) -> tuple[int, Reply[float | None]]:
         def read(answer: Answer) -> tuple[list[float | None], bool]:
-            said = verdicts(answer.text, count, self._chat.scale, numbered=self._chat.batch > 1)
-            return ([] if said.count(None) == count else said), None not in said
+            parsed = verdicts(answer.text, count, self._chat.scale, numbered=self._chat.batch > 1)
+            return ([] if parsed.count(None) == count else parsed), None not in parsed
 
         return count, self.reply(message, read)
 
 
 @dataclass(frozen=True)
 class ChatFilter(Chat):
-    """Drops the candidates that a language model behind a server finds relevant, and those that it was not asked about.
+    """Drops the candidates that a language model behind a server judges relevant, and those that it did not judge.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
     Robust Information Retrieval (2025, arXiv 2505.16967).
 
     Args:
-        relevant_from: the score from which on a passage is relevant: 1 of `yes-no`, up to 3 of `grades`.
-        depth: how many of each list are judged, the first ones; those behind are dropped as `unjudged`.
+        relevant_from: the lowest score of a relevant passage: 1 with `yes-no`, up to 3 with `grades`.
+        depth: the number of first candidates of each list to judge; the others are dropped as `unjudged`.
     """
 
     relevant_from: float = 1.0
@@ -132,10 +131,10 @@ class ChatFilter(Chat):
             raise ValueError(f"depth: {self.depth} must be above 0")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """`relevant`, `unreadable` where no answer says that it is not, or `unjudged`; positives are not judged.
+        """The reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`; positives are not judged.
 
         Raises:
-            ModelError: there is no key, the server refuses or does not answer, or no answer can be read.
+            ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
         """
         waiting = iter(candidates)
         with self.asking(judging=True) as asking:
@@ -143,14 +142,14 @@ class ChatFilter(Chat):
                 lists = [self._judged(query) for query in block]
                 passages = [[document.contents for document in texts.documents(doc_ids)] for doc_ids in lists]
                 scores = asking.rerank(zip(texts.queries([query.query_id for query in block]), passages, strict=True))
-                for query, doc_ids, said in zip(block, lists, scores, strict=True):
-                    verdicts = dict(zip(doc_ids, map(self._verdict, said), strict=True))
+                for query, doc_ids, query_scores in zip(block, lists, scores, strict=True):
+                    verdicts = dict(zip(doc_ids, map(self._verdict, query_scores), strict=True))
                     verdicts |= dict.fromkeys(query.positives, "")
                     against = {doc_id: verdicts.get(doc_id, UNJUDGED) for doc_id in query.listed}
                     yield {doc_id: reason for doc_id, reason in against.items() if reason}
 
     def _judged(self, query: Candidates) -> list[str]:
-        """The first documents of each list, each once, without known positives."""
+        """The distinct first documents of each list, without known positives."""
         known = frozenset(query.positives)
         tops = (doc_id for ranked in query.hits.values() for doc_id in ranked.doc_ids[: self.depth])
         return list(dict.fromkeys(doc_id for doc_id in tops if doc_id not in known))
@@ -161,19 +160,19 @@ class ChatFilter(Chat):
 
 @dataclass(frozen=True)
 class ChatListwise(ChatServer):
-    """A language model behind a server puts the passages of a query in order, from the end of the list to its top.
+    """A language model behind a server orders the passages of a query, from the end of the list to the top.
 
-    A window slides over the list, so that the best passages of each rise with it. The score of a passage is how many
-    are at or below its place. Answers are repaired: numbers of no passage, and those that come again, are passed over,
-    and passages that an answer leaves out follow in the order that they had.
+    A window slides over the list, and the best passages move up with it. The score of a passage is the number of
+    passages at or below its rank. Answers are repaired: unknown and repeated numbers are ignored, and missing passages
+    follow in their previous order.
 
     Source: Sun, Yan, Ma, Wang, Ren, Chen, Yin and Ren, Is ChatGPT Good at Search? Investigating Large Language Models
     as Re-Ranking Agents (EMNLP 2023), section 3.2: windows of 20 passages, in steps of 10.
 
     Args:
-        prompt: a file with a template, or its text, with {query} and {passages}; the text is in keys.
-        window: how many passages are put in order at a time.
-        step: by how many the window moves on.
+        prompt: a template or a file of one, with {query} and {passages}; its text is part of keys.
+        window: the number of passages ordered at a time.
+        step: the distance that the window moves.
     """
 
     version: ClassVar[int] = 2
@@ -189,20 +188,20 @@ class ChatListwise(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, IN_ORDER))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each passage, in the order given; of each query the windows follow each other.
+        """The score of each passage, in the order given; the windows of a query are sequential.
 
         Raises:
-            ModelError: there is no key, the server refuses or does not answer, or no answer can be read.
+            ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
         """
         with Ordering(self, self.window) as ordering:
             yield from ordering.rerank(self, requests)
 
 
 class Ordering(ChatSession):
-    """Several queries at a time."""
+    """A session that orders the passages of several queries concurrently."""
 
     def rerank(self, options: ChatListwise, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """The score of each passage. Raises ModelError as `ask`, and where no answer can be read."""
+        """The score of each passage. Raises ModelError as `ask`, and where no answer is readable."""
         calls = ([partial(self._in_order, options, query, passages)] for query, passages in requests)
         for ((order, replies),) in self.in_order(calls):
             for reply in replies:
@@ -215,7 +214,7 @@ class Ordering(ChatSession):
     def _in_order(
         self, options: ChatListwise, query: str, passages: Sequence[str]
     ) -> tuple[list[int], list[Reply[int]]]:
-        """The numbers of the passages from 0, the best first, and what was answered."""
+        """The numbers of the passages from 0, best first, and the replies."""
 
         def read(answer: Answer) -> tuple[list[int], bool]:
             named = permutation(answer.text, len(window))

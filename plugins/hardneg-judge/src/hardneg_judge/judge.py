@@ -1,4 +1,4 @@
-"""Verb `judge`: mined negatives without those that judges find relevant, which can become positives."""
+"""Verb `judge`: remove mined negatives that judges find relevant, or make them positives."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ PAIRS = 4096
 
 
 class Level(BaseModel):
-    """Who judges, and from which score on a passage is relevant.
+    """A judge, and the lowest score of a relevant passage.
 
-    reranker: the stage that trained it, or plugin: one to take as it is, such as `chat`.
+    reranker: the stage that trained it; or plugin: an untrained one, such as `chat`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,15 +36,15 @@ class Level(BaseModel):
     @model_validator(mode="after")
     def _complete(self) -> "Level":
         if (self.reranker is None) == (self.plugin is None):
-            raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
+            raise ValueError("give reranker, the name of a stage that trains one, or plugin, but not both")
         return self
 
 
 class Opened:
-    """A level at work; `rerank` gives a score for each passage of each request, nan where it could not tell.
+    """A judge ready to score; `rerank` yields a score for each passage of each request, nan without a verdict.
 
-    at_once: pairs of a block, enough for full batches, and few enough that progress is told. counts: what was asked of
-    a server; nothing of a network on this machine.
+    at_once: pairs per block, enough for full batches and few enough to report progress. counts: requests to a server;
+    empty for a network on this machine.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Opened:
         device: str | None,
         stack: ExitStack,
     ) -> None:
-        """A reranker of a stage (`folder`: its network's), or a plugin as it is; the stack closes it."""
+        """Open a stage's reranker (`folder`: of its network) or a plugin; the stack closes it."""
         self.name, self.relevant_from = name, level.relevant_from
         scorer: Any = plugin
         if isinstance(plugin, hp.protocols.TrainableReranker):
@@ -70,10 +70,10 @@ class Opened:
 
 @dataclass(frozen=True)
 class Judged:
-    """A query's first n negatives as they were mined, each with what the judges said.
+    """A query's first n mined negatives with the judges' verdicts.
 
-    flag, decide: float32 [n], the scores of the first and the second judge, nan where it was not asked, or gave none.
-    relevant, unread: bool [n], what was found relevant, and of what the second judge gave no score.
+    flag, decide: float32 [n], the scores of the first and the second judge, nan where missing.
+    relevant, unread: bool [n], true where judged relevant, and where the second judge gave no score.
     """
 
     mined: hp.Negatives
@@ -83,7 +83,7 @@ class Judged:
     unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> hp.Negatives | None:
-        """What is left of the query; None where it goes with its relevant negatives."""
+        """The query's remaining negatives; None where the query is dropped."""
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, dropped = self.mined, self.relevant | self.unread
@@ -96,19 +96,19 @@ class Judged:
             len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1
         )
         scores = np.asarray(item.scores, np.float32)[stay]
-        kept = [item.negatives[i] for i in stay.tolist()]
-        return hp.Negatives(item.query_id, positives, kept, scores, dict(Counter(reasons)), drops)
+        remaining = [item.negatives[i] for i in stay.tolist()]
+        return hp.Negatives(item.query_id, positives, remaining, scores, dict(Counter(reasons)), drops)
 
 
 def judged(
     block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
-    """What the judges say of some queries' negatives; the second is asked of those alone that the first flags."""
+    """The verdicts on some queries' negatives; the second judge sees only those that the first flags."""
     rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
     if flag is not None:
         flags = _scores(flag, block, rows, texts, corpus)
-        rows = [~(scores < flag.relevant_from) for scores in flags]  # also what the first could not tell
+        rows = [~(scores < flag.relevant_from) for scores in flags]  # also those without a score
     decided = _scores(decide, block, rows, texts, corpus)
     return [
         Judged(item, first, second, second >= decide.relevant_from, wanted & np.isnan(second))
@@ -119,7 +119,7 @@ def judged(
 def _scores(
     level: Opened, block: Sequence[hp.Negatives], rows: Rows, texts: Mapping[str, str], corpus: hp.Corpus
 ) -> list[Scores]:
-    """For each query a score of each negative that is asked of, nan of the others: float32 [n]."""
+    """For each query the scores of the negatives to judge, nan for the others: float32 [n]."""
     pairs = list(zip(block, rows, strict=True))
 
     def requests() -> Iterator[tuple[str, Sequence[str]]]:
@@ -130,13 +130,13 @@ def _scores(
 
     answers, scored = level.rerank(requests()), []
     for item, wanted in pairs:
-        scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
-        if len(said) != wanted.sum():
-            counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
+        scores, given = np.full(len(wanted), np.nan, np.float32), next(answers, ())
+        if len(given) != wanted.sum():
+            counts = f"{len(given)} scores for the {wanted.sum()} passages of query {item.query_id}"
             raise hp.errors.PluginError(
-                f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order"
+                f"{level.name}: the reranker gave {counts}: one per passage is required, in order"
             )
-        scores[wanted] = said
+        scores[wanted] = given
         scored.append(scores)
     return scored
 
@@ -146,20 +146,20 @@ _COLUMNS = ("query_id", "doc_id", "flag", "decide", "relevant")
 _SHOWN = ("pairs", "flagged", "relevant", "queries dropped", "negatives", "made positives")
 _HIDDEN = ("hidden positives", "hidden positives found")
 _EXPLAINED = (
-    "Pairs of a query and a mined negative; those that are flagged go to the second judge. Hidden positives are those "
-    "that the dataset withholds, as far as they were mined as negatives."
+    "Pairs of a query and a mined negative; flagged pairs go to the second judge. Hidden positives are withheld by the "
+    "dataset and were mined as negatives."
 )
 
 
 class Judge(hp.stages.StageSpec):
-    """Has mined negatives judged, and takes those away that are relevant: they are false negatives.
+    """Has mined negatives judged and removes the relevant ones, which are false negatives.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
-    Robust Information Retrieval (2025, arXiv 2505.16967): one judge flags, a dearer one decides on what is flagged; a
-    query, its false negatives, or neither is dropped, and in the last case they become positives.
+    Robust Information Retrieval (2025, arXiv 2505.16967): a cheap judge flags pairs and a more expensive one decides on
+    them; false negatives are dropped, dropped with their query, or made positives.
 
-    negatives: the stage that mined them. split: that of their queries. depth: how many of a query are judged, the first
-    ones; those after are left out. flag: the first judge, where there are two. decide: the judge whose word counts.
+    negatives: the stage that mined them. split: of their queries. depth: the number of first negatives to judge per
+    query; the others are dropped. flag: the first of two judges, optional. decide: the deciding judge.
     outcome: `drop-negative`, `drop-query` or `positive`.
     """
 
@@ -181,7 +181,7 @@ class Judge(hp.stages.StageSpec):
 
     @property
     def levels(self) -> Mapping[str, Level]:
-        """The judges in the order in which they are asked."""
+        """The judges in the order of their use."""
         both = {"flag": self.flag, "decide": self.decide}
         return {name: level for name, level in both.items() if level is not None}
 
@@ -192,55 +192,55 @@ class Judge(hp.stages.StageSpec):
             yield from ((f"{name}.{path}", target, need) for path, target, need in hp.fields.marked_references(level))
 
     def plugins(self) -> Iterator[tuple[str, str, hp.PluginSetting]]:
-        """Those of both judges."""
+        """The plugins of both judges."""
         for name, level in self.levels.items():
             if level.plugin is not None:
                 yield f"{name}.plugin", "rerankers", level.plugin
 
     def identity(self) -> dict[str, Any]:
-        """Of the judges, from which scores on they find a passage relevant."""
+        """The options that count in the key; judges count apart, but for their lowest relevant scores."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
     def problems(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
-        """Negatives of another split; scores that no passage can have, or that every one has."""
+        """Negatives of another split, and thresholds that no passage or every passage reaches."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
             if best is not None and not 0 < level.relevant_from <= best:
                 message = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
-                yield f"{name}.relevant_from: {message}; name a score that tells passages apart"
+                yield f"{name}.relevant_from: {message}; choose a score within that range"
         mined = getattr(recipe.stages.get(self.negatives), "split", self.split)
         if mined != self.split and hp.fields.Trait.OWN_QUERIES not in recipe.traits(self.negatives):
             yield f"split: {self.negatives!r} is of split {mined}, not {self.split}; say split: {mined}"
 
     def traits(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """Also positives that no person judged, where that is what becomes of relevant negatives."""
+        """The traits of the negatives; also pseudo-positives, if relevant negatives become positives."""
         own: dict[str, str] = {hp.fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec | None:
-        """That of the first judge that is a plugin with one."""
+        """The network of the first judge that is a plugin with one."""
         sources = (hp.stages.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """All pairs for the first judge."""
+        """An estimate: all pairs for the first judge."""
         pairs = sizes.queries(self.split) * self.depth
         return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """What was said of each pair, under the stage's name."""
+        """The judgements of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.Section]":
-        """What the judges found, a row an artifact."""
+        """A table of the judges' counts, one row per artifact."""
         facts = {label: source.facts for label, source in sources.items()}
         names = [*_SHOWN, *(_HIDDEN if any(_HIDDEN[0] in each for each in facts.values()) else ())]
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
         return [hp.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
     def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
-        """Blocks of queries."""
+        """The stage's work in blocks of queries."""
         collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
@@ -258,7 +258,7 @@ class Judge(hp.stages.StageSpec):
 
 @dataclass(frozen=True)
 class JudgedBlocks(hp.stage_work.StageBlocks):
-    """A judging at work: what it reads; step: queries of a block."""
+    """The blocks of a judging; step: queries per block."""
 
     collection: hp.StoredCollection = field(kw_only=True)
     mined: Sequence[hp.Negatives] = field(kw_only=True)
@@ -267,7 +267,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
     step: int = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
-        """What is left of each block, what was dropped, what was said of each pair, and what servers were asked."""
+        """The remaining negatives of each block, the drops, the judgements and the counts of requests."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
             path, dropped = Path(folder) / hp.layout.NEGATIVES, Path(folder) / hp.layout.DROPPED
@@ -285,7 +285,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
                 )
 
     def finish(self) -> hp.stages.Facts:
-        """Writes what is left and dropped, and what was said of each pair. Raises DataError where no query is left."""
+        """Write the remaining negatives, the drops and the judgements. Raises DataError where no query remains."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:
@@ -305,7 +305,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         return facts
 
     def _opened(self, stack: ExitStack) -> dict[str, Opened]:
-        """The judges, ready; those that ask a server are closed with the stack."""
+        """Open the judges; the stack closes those of servers."""
         context, opened = self.context, dict[str, Opened]()
         folder: Path | None
         for name, level in context.spec.levels.items():
@@ -323,7 +323,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         lines: list[str],
         task: hp.Task,
     ) -> Iterator[hp.Negatives]:
-        """What is left of each query; counts, and a line for each pair."""
+        """The remaining negatives of each query; updates counts and appends a line per pair."""
         depth, corpus = self.context.spec.depth, self.collection.corpus
         step = max(1, min(level.at_once for level in levels.values()) // depth)
         for start in range(0, len(mined), step):
@@ -337,8 +337,8 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
                 self._count(item, levels, facts)
                 rows = zip(item.mined.negatives, item.flag, item.decide, item.relevant, strict=True)
                 for doc_id, flag, decide, relevant in rows:
-                    said = "\t".join("" if score != score else f"{score:.6g}" for score in (flag, decide))
-                    lines.append(f"{item.mined.query_id}\t{doc_id}\t{said}\t{int(relevant)}\n")
+                    given = "\t".join("" if score != score else f"{score:.6g}" for score in (flag, decide))
+                    lines.append(f"{item.mined.query_id}\t{doc_id}\t{given}\t{int(relevant)}\n")
                 task.advance()
                 left = item.left(self.context.spec.outcome)
                 facts["queries dropped"] += left is None
@@ -364,5 +364,5 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
 
 
 def _counts(levels: Mapping[str, Opened]) -> dict[str, int]:
-    """What was asked of servers, level by level."""
+    """The counts of requests to servers, by judge."""
     return {f"{name}: {what}": n for name, level in levels.items() for what, n in level.counts.items() if n}

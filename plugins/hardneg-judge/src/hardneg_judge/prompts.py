@@ -1,4 +1,4 @@
-"""What a language model is asked: templates, and the texts that are put into them."""
+"""Templates of prompts, the texts filled into them, and parsers of answers."""
 
 import json
 import re
@@ -15,7 +15,7 @@ IN_ORDER = (
     "Passages:\n{passages}\n\nQuery: {query}\n\nPut the passages in the order in which they serve someone who asks "
     "this query, the best one first. Answer with all their numbers and nothing else, in the form [2] > [1] > [3]."
 )
-"""The built-in template of a whole list."""
+"""The built-in template for ordering a list."""
 QUERIES = (
     "{examples}Passage:\n{passage}\n\nWrite one search query for each line of this list, which the passage answers:\n"
     "{forms}\n\nSomeone who has not seen the passage must understand each query: do not speak of a passage or a text. "
@@ -27,7 +27,7 @@ FORMS: Mapping[str, str] = {
     "keywords": "two to six keywords, as typed into a search box",
     "claim": "a claim in one sentence, which the passage supports or refutes",
 }
-"""What the words of option `forms` ask for; any other text stands for itself."""
+"""The meanings of the words of option `forms`; any other text is used verbatim."""
 _QUESTION = {
     "yes-no": "Would someone who asks this query find what they look for in the passage?",
     "grades": (
@@ -40,7 +40,7 @@ _FORM = {"yes-no": "yes or no", "grades": "0, 1, 2 or 3"}
 
 
 def built_in(scale: Scale, batch: int) -> str:
-    """The template that is used where none is given, for one passage or for several at a time."""
+    """The default template for one passage, or for several per message."""
     if batch == 1:
         head, form = "Passage", f"Answer with {_FORM[scale]} and nothing else."
     else:
@@ -50,10 +50,10 @@ def built_in(scale: Scale, batch: int) -> str:
 
 
 def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
-    """A template with these parts: from its text, or a file that has it; `otherwise` where nothing is given.
+    """The template in a text or a file, with all `parts` in it; `otherwise` if `prompt` is empty.
 
     Raises:
-        ValueError: there is no such file, or a part is missing.
+        ValueError: the file does not exist, or a part is missing.
     """
     if not prompt:
         return otherwise
@@ -85,23 +85,23 @@ def put_in(text: str, parts: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: parts.get(match[1], match[0]), text)
 
 
-def listed(forms: Sequence[str], start: int, count: int) -> str:
-    """What is asked for, a numbered line a query: the forms one after another from `start`, again and again."""
+def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
+    """The numbered list of requested queries: the forms in turn, beginning with number `start`."""
     chosen = islice(cycle(forms), start, start + count)
     return "\n".join(f"{number}. {FORMS.get(form, form)}" for number, form in enumerate(chosen, 1))
 
 
 def examples_text(source: str) -> str:
-    """The text of a file of examples, or the text itself. Raises ValueError where the file cannot be read."""
+    """The text of examples: given directly, or in a file. Raises ValueError where the file cannot be read."""
     return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
 
 
 @cache
 def shown_examples(text: str) -> str:
-    """Examples as a message has them, from JSON Lines with `passage` and `queries`.
+    """Examples formatted for a message, from JSON Lines with `passage` and `queries`.
 
     Raises:
-        ValueError: a line is not of that form.
+        ValueError: a line is malformed.
     """
     shown = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -114,7 +114,7 @@ def shown_examples(text: str) -> str:
             if not queries or not all(isinstance(text, str) and text.strip() for text in (passage, *queries)):
                 raise ValueError
         except (ValueError, TypeError, LookupError, RecursionError):
-            problem = f"examples: line {number} is no JSON object with a `passage` and its `queries`: {line:.80}"
+            problem = f"examples: line {number} is not a JSON object with `passage` and `queries`: {line:.80}"
             raise ValueError(problem) from None
         numbered = "\n".join(f"{position}. {text}" for position, text in enumerate(queries, 1))
         shown += f"Passage:\n{passage}\n\nQueries:\n{numbered}\n\n"
@@ -135,45 +135,45 @@ _QUOTES = "\"'`*“”„«» \t"
 
 
 def _spoken(answer: str) -> str:
-    """What an answer says, without what was thought before."""
+    """The answer without its reasoning."""
     return answer.rpartition("</think>")[2].strip()
 
 
 def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[float | None]:
-    """The score of each of `count` passages; None where the answer does not say it, or says two things.
+    """The score of each of `count` passages; None where the answer has none, or two different ones.
 
-    Numbered passages have a line each, but a single one may have a bare verdict. What stands before the end of a
-    `<think>` block is no answer.
+    Numbered passages have a line each, but a single one may have a bare verdict. Text before the end of a `<think>`
+    block is ignored.
     """
-    said = _spoken(answer)
-    bare = not numbered or (count == 1 and not any(match[2] for match in _lines(said)))
+    spoken = _spoken(answer)
+    bare = not numbered or (count == 1 and not any(match[2] for match in _lines(spoken)))
     if bare:
-        return [_verdict(said, scale)]
+        return [_verdict(spoken, scale)]
     matches: dict[int, set[float | None]] = {}
-    for match in _lines(said):
+    for match in _lines(spoken):
         matches.setdefault(int(match[1]), set()).add(_verdict(match[2], scale))
     by_number = (matches.get(number, {None}) for number in range(1, count + 1))
     return [next(iter(each)) if len(each) == 1 else None for each in by_number]
 
 
-def _lines(said: str) -> Iterator[re.Match[str]]:
-    return filter(None, map(_NUMBERED.match, said.splitlines()))
+def _lines(spoken: str) -> Iterator[re.Match[str]]:
+    return filter(None, map(_NUMBERED.match, spoken.splitlines()))
 
 
-def _verdict(said: str, scale: Scale) -> float | None:
-    """The word that it begins with, or else the only one, if no denial stands before; of no more than both nothing."""
-    matches = list(_WORDS[scale].finditer(said))
-    if matches and not _BOTH.fullmatch(said) and not said[: matches[0].start()].strip("\"'*`([# \t\n"):
+def _verdict(spoken: str, scale: Scale) -> float | None:
+    """The score of the first word, or else of the only verdict, unless a denial precedes it; None if there are both."""
+    matches = list(_WORDS[scale].finditer(spoken))
+    if matches and not _BOTH.fullmatch(spoken) and not spoken[: matches[0].start()].strip("\"'*`([# \t\n"):
         return _MEANING[matches[0][0].lower()]
     words = {match[0].lower() for match in matches}
-    denied = matches and _DENIAL.search(said[: matches[-1].start()])
+    denied = matches and _DENIAL.search(spoken[: matches[-1].start()])
     return _MEANING[words.pop()] if len(words) == 1 and not denied else None
 
 
 def permutation(answer: str, count: int) -> list[int]:
-    """The order, from 0, in which an answer names passages 1 to `count`; empty where it names none of them.
+    """The order, from 0, in which an answer names passages 1 to `count`; empty where it names none.
 
-    Numbers of no passage, and those that come again, are passed over; passages that are left out follow in their order.
+    Unknown and repeated numbers are ignored; missing passages follow in their original order.
     """
     numbers = (int(number) - 1 for number in re.findall(r"\d+", _spoken(answer)) if len(number) < 10)
     named = dict.fromkeys(number for number in numbers if 0 <= number < count)
@@ -181,12 +181,10 @@ def permutation(answer: str, count: int) -> list[int]:
 
 
 def queries_in(answer: str, count: int) -> list[str]:
-    """The queries of an answer by their numbers from 1 to `count`, each once.
+    """The distinct queries of an answer, by their numbers from 1 to `count`.
 
-    Queries of an unclear number, or of over 2,000 characters, are left out.
-
-    Where one query is asked for, a single line needs no number. What stands before the end of a `<think>` block is no
-    answer.
+    Queries with ambiguous numbers or over 2,000 characters are dropped. If one query is requested, a single line needs
+    no number. Text before the end of a `<think>` block is ignored.
     """
     lines = [line for line in _spoken(answer).splitlines() if line.strip() and len(line) <= _LONGEST]
     texts: dict[int, set[str]] = {}

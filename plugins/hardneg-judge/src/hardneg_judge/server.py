@@ -1,4 +1,4 @@
-"""A chat server: what every plugin that asks one has for options, and a session of questions and answers."""
+"""Chat servers: the options of every plugin that asks one, and a session of requests with a journal of answers."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from hardneg.plugin import errors, identity
 
 
 class Answer(NamedTuple):
-    """What a model has said, and the tokens that it read and wrote, as the server counts them; -1 where it did not."""
+    """A model's answer, and the tokens that it read and wrote by the server's count; -1 if not reported."""
 
     text: str
     read: int = -1
@@ -29,26 +29,26 @@ class Answer(NamedTuple):
 
 
 def request_key(content: str) -> str:
-    """What a request is known by: 128 bits of its content, in hexadecimal digits."""
+    """The key of a request: a 128-bit hash of its content, in hexadecimal digits."""
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 class AnswerJournal:
-    """Answers by request; memory holds their places alone.
+    """A file of answers by request; memory holds their offsets alone.
 
-    Several threads and processes may use one file. What a process that is killed has kept is whole; a line that it was
-    writing is passed over.
+    Several threads and processes may share a file. Answers stored before a kill are complete; a partial last line is
+    skipped.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens the file, making it where there is none. Raises ArtifactError where it cannot be had."""
+        """Open the file, creating it if needed. Raises ArtifactError where that fails."""
         self._lock, self._offsets, offset = Lock(), dict[int, int](), 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             self._reader = path.open("rb")
         except OSError as error:
-            message = f"{path}: answers cannot be kept ({error.strerror}): make room, or free the path"
+            message = f"{path}: answers cannot be stored ({error.strerror}): free the path, or disk space"
             raise errors.ArtifactError(message) from error
         for line in self._reader:
             if (record := _record(line)) is not None:
@@ -59,7 +59,7 @@ class AnswerJournal:
         return len(self._offsets)
 
     def find(self, key: str) -> Answer | None:
-        """The answer to a request, if it is known."""
+        """The stored answer to a request, or None."""
         with self._lock:
             if (offset := self._offsets.get(_short(key))) is None:
                 return None
@@ -68,7 +68,7 @@ class AnswerJournal:
         return Answer(*record[1:]) if record is not None and record[0] == key else None
 
     def keep(self, key: str, answer: Answer) -> None:
-        """Adds an answer. Raises ArtifactError where the disk does not take it."""
+        """Store an answer. Raises ArtifactError where writing fails."""
         record = json.dumps([key, *answer], ensure_ascii=True)
         line = f"\n{record}\t{_checksum(record.encode())}".encode()
         with self._lock:
@@ -76,13 +76,11 @@ class AnswerJournal:
                 os.write(self._file, line)
                 end = os.lseek(self._file, 0, os.SEEK_CUR)
             except OSError as error:
-                raise errors.ArtifactError(
-                    f"answers cannot be kept ({error.strerror}): make room on the disk"
-                ) from error
+                raise errors.ArtifactError(f"answers cannot be stored ({error.strerror}): free disk space") from error
             self._offsets[_short(key)] = end - len(line) + 1
 
     def close(self) -> None:
-        """Ends the use of the file."""
+        """Close the file."""
         os.close(self._file)
         self._reader.close()
 
@@ -92,7 +90,7 @@ def _short(key: str) -> int:
 
 
 def _record(line: bytes) -> tuple[str, str, int, int] | None:
-    """A line's key, answer and tokens; None where it is not whole."""
+    """A line's key, answer and tokens; None where it is incomplete."""
     record, _, checksum = line.rstrip(b"\n").rpartition(b"\t")
     if not record or checksum.decode("ascii", "replace") != _checksum(record):
         return None
@@ -109,11 +107,11 @@ REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
 )  # fmt: skip
 _ABOVE_0 = ("characters", "tokens", "in_flight", "timeout", "deadline")
 _OWN = ("model", "messages", "max_tokens", "temperature", "stream", "n")
-_AHEAD = 4  # times the requests that are under way: what is read ahead
-_MOST = 4  # MiB of an answer
-_TOKENS = 1 << 40  # no answer has so many
-_SURELY = 16  # answers: where of so many first ones not one could be read, no more are asked for
-_DOUBTFUL = 0.05  # of the answers: from here on it is told
+_AHEAD = 4  # requests read ahead, per request in flight
+_MOST = 4  # MiB per answer
+_TOKENS = 1 << 40  # a bound on plausible counts
+_SURELY = 16  # answers: give up if none of the first ones is readable
+_DOUBTFUL = 0.05  # share of unreadable answers from which to warn
 _log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -123,21 +121,20 @@ Result = TypeVar("Result")
 class ChatServer:
     """A language model behind a server that speaks OpenAI's /v1/chat/completions.
 
-    Answers are kept on this machine by the model, what it was told, and the whole message, so that nothing is asked
-    twice.
+    Answers are cached on this machine by model, parameters and message, so that no request is repeated.
 
     Args:
-        model: the model's name at the server.
-        url: what `/chat/completions` is put behind; not in a key.
-        key: the environment variable that holds the API key; none is sent where it is not given.
-        revision: any word; another one where the server has other weights under the same name.
-        characters: how much of a passage is sent, from its beginning; null sends all.
-        tokens: how many tokens an answer may have for each passage; null does not say it to the server.
-        temperature: of the model's draws; null does not say it.
-        more: what else a request says, such as {reasoning_effort: low}.
-        in_flight: requests that wait for an answer at a time, at most.
-        timeout: seconds in which the server must begin to answer, and go on.
-        deadline: seconds for a request with all its attempts.
+        model: the model's name on the server.
+        url: the base URL before `/chat/completions`; not part of keys.
+        key: the environment variable with the API key; without it no key is sent.
+        revision: any word; change it when the server has other weights under the same name.
+        characters: the most characters of a passage to send; null sends all.
+        tokens: the most tokens of an answer per passage; null leaves it to the server.
+        temperature: of sampling; null leaves it to the server.
+        more: further fields of a request, such as {reasoning_effort: low}.
+        in_flight: the most concurrent requests.
+        timeout: seconds to wait for the start of an answer, and between its parts.
+        deadline: seconds for a request with all its retries.
     """
 
     free: ClassVar[frozenset[str]] = frozenset({"url", "key", "in_flight", "timeout", "deadline"})
@@ -157,16 +154,16 @@ class ChatServer:
     def __post_init__(self) -> None:
         server.check_address(self.url, "http://localhost:8000/v1")
         if self.key is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key):
-            raise ValueError("key: is no name of an environment variable: name the one that holds the API key")
+            raise ValueError("key: not the name of an environment variable: name the one with the API key")
         for name in _ABOVE_0:
             if (value := getattr(self, name)) is not None and not 0 < value < inf:
                 raise ValueError(f"{name}: {value} must be above 0")
         if taken := [name for name in self.more if name in _OWN]:
-            raise ValueError(f"more: {', '.join(taken)}: has an option of its own, or cannot be changed")
+            raise ValueError(f"more: {', '.join(taken)}: has its own option, or cannot be changed")
 
 
 class Reply(NamedTuple, Generic[Value]):
-    """An answer, whether it was known, the values read in it (none: it is unreadable), and whether none is lacking."""
+    """An answer, whether it was cached, its values (none if unreadable), and whether they are complete."""
 
     answer: Answer
     known: bool
@@ -175,25 +172,24 @@ class Reply(NamedTuple, Generic[Value]):
 
 
 class ChatSession(server.ModelServer):
-    """Asks one model of one server, several questions at a time; answers that can be read are kept.
+    """Concurrent requests to one model of one server; readable answers are cached.
 
-    counts: what the answers that were used came to: requests, and of these what was known before, tokens as the server
-    counts them, answers that could not be read in full.
+    counts: requests, cached answers among them, tokens by the server's count, and answers not fully readable.
     """
 
     def __init__(self, options: ChatServer, passages: int) -> None:
-        """passages: in a message. Raises ModelError where there is no key, ArtifactError where nothing can be kept."""
-        said: dict[str, Any] = {"model": options.model, **options.more}
+        """Open a session; passages: per message. Raises ModelError without a key, ArtifactError without a journal."""
+        parameters: dict[str, Any] = {"model": options.model, **options.more}
         if options.tokens is not None:
-            said["max_tokens"] = options.tokens * passages
+            parameters["max_tokens"] = options.tokens * passages
         if options.temperature is not None:
-            said["temperature"] = options.temperature
+            parameters["temperature"] = options.temperature
         times = (options.timeout, options.deadline)
         key = server.key_of(options.model, options.key)
         self._journal = AnswerJournal(
-            identity.cache_folder() / "answers" / f"{identity.digest([options.revision, said])}.jsonl"
+            identity.cache_folder() / "answers" / f"{identity.digest([options.revision, parameters])}.jsonl"
         )
-        super().__init__(options.url.rstrip("/"), key, said, *times, options.in_flight)
+        super().__init__(options.url.rstrip("/"), key, parameters, *times, options.in_flight)
         self._ahead, self._pool = _AHEAD * options.in_flight, ThreadPoolExecutor(options.in_flight)
         self._ended, self._locks = Event(), [Lock() for _ in range(1024)]
         self._heard, self.counts = False, Counter[str]()
@@ -212,10 +208,10 @@ class ChatSession(server.ModelServer):
             _log.warning("%s: %s; another prompt or more tokens may help", self.said["model"], problem)
 
     def ask(self, message: str) -> Answer:
-        """What the model says to one message.
+        """The model's answer to one message.
 
         Raises:
-            ModelError: the server refuses, answers in another form, or not within the deadline.
+            ModelError: the server refuses, answers in another format, or misses the deadline.
         """
         asked = {"messages": [{"role": "user", "content": message}]}
         content = self.post("/chat/completions", asked, _MOST, self._ended)
@@ -226,23 +222,24 @@ class ChatSession(server.ModelServer):
             usage = body.get("usage") or {}
             tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            problem = "the answer is not as /v1/chat/completions has it: no JSON with `choices[0].message.content`"
+            problem = "not an answer of /v1/chat/completions: no JSON with `choices[0].message.content`"
             raise self.error(problem) from None
         read, written = (count if type(count) is int and 0 <= count < _TOKENS else -1 for count in tokens)
-        if written < 0 and cut:  # it has said all tokens that it may
+        if written < 0 and cut:  # the limit was reached
             written = self.said.get("max_tokens", -1)
-        text = text.encode(errors="ignore").decode() if isinstance(text, str) else ""  # halves of characters go
+        text = text.encode(errors="ignore").decode() if isinstance(text, str) else ""  # drops half surrogate pairs
         return Answer(self.without_key(text), read, written)
 
     def reply(self, message: str, read: Callable[[Answer], tuple[list[Value], bool]]) -> Reply[Value]:
-        """The answer to a message, from the journal if it is there and can be read.
+        """The answer to a message, from the journal if a readable one is there.
 
-        read: the values in an answer, and whether none is lacking, so that it is kept. Raises ModelError as `ask`.
+        read: returns the values in an answer, and whether they are complete, so that it is cached. Raises ModelError as
+        `ask`.
         """
         key = request_key(message)
-        with self._locks[int(key[:8], 16) % len(self._locks)]:  # of equal messages the first one is asked
-            if (known := self._journal.find(key)) is not None and (said := read(known))[1]:
-                return Reply(known, True, *said)
+        with self._locks[int(key[:8], 16) % len(self._locks)]:  # equal messages are sent once
+            if (known := self._journal.find(key)) is not None and (parsed := read(known))[1]:
+                return Reply(known, True, *parsed)
             answer = self.ask(message)
             values, whole = read(answer)
             if whole:
@@ -250,7 +247,7 @@ class ChatSession(server.ModelServer):
         return Reply(answer, False, values, whole)
 
     def in_order(self, groups: Iterable[Sequence[Callable[[], Result]]]) -> Iterator[list[Result]]:
-        """The results of each group of calls, which run at a time; a bounded number is read ahead."""
+        """The results of each group of concurrent calls; a bounded number is read ahead."""
         waiting, ahead = deque[list[Future[Result]]](), 0
         try:
             for group in groups:
@@ -267,7 +264,7 @@ class ChatSession(server.ModelServer):
                     call.cancel()
 
     def count(self, reply: Reply[Any]) -> None:
-        """Counts a reply that is used. Raises ModelError where of the first ones none can be read."""
+        """Count a reply. Raises ModelError where none of the first answers is readable."""
         answer, counts = reply.answer, self.counts
         counts[REQUESTS] += 1
         counts[KEPT] += reply.known
@@ -279,4 +276,4 @@ class ChatSession(server.ModelServer):
         if counts[REQUESTS] >= _SURELY and not self._heard:
             last = " ".join(answer.text.split())[:80]
             problem = f"not one of {counts[REQUESTS]} answers can be read; the last one is {last!r}"
-            raise self.error(f"{problem}: look at the server, and at the options prompt and tokens")
+            raise self.error(f"{problem}: check the server, and the options prompt and tokens")

@@ -1,4 +1,4 @@
-"""The writer `chat`: a language model behind a server writes queries that a passage answers."""
+"""The writer `chat`: a language model behind a server writes queries for passages."""
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 from hardneg.plugin import Document, records, seeding
-from hardneg_judge.prompts import QUERIES, examples_text, listed, put_in, queries_in, shown_examples, template
+from hardneg_judge.prompts import QUERIES, asked_forms, examples_text, put_in, queries_in, shown_examples, template
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
 MISSING = "queries that answers lack"
@@ -14,20 +14,19 @@ MISSING = "queries that answers lack"
 
 @dataclass(frozen=True)
 class ChatWriter(ChatServer):
-    """A language model behind a server that speaks OpenAI's /v1/chat/completions; it writes queries of a passage.
+    """A language model behind a server that speaks OpenAI's /v1/chat/completions; it writes queries for passages.
 
-    One request a passage. Answers are kept on this machine by the model, what it was told, and the whole message, so
-    that nothing is asked twice.
+    Sends one request per passage. Answers are cached on this machine by model, parameters and message, so that no
+    request is repeated.
 
     Source: Bonifacio, Abonizio, Fadaee and Nogueira, InPars: Data Augmentation for Information Retrieval using Large
     Language Models (SIGIR 2022); Dai et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
 
     Args:
-        tokens: how many tokens an answer may have, all its queries together; null does not say it to the server.
-        prompt: a file with a template, or its text, with {passage}, {forms} and {examples}; the text is in keys.
-        forms: what is asked for, in turn from a drawn one on: `question`, `keywords`, `claim`, or your own words.
-        examples: a file of JSON Lines, each with a `passage` and its `queries`; they stand in every message, and in
-            keys.
+        tokens: the most tokens of an answer with all its queries; null leaves it to the server.
+        prompt: a template or a file of one, with {passage}, {forms} and {examples}; its text is part of keys.
+        forms: the kinds of queries, in turn from a random one on: `question`, `keywords`, `claim`, or a description.
+        examples: a file of JSON Lines with `passage` and `queries`, included in every message and in keys.
     """
 
     version: ClassVar[int] = 2
@@ -40,50 +39,54 @@ class ChatWriter(ChatServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.forms or not all(form.strip() for form in self.forms):
-            raise ValueError("forms: name what to ask for: question, keywords, claim, or a text of your own")
+            raise ValueError("forms: name what to ask for: question, keywords, claim, or a description")
         object.__setattr__(self, "prompt", template(self.prompt, QUERIES, ("passage",)))
         object.__setattr__(self, "examples", examples_text(self.examples))
         shown_examples(self.examples)
         unused = {"forms": self.forms != ("question",), "examples": bool(self.examples)}
         if lost := [name for name, wanted in unused.items() if wanted and f"{{{name}}}" not in self.prompt]:
-            raise ValueError(f"prompt: has no {{{lost[0]}}}, and {lost[0]} are asked for: write where they go")
+            raise ValueError(f"prompt: has no {{{lost[0]}}}, but {lost[0]} are set: add it to the template")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Return for each document up to `count` queries; few documents are read ahead.
+        """Up to `count` queries for each document; few documents are read ahead.
 
         Raises:
-            ModelError: there is no key, the server refuses or does not answer, or no answer can be read.
+            ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
         """
         with self.writing({}) as session:
             yield from session.write(documents, count=count, seed=seed)
 
     def writing(self, counts: MutableMapping[str, float], device: str | None = None) -> "ChatWriting":
-        """The same with one client for all documents. Raises ModelError where there is no key."""
+        """Open a session with one client for all documents. Raises ModelError without a key."""
         return ChatWriting(self, counts)
 
     def message(self, document: Document, count: int, seed: int) -> str:
-        """What is asked of a document; it depends on its content and not on its id."""
+        """The message for a document; it depends on the content, not on the id."""
         text = document.contents[: self.characters]
         start = int(seeding.generator(seed, "chat", text).integers(len(self.forms)))
-        parts = {"passage": text, "forms": listed(self.forms, start, count), "examples": shown_examples(self.examples)}
+        parts = {
+            "passage": text,
+            "forms": asked_forms(self.forms, start, count),
+            "examples": shown_examples(self.examples),
+        }
         return put_in(self.prompt, parts)
 
 
 class ChatWriting(ChatSession):
-    """A writing at work; told: gets requests, tokens and what could not be read when the block ends."""
+    """A session of a writer; totals: receives the counts of requests, tokens and unreadable answers at the end."""
 
     version = ChatWriter.version
 
-    def __init__(self, options: ChatWriter, told: MutableMapping[str, float]) -> None:
+    def __init__(self, options: ChatWriter, totals: MutableMapping[str, float]) -> None:
         super().__init__(options, 1)
-        self._options, self._told = options, told
+        self._options, self._totals = options, totals
 
     def __exit__(self, *raised: object) -> None:
         super().__exit__(*raised)  # type: ignore[arg-type]
-        self._told.update({what: count for what, count in self.counts.items() if count})
+        self._totals.update({what: count for what, count in self.counts.items() if count})
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """As `ChatWriter.write`; one call at a time."""
+        """Up to `count` queries for each document; one call at a time."""
         asked: list[Document] = []
 
         def calls(document: Document) -> list[partial[Reply[str]]]:
@@ -102,7 +105,7 @@ class ChatWriting(ChatSession):
 
     def _read(self, count: int, answer: Answer) -> tuple[list[str], bool]:
         limit, text = self._options.tokens, answer.text
-        if limit is not None and answer.written >= limit:  # its last line was cut off
+        if limit is not None and answer.written >= limit:  # the last line is incomplete
             text = text.rpartition("\n")[0]
         queries = queries_in(text, count)
         return queries, bool(queries)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
-from hardneg.plugin import answer_matching, identity, installed_docs, records, texts
+from hardneg.plugin import identity, installed_docs, records, texts
 
 Side = Literal["document", "query"]
 
@@ -36,10 +36,10 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
 
     def answers(self, split: str) -> Iterator[records.Answers]:
         """Yield the last parts of the names of a summary's passages, if the passages contain them."""
-        texts = {document.doc_id: document.text for document in self.passages}
+        contents = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
-            told = [name for doc_id, name in names.items() if answer_matching.answer_spans(texts[doc_id], [name])]
+            told = [name for doc_id, name in names.items() if texts.answer_spans(contents[doc_id], [name])]
             yield records.Answers(query.query_id, tuple(dict.fromkeys(told)))
 
 
@@ -73,10 +73,10 @@ class PyCode(installed_docs.PyDocs):
         short = f"definitions with under {self.min_passage_words} words of code"
         for package in self._names:
             for docstring in installed_docs.read_docstrings(package, left_out, files):
-                if not isinstance(docstring.node, texts.Definition):
+                if not isinstance(docstring.node, installed_docs.Definition):
                     continue
-                passage = texts.code_of(docstring.node, docstring.file)
-                first = texts.first_sentence(docstring.text)
+                passage = installed_docs.code_of(docstring.node, docstring.file)
+                first = installed_docs.first_sentence(docstring.text)
                 code = "".join(passage.split())
                 reason = self._unfit("sentence", first, passage, short)
                 if not reason and code in codes:

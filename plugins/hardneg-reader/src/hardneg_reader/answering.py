@@ -1,4 +1,4 @@
-"""Answers read from ranked passages: window by window of questions, in batches of about equal work."""
+"""Reading of answers from ranked passages, in windows of questions and batches of similar size."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ import hardneg.plugin as hp
 from hardneg_reader.reader import PassageTokens, Reader, best_spans
 
 WINDOW = 32
-"""Questions that are read together."""
+"""The number of questions read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Question:
 
 
 def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int) -> Iterator[Question]:
-    """Every question of the split in its order, with its first passages of a run's file; maybe without any.
+    """Every question of the split in order, with the first passages of its list in a run, maybe none.
 
     Raises:
         DataError: a passage is not in the corpus.
@@ -44,7 +44,7 @@ def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was read: the characters `begin` up to `end` of the text of a document; no document where nothing was found.
+    """An answer: the characters `begin` to `end` of a document's text; without a document where none was found.
 
     selected: the score of the passage; span: the log-probability of the span in it.
     """
@@ -59,10 +59,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """passages: how many of the first passages to read; each number gives answers of its own.
+    """The number of first passages to read; each number gives its own answers.
 
-    precision: `auto` is bfloat16 where a trial finds it faster. tokens_per_batch: the most rows times padded length of
-    one forward pass; none is the usual of the device.
+    precision: `auto` is bfloat16 where it is faster. tokens_per_batch: the most rows times padded length per forward
+    pass; None is the device's default.
     """
 
     passages: Sequence[int]
@@ -73,9 +73,9 @@ class ReadOptions:
 def read(
     reader: Reader, corpus: hp.Corpus, questions: Iterable[Question], options: ReadOptions
 ) -> Iterator[tuple[Question, dict[int, Answer]]]:
-    """For each question its answer by number of passages, in order; up to 96 questions are held.
+    """The answers of each question by number of passages, in order; up to 96 questions are held in memory.
 
-    The answer is the best span of the passage with the highest selection score among the first so many.
+    The answer is the best span of the passage with the highest selection score among that number of first passages.
 
     Raises:
         ModelError: a score is not finite.
@@ -105,7 +105,7 @@ def read(
 def _window(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], deepest: int
 ) -> tuple[Sequence[Question], Sequence[hp.Document], PassageTokens | None]:
-    """Some questions, and the passages of all of them one after the other, as documents and as tokens."""
+    """Some questions, and their passages, concatenated, as documents and as tokens."""
     passages = corpus.documents_at(np.concatenate([question.rows[:deepest] for question in questions]))
     texts = [question.text for question in questions for _ in question.rows[:deepest]]
     return questions, passages, reader.tokenise(texts, passages) if passages else None
@@ -114,7 +114,7 @@ def _window(
 def _answer(
     passages: Sequence[hp.Document], tokens: PassageTokens, columns: Sequence[NDArray[Any]], start: int, stop: int
 ) -> Answer:
-    """The best span of the passage that is selected from `start` up to `stop`; columns: as `_forward` gives them."""
+    """The best span of the passage selected from `start` to `stop`; columns: the result of `_forward`."""
     selected, span, first, last = columns
     scores = np.where(np.isfinite(span[start:stop]), selected[start:stop], -np.inf)
     if not np.isfinite(scores).any():
@@ -128,7 +128,7 @@ def _answer(
 
 
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> Sequence[NDArray[Any]]:
-    """Of each passage its score, and of its best span the log-probability, the first and the last token: arrays [n]."""
+    """The score of each passage, and the log-probability, first and last token of its best span: arrays [n]."""
     device, count = reader.device, len(passages.tokens.lengths)
     budget = options.tokens_per_batch or hp.passes.usual_budget(device)
     half = hp.passes.takes_bf16(options.precision, reader.module, "inference")

@@ -1,4 +1,4 @@
-"""Verb `read`: answers read from the first passages of a run, and measured against the known ones."""
+"""Verb `read`: read answers from the first passages of a run and compare them with the known ones."""
 
 import json
 import re
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hardneg_reader.answering import Answer, Question
 
 SYSTEM = "reader"
-"""The name of what was measured in the metrics of an artifact."""
+"""The name of the system in the metrics of an artifact."""
 _Passages = Annotated[int, Field(gt=0)]
 _COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
 
 
 def normalised(answer: str) -> str:
-    """An answer as it is compared: lower case, no ASCII punctuation, no articles, single spaces.
+    """Normalise an answer for comparison: lower case, no ASCII punctuation, no articles, single spaces.
 
     Source: Rajpurkar et al., SQuAD: 100,000+ Questions for Machine Comprehension of Text (EMNLP 2016), section 6.1.
     """
@@ -33,14 +33,14 @@ def normalised(answer: str) -> str:
 
 
 def exact_match(read: str, answers: Sequence[str]) -> float:
-    """1 where the answer that was read is one of `answers`, else 0."""
+    """1 if the read answer equals one of `answers` after normalisation, else 0."""
     return float(normalised(read) in map(normalised, answers))
 
 
 def f1(read: str, answers: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall by words, against the answer of `answers` that it is highest for.
+    """The harmonic mean of precision and recall of words, maximised over `answers`.
 
-    Where one of the two has no words, it is 1 if neither has any, else 0.
+    If one of the two has no words, it is 1 if neither has any, else 0.
     """
     return max((_overlap(normalised(read).split(), normalised(answer).split()) for answer in answers), default=0.0)
 
@@ -58,7 +58,7 @@ MEASURES = {"exact_match": exact_match, "f1": f1}
 class Read(hp.stages.StageSpec):
     """Reads the answers to the questions of one split from the first passages of a run, and measures them.
 
-    passages: how many to read; several numbers give answers and measures for each.
+    passages: the number to read; several numbers give answers and measures for each.
     """
 
     version = 1
@@ -77,24 +77,24 @@ class Read(hp.stages.StageSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=hp.fields.FREE)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers to measure by."""
+        """A split without answers."""
         if not hp.fields.has_answers(collection, self.split):
             yield f"split: {self.split} has no answers: take another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """One pass over all passages."""
+        """An estimate: one pass over all passages."""
         count = sizes.queries(self.split)
         return hp.stages.Row(count, "queries", count * 300)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The answers, and their measures by question."""
+        """The answers and their metrics by question."""
         return {
             f"answers/{recipe.name}.jsonl": hp.layout.ANSWERS,
             f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
         }
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.Section]":
-        """Exact match and F1 of all that was read, and tests against the first one's exact match.
+        """A table of exact match and F1, with significance tests against the first row's exact match.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
         """
@@ -126,7 +126,7 @@ class Read(hp.stages.StageSpec):
         return [hp.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
 
     def make(self, context: "hp.StageContext[Read]") -> hp.stages.Facts:
-        """Writes answers, window by window, and their measures by question; goes on behind the last whole window."""
+        """Write answers window by window and their metrics by question; resumes after the last complete window."""
         collection = hp.StoredCollection.open(context.inputs["dataset"].folder)
         context.keep_only(hp.layout.ANSWERS)
         path, total = context.folder / hp.layout.ANSWERS, len(collection.queries(self.split))
@@ -157,7 +157,7 @@ class Read(hp.stages.StageSpec):
 
 
 def _whole_windows(path: Path) -> int:
-    """How many questions were read before; cuts off what lies behind the last whole window."""
+    """The number of questions read before; truncates the file after the last complete window."""
     from hardneg_reader.answering import WINDOW
 
     if not path.exists():
@@ -170,7 +170,7 @@ def _whole_windows(path: Path) -> int:
 
 
 def _line(question: "Question", answers: "Mapping[int, Answer]") -> str:
-    """The answer from the most passages, and the texts of all, by number of passages."""
+    """A line with the answer from the most passages, and the answers by number of passages."""
     last = answers[max(answers)]
     row: dict[str, Any] = {"query_id": question.query_id, "answer": last.text}
     if last.doc_id:
@@ -183,7 +183,7 @@ def _line(question: "Question", answers: "Mapping[int, Answer]") -> str:
 def _measured(
     read: Path, metrics: Path, answers: Mapping[str, Sequence[str]], passages: Sequence[int]
 ) -> dict[str, Any]:
-    """Writes the measures of the questions that have answers; returns their means, and how many have none."""
+    """Write the metrics of the questions with answers; return their means, and the number without answers."""
     scores: dict[str, dict[str, float]] = {f"{name}@{count}": {} for name in MEASURES for count in passages}
     without = 0
     with read.open(encoding="utf-8") as lines:

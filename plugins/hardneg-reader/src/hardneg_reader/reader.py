@@ -1,4 +1,4 @@
-"""A reader: questions with passages as tokens, spans of them, and the network, saved as transformers opens it too.
+"""Readers: tokens of questions and passages, spans, and the network, saved in a format that transformers opens.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
 """
@@ -19,17 +19,17 @@ import hardneg.plugin as hp
 from hardneg_reader.train_reader import ReaderSpec
 
 ANSWERABLE = "answerable"
-"""The column that says of each token whether it may be in an answer: 1 in a passage's text, else 0."""
+"""The column that marks tokens that may be in an answer: 1 in a passage's text, else 0."""
 _SPEC, _SELECTION = "reader.json", "selection.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
 class PassageTokens:
-    """n questions, each read together with one passage.
+    """The tokens of n questions, each with one passage.
 
     tokens: the network's inputs, and the column `ANSWERABLE`.
-    begins, ends: int64 [sum of lengths], the characters of the passage's text that a token is, from and up to; 0 and 0
-    for tokens that are not of the text: those of the question and the title, and special ones.
+    begins, ends: int64 [sum of lengths], the range of characters of each token in the text; 0 and 0 for tokens
+    of the question and the title, and special ones.
     """
 
     tokens: hp.token_files.Tokens
@@ -37,12 +37,12 @@ class PassageTokens:
     ends: NDArray[np.int64]
 
     def characters(self, row: int, first: int, last: int) -> tuple[int, int]:
-        """The characters of the text from token `first` of a row to token `last`, counted from the row's beginning."""
+        """The range of characters from token `first` of a row to token `last`."""
         offset = int(self.tokens.offsets[row])
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The first and last token of each of some places in a row's text; those that are not read are left out."""
+        """The first and last token of each character range in a row's text; ranges that were cut off are dropped."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
@@ -58,7 +58,7 @@ class PassageTokens:
 def tokenise_passages(
     tokenizer: Any, questions: Sequence[str], passages: Sequence[hp.Document], length: int
 ) -> PassageTokens:
-    """Each question with its passage, title first, by a fast Hugging Face tokenizer, cut to `length` tokens."""
+    """Tokenise each question with its passage, title first, by a fast Hugging Face tokenizer, up to `length` tokens."""
     encoded = tokenizer(
         list(questions),
         [passage.contents for passage in passages],
@@ -84,17 +84,17 @@ def tokenise_passages(
 
 
 def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
-    """The log of the softmax over the tokens that may be in an answer.
+    """The log-softmax over the tokens that may be in an answer.
 
     logits: float [n, L]. answerable: bool [n, L].
-    Returns float32 [n, L], -inf at the other tokens; a row without any token has -inf only.
+    Returns float32 [n, L], -inf at the other tokens; a row without such tokens is -inf throughout.
     """
     masked = logits.float().masked_fill(~answerable, -torch.inf)
     return masked - torch.logsumexp(masked, 1, keepdim=True).masked_fill(~answerable.any(1, keepdim=True), 0.0)
 
 
 def span_log_likelihood(starts: Tensor, ends: Tensor, spans: Tensor, there: Tensor) -> Tensor:
-    """The log of the sum over a row's spans (s, e) of P(start = s) P(end = e).
+    """The log of the sum of P(start = s) P(end = e) over a row's spans (s, e).
 
     starts, ends: log-probabilities, float [n, L]. spans: int64 [n, S, 2], first and last token. there: bool [n, S],
     false for padding; at least one true in each row.
@@ -105,10 +105,10 @@ def span_log_likelihood(starts: Tensor, ends: Tensor, spans: Tensor, there: Tens
 
 
 def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each row the span of up to `longest` tokens with the highest P(start) P(end); of equal ones the shortest.
+    """The span of up to `longest` tokens with the highest P(start) P(end) in each row; ties go to the shortest.
 
     starts, ends: log-probabilities, float [n, L].
-    Returns its log-probability, float [n], -inf where there is none, and its first and last token, int64 [n].
+    Returns its log-probability, float [n], -inf if there is none, and its first and last token, int64 [n].
     """
     best, first = (starts + ends).max(1)
     last = first.clone()
@@ -121,7 +121,7 @@ def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[Tensor, Tens
 
 
 class ReaderNetwork(nn.Module):
-    """Marks where an answer starts and ends in a passage, and says how much the passage is the one to read.
+    """A network that marks the start and end of an answer in a passage, and scores the passage.
 
     body: a Hugging Face model for question answering. selection: a linear layer on the last state of the first token.
     """
@@ -134,7 +134,7 @@ class ReaderNetwork(nn.Module):
         nn.init.zeros_(self.selection.bias)
 
     def forward(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """From the columns of `PassageTokens`, int64 [n, L] each, padded on the right.
+        """Compute from the columns of `PassageTokens`, int64 [n, L] each, padded on the right.
 
         Returns the log-probabilities of the start and of the end of an answer over the tokens that may be in one, both
         float32 [n, L], and the scores of the passages, float32 [n].
@@ -150,7 +150,7 @@ class ReaderNetwork(nn.Module):
 
 
 class Reader:
-    """A `ReaderNetwork` with its tokenizer, and how much it reads."""
+    """A `ReaderNetwork` with its tokenizer and lengths."""
 
     def __init__(self, module: ReaderNetwork, tokenizer: Any, spec: ReaderSpec) -> None:
         self.module = module
@@ -159,12 +159,12 @@ class Reader:
 
     @classmethod
     def load(cls, spec: ReaderSpec, seed: int, device: str | None = None) -> "Reader":
-        """The reader that `spec` describes, on `device` (None: the best there is), in evaluation mode.
+        """Load the reader of a spec on `device` (None: the best available), in evaluation mode.
 
-        seed: of the weights that the files lack, as those of the heads.
+        seed: of the weights missing from the files, such as those of the heads.
 
         Raises:
-            ModelError: the model is not there, or cannot be read with.
+            ModelError: the model is missing or unsuitable.
         """
         folder = hp.model_files.locate(spec.start.name, spec.start.revision).fetched().path
         hp.model_files.check_files(folder)
@@ -173,15 +173,15 @@ class Reader:
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> "Reader":
-        """The reader in a folder that `save` wrote.
+        """Open the reader in a folder of `save`.
 
         Raises:
-            ModelError: the folder is not there, or was not written by `save`.
+            ModelError: the folder does not exist, or `save` did not write it.
         """
         from safetensors.torch import load_model
 
         if not (folder / _SPEC).is_file():
-            raise hp.errors.ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
+            raise hp.errors.ModelError(f"reader {folder}: no {_SPEC} there: name the folder of a saved reader")
         with hp.resolving.opening("the reader", folder):
             lengths = hp.model_files.read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
@@ -190,15 +190,15 @@ class Reader:
 
     @property
     def device(self) -> torch.device:
-        """Where the network computes."""
+        """The device of the network."""
         return self.module.selection.weight.device
 
     def tokenise(self, questions: Sequence[str], passages: Sequence[hp.Document]) -> PassageTokens:
-        """Each question with its passage, as many of both."""
+        """Tokenise each question with its passage."""
         return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
 
     def save(self, folder: Path) -> None:
-        """Writes a folder that `AutoModelForQuestionAnswering` opens; the selection's weights are beside it.
+        """Write a folder that `AutoModelForQuestionAnswering` opens, and the selection's weights in it.
 
         Raises:
             ModelError: the folder cannot be written.
@@ -232,7 +232,7 @@ def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
         raise hp.errors.ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
     if not tokenizer.is_fast:
         raise hp.errors.ModelError(
-            f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model"
+            f"reader {spec.name!r}: its tokenizer reports no character offsets: use another model"
         )
     most = hp.loading.positions(body)
     if most is not None and spec.length > most:

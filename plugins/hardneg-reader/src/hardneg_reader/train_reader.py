@@ -1,4 +1,4 @@
-"""Verb `train-reader`: a reader trained on the ranked passages of questions, judged on dev questions meanwhile."""
+"""Verb `train-reader`: train a reader on ranked passages of questions and evaluate it on dev questions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class ReaderSpec:
     Attributes:
         name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`: an encoder, or one with a question-answering head.
         revision: a branch, tag or commit of a hub id.
-        length: how many tokens of a question and a passage are read, special ones included; the longer is cut first.
-        answer_length: tokens of the longest answer that is read.
+        length: the most tokens of question and passage, including special ones; the longer of the two is cut first.
+        answer_length: the most tokens of an answer.
     """
 
     name: str
@@ -32,11 +32,11 @@ class ReaderSpec:
 
     @property
     def start(self) -> hp.model_specs.ModelSpec:
-        """Where the weights to start from are."""
+        """The location of the initial weights."""
         return hp.model_specs.ModelSpec(self.name, self.revision)
 
     def problems(self) -> list[str]:
-        """One line for each field that no reader can have."""
+        """One message per invalid field."""
         lines = []
         if not self.name.strip():
             lines.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
@@ -49,7 +49,7 @@ class ReaderSpec:
 
 @dataclass(frozen=True)
 class ReaderOptions(hp.training_options.LearningOptions):
-    """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
+    """Training options with other defaults: one passage with an answer and 23 without, 16 questions per step.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
@@ -60,7 +60,7 @@ class ReaderOptions(hp.training_options.LearningOptions):
     metric: str = hp.training_options.again(hp.training_options.LearningOptions, "metric", "exact_match")
 
     def mistakes(self) -> Iterator[str]:
-        """Passages are drawn in each epoch."""
+        """Options without effect on a reader."""
         if self.iterate_negatives:
             yield "iterate_negatives has no effect on a reader, which draws passages in each epoch: leave it out"
 
@@ -69,7 +69,7 @@ with_config(ConfigDict(extra="forbid"))(ReaderSpec)
 
 
 class TrainReader(hp.train_config.ValidationOptions):
-    """Trains a reader on the first `depth` passages of a run over the questions of one split."""
+    """Trains a reader on the first `depth` passages of a run for the questions of one split."""
 
     version = 1
     artifact_type = "reader"
@@ -80,23 +80,23 @@ class TrainReader(hp.train_config.ValidationOptions):
     stage: Literal["train-reader"]
     reader: Annotated[
         ReaderSpec, BeforeValidator(hp.fields.parse_model), AfterValidator(hp.fields.without_problems)
-    ] = Field(description="The network to begin with.")
+    ] = Field(description="The network to start from.")
     run: Annotated[hp.fields.Name, hp.fields.Reference(("run",), passes=(hp.fields.Trait.OWN_QUERIES,))] = Field(
         description="The ranked passages of the questions."
     )
     split: hp.fields.Name = Field(default="train", description="The questions to train on.")
-    depth: int = Field(default=100, gt=0, description="How many passages of the run are read for each.")
+    depth: int = Field(default=100, gt=0, description="The number of passages of the run to read for each.")
     options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = hp.train_config.of_the_run(
         ReaderOptions
     )
 
     def identity(self) -> dict[str, Any]:
-        """The reader's start counts by its content, apart from this."""
+        """The options in the key; the initial weights count by their content, separately."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
         return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
     def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
-        """The weights that training starts from."""
+        """The content of the initial weights."""
         return {
             "start": lambda: hp.identity.digest(
                 hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
@@ -104,26 +104,26 @@ class TrainReader(hp.train_config.ValidationOptions):
         }
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec:
-        """The reader's own."""
+        """The network of the reader."""
         return self.reader.start
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers to learn from, and to measure by."""
+        """Splits without answers."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
             if not hp.fields.has_answers(collection, split):
                 yield f"{field}: {split} has no answers: take another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """Passes over questions."""
+        """An estimate: training steps."""
         return hp.stages.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The reader, and the models that were kept on the way."""
+        """The reader, and its saved checkpoints."""
         return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.stores.KEPT}
 
     def make(self, context: "hp.StageContext[TrainReader]") -> hp.stages.Facts:
-        """Trains, saves the reader, and leaves the learning curve beside it."""
+        """Train the reader; save it with its learning curve."""
         from hardneg_reader.reader import Reader
         from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_data
 

@@ -1,4 +1,4 @@
-"""The training of readers: a passage that has an answer and several that have none; judged on dev questions.
+"""The training of readers, with one passage that has an answer and several without; evaluation on dev questions.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
 """
@@ -25,10 +25,10 @@ _QUESTIONS = 256
 
 @dataclass(frozen=True, eq=False)
 class ReadingData:
-    """The questions with their passages, the answers by question, and how much cannot be learnt from, by reason.
+    """The questions with their passages, the answers by question, and counts of unusable data by reason.
 
-    A passage is a positive where an answer is in the part of it that is read; those that have none are negatives, but
-    for known positives.
+    A passage is a positive if an answer is in the part that is read; passages without an answer are negatives, except
+    known positives.
     """
 
     examples: hp.training_examples.TrainingData
@@ -38,9 +38,9 @@ class ReadingData:
 
 @dataclass(frozen=True, eq=False)
 class PassageLists:
-    """Passages by question, as `hardneg.training.examples.NegativeLists`.
+    """Passages by question, with the interface of `hardneg.training.examples.NegativeLists`.
 
-    rows: int64 [P], rows of the corpus, question by question. starts: int64 [Q + 1], where each question's begin.
+    rows: int64 [P], rows of the corpus, question by question. starts: int64 [Q + 1], the first of each question, and P.
     """
 
     corpus: hp.Corpus
@@ -50,7 +50,7 @@ class PassageLists:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """int64 [Q], how many each question has."""
+        """The number of passages of each question: int64 [Q]."""
         return np.diff(self.starts)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
@@ -65,11 +65,11 @@ def reading_data(
     answers: Mapping[str, Sequence[str]],
     known: Mapping[str, Sequence[str]],
 ) -> ReadingData:
-    """Sorts the passages of each question into those that an answer can be read from and those that have none.
+    """Split the passages of each question into those with a readable answer and those without an answer.
 
-    answers, known: by question, its answers and what is known to be relevant to it.
+    answers, known: the answers and the known relevant documents of each question.
     """
-    passages, left_out = hp.answer_matching.PassageAnswers(corpus, answers), Counter[str]()
+    passages, left_out = hp.texts.PassageAnswers(corpus, answers), Counter[str]()
     query_ids, texts = list[str](), list[str]()
     positives, negatives = dict[str, list[str]](), list[NDArray[np.int64]]()
     waiting = iter(questions)
@@ -81,10 +81,10 @@ def reading_data(
         readable = _readable(reader, corpus, block, answered, answers)
         behind = sum(int(row.sum()) for row in answered) - sum(map(len, readable))
         left_out["passages whose answers are behind what is read"] += behind
-        for question, has, kept in zip(block, answered, readable, strict=True):
+        for question, has, rows_read in zip(block, answered, readable, strict=True):
             query_ids.append(question.query_id)
             texts.append(question.text)
-            positives[question.query_id] = corpus.ids(kept)
+            positives[question.query_id] = corpus.ids(rows_read)
             relevant = corpus.rows(known.get(question.query_id, ()))
             negatives.append(question.rows[~has & ~np.isin(question.rows, relevant)])
     rows = np.concatenate([np.empty(0, np.int64), *negatives])
@@ -102,28 +102,28 @@ def _readable(
     answered_rows: Sequence[NDArray[np.bool_]],
     answers: Mapping[str, Sequence[str]],
 ) -> list[NDArray[np.int64]]:
-    """The rows of those that have an answer in what is read of them, by question, in the order of the list."""
+    """The rows of the passages with an answer in the part that is read, by question, in list order."""
     pairs = [
         (i, int(row))
         for i, (question, has) in enumerate(zip(block, answered_rows, strict=True))
         for row in question.rows[has]
     ]
-    kept: list[list[int]] = [[] for _ in block]
+    rows_read: list[list[int]] = [[] for _ in block]
     if pairs:
         documents = corpus.documents_at(np.array([row for _, row in pairs]))
         tokens = reader.tokenise([block[i].text for i, _ in pairs], documents)
         for number, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
-            if tokens.spans(number, hp.answer_matching.answer_spans(document.text, answers[block[i].query_id])):
-                kept[i].append(row)
-    return [np.array(rows, np.int64) for rows in kept]
+            if tokens.spans(number, hp.texts.answer_spans(document.text, answers[block[i].query_id])):
+                rows_read[i].append(row)
+    return [np.array(rows, np.int64) for rows in rows_read]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingBatch:
     """One batch of questions.
 
-    features: of this process's share, `passages` rows a question, the first one with an answer. spans: int64 [b, S, 2],
-    first and last tokens of the answers in that one. there: bool [b, S], false for padding.
+    features: of this process's share, `passages` rows per question, the first with an answer. spans: int64 [b, S, 2],
+    first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
     """
 
     query_ids: list[str]
@@ -135,7 +135,7 @@ class ReadingBatch:
 
 @dataclass(frozen=True, slots=True)
 class ReadingScores:
-    """What the network says of B questions, those of all processes.
+    """The network's scores of the B questions of all processes.
 
     selected: float32 [B, m], the scores of the passages; the first has the answer. spans: float32 [B], the
     log-probability of the answer's spans in it.
@@ -147,18 +147,18 @@ class ReadingScores:
 
 @dataclass(frozen=True)
 class ReadingLoss:
-    """The passage with the answer is to be selected, and the answer marked in it: the mean over questions of both."""
+    """The mean over questions of the losses of selecting the passage with the answer and of marking the answer."""
 
     version: ClassVar[int] = 1
 
     def __call__(self, batch: ReadingScores) -> Tensor:
-        """Minus the log-probability of the passage among those of its question, and of all spans that are answers."""
+        """The negative log-likelihood of the passage among its question's, and of all spans that are answers."""
         selected = torch.log_softmax(batch.selected, 1)[:, 0]
         return -(selected + batch.spans).mean()
 
 
 class ReaderTraining(hp.ExampleTraining):
-    """Trains a reader; the passages of a question are drawn anew in each epoch."""
+    """Trains a reader; each epoch draws new passages."""
 
     def __init__(self, reader: Reader, data: ReadingData, options: hp.training_options.LearningOptions) -> None:
         self.encoder = reader
@@ -169,11 +169,11 @@ class ReaderTraining(hp.ExampleTraining):
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """How much was left out, by reason."""
+        """The counts of unusable data by reason."""
         return {**self._data.left_out, **self.examples.skipped}
 
     def digest(self) -> str:
-        """That of the examples, and how much is read of them."""
+        """A digest of the examples and the length that is read."""
         return identity.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
@@ -194,9 +194,7 @@ class ReaderTraining(hp.ExampleTraining):
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
         tokens = self.encoder.tokenise([text for text in drawn.texts[own] for _ in range(count)], passages)
         spans = [
-            tokens.spans(
-                i * count, hp.answer_matching.answer_spans(passages[i * count].text, self._data.answers[query_id])
-            )
+            tokens.spans(i * count, hp.texts.answer_spans(passages[i * count].text, self._data.answers[query_id]))
             for i, query_id in enumerate(drawn.query_ids[own])
         ]
         features = tokens.tokens.batch(np.arange(len(passages)))
@@ -204,7 +202,7 @@ class ReaderTraining(hp.ExampleTraining):
 
 
 def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
-    """Spans by question as int64 [b, S, 2], and which of them are there, bool [b, S]."""
+    """Spans by question, padded to int64 [b, S, 2], and a mask, bool [b, S]."""
     most = max(map(len, spans))
     padded = torch.zeros((len(spans), most, 2), dtype=torch.int64)
     there = torch.zeros((len(spans), most), dtype=torch.bool)
@@ -217,7 +215,7 @@ def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
 def reading_validation(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], answers: Mapping[str, Sequence[str]]
 ) -> Callable[[], dict[str, float]]:
-    """Measures exact match and F1 over the questions that have answers; each reads all of its passages.
+    """A function that measures exact match and F1 over the questions with answers, reading all their passages.
 
     Raises:
         TrainingError: no question has an answer.

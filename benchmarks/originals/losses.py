@@ -17,7 +17,7 @@ from originals.comparing import Differences, Item, both
 from originals.source import lines, take
 from torch import Tensor, nn
 
-from hardneg.losses.distillation import MarginMSE
+from hardneg.losses.pairwise import MarginMSE
 from hardneg.losses.infonce import InfoNCE, Nll
 from hardneg.losses.pairwise import LambdaLoss, Star, Triplet
 from hardneg.records import ScoreBatch

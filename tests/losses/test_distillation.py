@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from hardneg.formats.runs import strictly_decreasing
-from hardneg.losses.distillation import KL, MarginMSE
+from hardneg.losses.listwise import KL
+from hardneg.losses.pairwise import MarginMSE
 from hardneg.protocols import Loss
 from hardneg.records import ScoreBatch, TrainingError
 
@@ -113,7 +114,7 @@ def test_probabilities_are_turned_back_into_logits() -> None:
     for loss in (MarginMSE(probabilities=True), KL(probabilities=True)):
         value, gradient = learnt(loss, batch_of([[2, 1, 0]], [[1, 0, NAN]]))
         assert math.isfinite(value) and gradient.isfinite().all() and not gradient[0, 2]
-        with pytest.raises(TrainingError, match="are no probabilities: leave `probabilities` out"):
+        with pytest.raises(TrainingError, match="are not probabilities: drop `probabilities`"):
             loss(batch_of([[2, 1]], [[1.5, 0]]))
 
 
@@ -126,7 +127,7 @@ def test_probabilities_may_lie_a_rounding_outside(kind: type[MarginMSE] | type[K
     for stored in (sure, [1 + 5e-7, 0.0, -5e-7]):
         assert loss(batch_of([[2, 1, 0]], [stored])).item() == loss(batch_of([[2, 1, 0]], [[1, 0, 0]])).item()
     for beyond in (-1e-5, 1 + 1e-5):
-        with pytest.raises(TrainingError, match="are no probabilities"):
+        with pytest.raises(TrainingError, match="are not probabilities"):
             loss(batch_of([[2, 1]], [[0.5, beyond]]))
 
 

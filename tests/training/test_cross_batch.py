@@ -14,7 +14,7 @@ from test_distributed import Watched
 from toy import Squares, options, toy_data
 
 from hardneg.formats.segments import Segments
-from hardneg.losses import distillation, pairwise
+from hardneg.losses import pairwise
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records import ScoreBatch
 from hardneg.registry import needs_of
@@ -57,7 +57,7 @@ EVERY = InfoNCE(0.5, directions=("query-document", "query-query", "document-quer
 LOSSES: dict[str, Any] = {
     "accumulated": pairwise.Star(),
     **dict.fromkeys(("guided", "guided-in-chunks", "guided-tokens", "guided-dims"), EVERY),
-    "taught-by-a-guide": distillation.MarginMSE(),
+    "taught-by-a-guide": pairwise.MarginMSE(),
 }
 SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *loss_terms.GUIDES)
 BROKEN = ("without-gradients", "own-gradients-alone")

@@ -12,7 +12,7 @@ from toy import BagEncoder, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.losses.distillation import MarginMSE
+from hardneg.losses.pairwise import MarginMSE
 from hardneg.records import DataError, Negatives, RankedList, TrainingError
 from hardneg.runtime import Silent, generator
 from hardneg.training.batch_orders import Clustered, TopicBalanced

@@ -535,8 +535,8 @@ def _supply(
     import torch
 
     from hardneg.training.checkpoint import Checkpoints
+    from hardneg.training.methods.ance import BackgroundProvider, Process, SynchronousProvider
     from hardneg.training.refresh.mining import Settings
-    from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
 
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
     every, had = spec.refresh.every or 1, torch.get_num_threads()

@@ -35,7 +35,7 @@ from hardneg.store import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.adore import mined
-from hardneg.training.refresh import provider
+from hardneg.training.methods import ance
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Settings, mine_refresh
 
@@ -173,8 +173,8 @@ def test_train_refreshed_mines_so_itself_and_has_another_process_mine_so(policy,
         miners.append(miner)
         raise TrainingError("enough")
 
-    monkeypatch.setattr(provider, "mine_refresh", lambda encoders, mining, *more: stop(mining.miner))
-    monkeypatch.setattr(provider.Process, "start", lambda process: stop(process._settings.miner))
+    monkeypatch.setattr(ance, "mine_refresh", lambda encoders, mining, *more: stop(mining.miner))
+    monkeypatch.setattr(ance.Process, "start", lambda process: stop(process._settings.miner))
     options = {
         "options": {"max_steps": 2, "checkpoint_every": 1},
         "refresh": {"depth": 15, "negatives": 3, "every": 9, "policy": policy},

@@ -13,7 +13,7 @@ from hardneg.store.blocks import BlockStore
 from hardneg.training import checkpoint, examples, options
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.provider import SynchronousProvider
+from hardneg.training.methods.ance import SynchronousProvider
 
 
 def mining(collection: StoredCollection) -> Mining:

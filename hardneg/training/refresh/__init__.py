@@ -1,1 +1,1 @@
-"""Negatives mined again and again, by the model as it is while it trains."""
+"""Negatives that are mined again during training, with the model as it is."""

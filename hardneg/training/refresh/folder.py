@@ -1,11 +1,11 @@
-"""Refreshes on disk: each a folder that appears whole, with the sizes of its files and its counts.
+"""Refreshes on disk: folders that are published by a rename, with the sizes of their files.
 
-<folder>/000003/negatives.arrow     the mined negatives; the newest two are kept
+<folder>/000003/negatives.arrow     mined negatives; the newest two refreshes are kept
 <folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
-<folder>/000004.partial/            one being written
-<folder>/vectors-000000300/         the corpus as the model of step 300 encodes it, until its refresh is there
-<folder>/made.jsonl                 one line a refresh, which stays when the refresh itself is gone
-<folder>/segments-0-of-1.npy        how many segments each document has, where documents are cut: counted once
+<folder>/000004.partial/            a refresh being written
+<folder>/vectors-000000300/         the corpus encoded by the model of step 300, until its refresh is published
+<folder>/made.jsonl                 one line per refresh, kept after the refresh itself is removed
+<folder>/segments-0-of-1.npy        segments of each document, counted once
 """
 
 import fcntl
@@ -20,23 +20,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hardneg.records import errors, layout, wording
 from hardneg.store import flush, replace_text
-from hardneg.training import checkpoint, examples
+from hardneg.training import checkpoint
 
 MANIFEST = "manifest.json"
-_KEPT = 2
-_QUERIES = 10_000  # looked at: the first ones, so that the time does not grow with their number
+_NEWEST = 2
 
 
 def refresh_facts(
     history: Sequence[checkpoint.Record], refreshes: Sequence[checkpoint.Record], waited: float, documents: int
 ) -> dict[str, Any]:
-    """Summarise the records of all steps and of all refreshes.
+    """Summarise the records of all steps and of all refreshes for the manifest.
 
-    waited: the share of the time spent waiting. documents: how many a refresh encodes.
+    waited: the fraction of the time spent waiting. documents: the number that a refresh encodes.
     """
     lags, counts, seconds = [record["lag"] for record in history if "lag" in record], Counter[str](), Counter[str]()
     seconds.update(dict.fromkeys(("encode", "queries", "search", "write"), 0))
@@ -55,26 +52,13 @@ def refresh_facts(
     }
 
 
-def kept(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
-    """The share of a query's negatives that it had before too: the mean over queries that have some in both.
-
-    None where no query is in both, as with refreshes of different parts of the queries.
-    """
-    has, had = (
-        {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
-        for each in (negatives, before)
-    )
-    shares = [len(own & had[name]) / len(own) for name, own in has.items() if own and had.get(name)]
-    return sum(shares) / len(shares) if shares else None
-
-
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """One refresh.
+    """Metadata of one refresh.
 
-    number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
-    are. seconds: by operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` where one is
-    built. counts: candidates that were left out, and negatives that are relevant to queries of another split.
+    number: counted from 0. step: updates of the model that mined. queries, negatives: their numbers. seconds: by
+    operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` if one is built. counts:
+    excluded candidates, and negatives that are relevant to queries of another split.
     """
 
     number: int
@@ -103,7 +87,7 @@ class RefreshFolder:
         return self._path(number) / layout.NEGATIVES
 
     def partial(self, number: int) -> Path:
-        """An empty folder to write the negatives of a refresh into."""
+        """Create an empty folder to write a refresh into."""
         path = self._path(number).with_suffix(".partial")
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
@@ -112,7 +96,7 @@ class RefreshFolder:
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
         """Rename `partial`, and remove the refreshes before `oldest`, or all but the newest two.
 
-        A refresh with a name is whole: the manifest has the sizes of its files, and is on disk before the name is.
+        A published refresh is complete: its manifest has the sizes of its files, and is on disk before the rename.
         """
         partial, final = self._path(refresh.number).with_suffix(".partial"), self._path(refresh.number)
         sizes = {path.name: path.stat().st_size for path in partial.iterdir()}
@@ -124,7 +108,7 @@ class RefreshFolder:
         os.replace(partial, final)
         flush(self.folder)
         numbers = self.numbers()
-        for number in numbers[:-_KEPT] if oldest is None else numbers[: bisect_left(numbers, oldest)]:
+        for number in numbers[:-_NEWEST] if oldest is None else numbers[: bisect_left(numbers, oldest)]:
             self.remove(number)
 
     def numbers(self) -> list[int]:
@@ -132,16 +116,16 @@ class RefreshFolder:
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
-        """The newest whole refresh, mined by a model of `step` updates or fewer; None where there is none.
+        """The newest complete refresh mined by a model of at most `step` updates, or None.
 
-        A damaged one is removed, to be mined again; `report` gets a line.
+        Damaged refreshes are removed and reported.
         """
         for number in reversed(self.numbers()):
             try:
                 refresh = self._read(number)
             except errors.ArtifactError as error:
-                if self._path(number).exists():  # and was not removed meanwhile
-                    report(f"{error}; it is mined again")
+                if self._path(number).exists():  # not removed by another process
+                    report(f"{error}; mining it again")
                     self.remove(number)
                 continue
             if step is None or refresh.step <= step:
@@ -149,7 +133,7 @@ class RefreshFolder:
         return None
 
     def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Remove the refreshes and vectors of models later than `step`, from which training continues."""
+        """Remove the refreshes and vectors of models later than `step`, where training resumes."""
         while (newest_one := self.newest(report=report)) and newest_one.step > step:
             self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
@@ -157,10 +141,10 @@ class RefreshFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, number: int) -> None:
-        """Remove one refresh at once."""
+        """Remove one refresh, with a rename first."""
         doomed = self._path(number).with_suffix(".partial")
         shutil.rmtree(doomed, ignore_errors=True)
-        with suppress(OSError):  # another process removes it too
+        with suppress(OSError):  # another process may have removed it
             os.replace(self._path(number), doomed)
         shutil.rmtree(doomed, ignore_errors=True)
 
@@ -170,21 +154,21 @@ class RefreshFolder:
 
     def tidy(self, step: int | None = None) -> None:
         """Remove all vectors but those of `step`, and the partial files of dead processes."""
-        kept = None if step is None else self.vectors(step)
+        current = None if step is None else self.vectors(step)
         for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
-            if path != kept:
+            if path != current:
                 shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the folder against other miners; a dead process releases its lock."""
+        """Lock the folder against other miners; the system releases the lock of a dead process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def records(self) -> list[checkpoint.Record]:
-        """Return the record of each refresh ever published, in order; the last one of a refresh published twice."""
+        """Return the records of all refreshes ever published, in order; the last record of one published twice."""
         return list({record["number"]: record for record in self._log().read()}.values())
 
     def _log(self) -> checkpoint.History:

@@ -31,7 +31,7 @@ from hardneg.training.options import Devices, RefreshOptions
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder, refresh_facts
 from hardneg.training.refresh.mining import Mining, chunk, known_to_be_relevant, mine_refresh
-from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider
+from hardneg.training.methods.ance import BackgroundProvider, RefreshProvider, SynchronousProvider
 
 MINING = Path(__file__).parents[1] / "mining_toy.py"
 
@@ -156,7 +156,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(encoder, toy_folder
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(mining_module, "write_negatives", die)
+        patch.setattr(mining_module.negatives, "write_negatives", die)
         mine(encoder, toy_folder, tmp_path / "broken")
     assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
     monkeypatch.setattr("hardneg.encoders.stream.encoded_blocks", die)
@@ -168,7 +168,7 @@ def test_a_full_disk_gives_its_room_back(encoder, toy_folder, tmp_path, monkeypa
         next(items)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(mining_module, "write_negatives", full)
+    monkeypatch.setattr(mining_module.negatives, "write_negatives", full)
     with pytest.raises(OSError, match="No space left"):
         mine(encoder, toy_folder, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == []
@@ -312,7 +312,7 @@ def test_a_damaged_one_is_told_once_and_removed(tmp_path, name, damage):
     for _ in range(2):
         found = place.newest(20, told.append)
         assert found is not None and found.number == 0
-    assert len(told) == 1 and "damaged" in told[0] and told[0].endswith("it is mined again") and "\n" not in told[0]
+    assert len(told) == 1 and "damaged" in told[0] and told[0].endswith("mining it again") and "\n" not in told[0]
     publish(place, 1, 20)
     assert place.newest() == Refresh(1, 20, 10, 200, SECONDS)
 
@@ -431,7 +431,7 @@ def test_training_beside_goes_on_and_has_what_is_damaged_made_again(tmp_path, er
     supply: RefreshProvider = BackgroundProvider(beside, place, True, 5, told.append)
     supply.refuse(refresh, error)
     if error is ERRORS[0]:
-        assert told == [f"{NAMED}: cannot be read; it is mined again"] and (place.numbers(), process.times) == ([], 1)
+        assert told == [f"{NAMED}: cannot be read; mining it again"] and (place.numbers(), process.times) == ([], 1)
     else:
         assert told == [f"{NAMED}: no query can be trained on; it is not used"]
         assert (place.numbers(), process.times) == ([3], 0)

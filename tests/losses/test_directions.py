@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.listwise import KL
 from hardneg.losses.pairwise import MarginMSE
-from hardneg.losses.infonce import InfoNCE
 from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.store import plugin_identity

@@ -34,8 +34,8 @@ from hardneg.runtime import SEED, derive_seed
 from hardneg.store import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
 from hardneg.training.examples import TrainingData
-from hardneg.training.methods.adore import mined
 from hardneg.training.methods import ance
+from hardneg.training.methods.adore import mined
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Settings, mine_refresh
 

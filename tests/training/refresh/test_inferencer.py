@@ -19,9 +19,9 @@ from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records import errors, layout, types
 from hardneg.training.checkpoint import Checkpoints, TrainState
+from hardneg.training.methods import ance
 from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh import mining
-from hardneg.training.methods import ance
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import AGAIN, Settings, serve
 

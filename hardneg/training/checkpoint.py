@@ -1,4 +1,4 @@
-"""A run on disk: its checkpoints, models and learning curve; written aside and renamed, no pickle."""
+"""Files of a training run: checkpoints, saved models and the history of its steps; without pickle."""
 
 import hashlib
 import json
@@ -15,8 +15,7 @@ from hardneg.records import ArtifactError, TrainingError
 from hardneg.store import digest, flush, link_file, replace_text, system_errors
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from torch.optim import Optimizer
+    from torch import nn
 
 Record = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ class TrainState:
     """The progress of a run.
 
     step: finished steps. best: the best dev metric so far, reached at best_step. misses: evaluations since then.
-    stopped: patience ran out. choices: of ways to compute, by subject.
+    stopped: patience ran out. choices: computing options that were chosen for the device, by subject.
     """
 
     step: int = 0
@@ -41,16 +40,16 @@ class TrainState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run in one folder: the newest, the one with the best weights, and weights that are kept.
+    """The checkpoints of one run: the newest, the one with the best weights, and weights held for a refresh.
 
-    identity: names the run; a checkpoint of another run is refused.
+    identity: a digest of the run; checkpoints of another run are refused.
     """
 
     folder: Path
     identity: str
 
-    def save(self, module: "nn.Module", optimizer: "Optimizer", state: TrainState) -> None:
-        """Writes a checkpoint, then removes those that are neither the newest nor the best."""
+    def save(self, module: "nn.Module", optimizer: Any, state: TrainState) -> None:
+        """Write a checkpoint, then remove those that are neither the newest nor the best."""
         from safetensors.torch import save_file
 
         final = self._path(state.step)
@@ -69,12 +68,12 @@ class Checkpoints:
         shutil.rmtree(final, ignore_errors=True)
         os.replace(partial, final)
         flush(self.folder)
-        kept = {self._path(step) for step in (state.step, state.best_step) if step is not None}
-        for path in {*self.folder.glob("step-*")} - kept:
+        current = {self._path(step) for step in (state.step, state.best_step) if step is not None}
+        for path in {*self.folder.glob("step-*")} - current:
             shutil.rmtree(path, ignore_errors=True)
 
-    def restore(self, module: "nn.Module", optimizer: "Optimizer") -> TrainState:
-        """Load the newest whole checkpoint, if there is one; gives each weight a storage of its own.
+    def restore(self, module: "nn.Module", optimizer: Any) -> TrainState:
+        """Load the newest complete checkpoint, if any, after giving each weight its own storage.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
@@ -84,7 +83,7 @@ class Checkpoints:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        for weight in module.parameters():  # transformers splits fused ones into views, which no file takes
+        for weight in module.parameters():  # transformers splits fused weights into views, which safetensors refuses
             if weight.untyped_storage().nbytes() > weight.nbytes:
                 weight.data = weight.data.clone(memory_format=torch.contiguous_format)
         steps = self.steps()
@@ -92,12 +91,10 @@ class Checkpoints:
             return TrainState()
         content = self._read_state(self._path(steps[-1]))
         if content.pop("identity", None) != self.identity:
-            raise TrainingError(
-                f"{self.folder} holds checkpoints of a run with another model, other data or other options: "
-                "take another folder, or remove it to start afresh"
-            )
+            other = f"{self.folder} holds checkpoints of a run with another model, other data or other options"
+            raise TrainingError(f"{other}: use another folder, or remove it to start afresh")
         self.load_weights(module, steps[-1])
-        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, "Tensor"]]()
+        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, Any]]()
         try:
             tensors = load_file(str(path))
         except (OSError, SafetensorError) as error:
@@ -109,39 +106,39 @@ class Checkpoints:
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
-        """Return the choices in the newest whole checkpoint; empty without one."""
+        """Return the choices in the newest complete checkpoint; empty without one."""
         for step in self.steps()[-1:]:
             with suppress(ArtifactError):  # reported when the checkpoint is loaded
                 return dict(self._read_state(self._path(step)).get("choices", {}))
         return {}
 
     def load_weights(self, module: "nn.Module", step: int) -> None:
-        """Loads the weights that a run had after `step`, which must be the newest, the best or the kept ones."""
+        """Load the weights after `step`, of the newest or best checkpoint or those of `keep_weights`."""
         from safetensors import SafetensorError
 
-        kept, path = self._kept(step), self._path(step) / _MODEL
-        path = kept if kept.exists() and not path.exists() else path
+        held, path = self._held(step), self._path(step) / _MODEL
+        path = held if held.exists() and not path.exists() else path
         try:
             load_learning(module, path)
         except (OSError, RuntimeError, SafetensorError) as error:
             raise _unreadable(path, error) from error
 
     def keep_weights(self, step: int) -> None:
-        """Keep the weights of a checkpoint after its removal, instead of those kept before."""
-        kept = link_file(self._path(step) / _MODEL, self._kept(step))
+        """Keep the weights of one checkpoint beyond its removal, in place of earlier ones."""
+        held = link_file(self._path(step) / _MODEL, self._held(step))
         flush(self.folder)
         for path in self.folder.glob("weights-*.safetensors*"):
-            if path != kept:
+            if path != held:
                 path.unlink(missing_ok=True)
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
 
-    def _kept(self, step: int) -> Path:
+    def _held(self, step: int) -> Path:
         return self.folder / f"weights-{step:09d}.safetensors"
 
     def steps(self) -> list[int]:
-        """The steps of all whole checkpoints, ascending."""
+        """The steps of all complete checkpoints, ascending."""
         names = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
         steps = sorted(int(name) for name in names if name.isdigit())
         files = (_MODEL, _OPTIMIZER, _STATE)
@@ -156,7 +153,7 @@ class Checkpoints:
 
 
 def save_learning(module: "nn.Module", path: Path) -> None:
-    """Write the weights that learn; the others are those of the start model."""
+    """Write the weights that learn; the others are in the start model."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):
@@ -167,10 +164,10 @@ def save_learning(module: "nn.Module", path: Path) -> None:
 
 
 def load_learning(module: "nn.Module", path: Path) -> None:
-    """Read weights that `save_learning` wrote.
+    """Read the weights of `save_learning`.
 
     Raises:
-        RuntimeError: weights that learn are missing, or there are others.
+        RuntimeError: weights are missing or unexpected.
     """
     from safetensors.torch import load_file, load_model
 
@@ -179,7 +176,7 @@ def load_learning(module: "nn.Module", path: Path) -> None:
         return
     loaded = module.load_state_dict(load_file(str(path)), strict=False)
     if wrong := [*loaded.unexpected_keys, *(name for name in loaded.missing_keys if name not in fixed)]:
-        raise RuntimeError(f"not the weights of this model: {wrong[0]}")
+        raise RuntimeError(f"weights of another model: {wrong[0]}")
 
 
 def _fixed(module: "nn.Module") -> set[str]:
@@ -189,12 +186,11 @@ def _fixed(module: "nn.Module") -> set[str]:
 def weights_digest(module: "nn.Module") -> str:
     import torch
 
-    state = hashlib.blake2b(digest_size=16)
-    names = []
+    content, names = hashlib.blake2b(digest_size=16), []
     for name, tensor in sorted(module.state_dict().items()):
         names.append([name, list(tensor.shape), str(tensor.dtype)])
-        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest([names, state.hexdigest()])
+        content.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest([names, content.hexdigest()])
 
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:
@@ -202,8 +198,8 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
     return ArtifactError(f"{path}: cannot be read ({reason}): remove this checkpoint")
 
 
-def forget_kept(folder: Path, step: int) -> None:
-    """Remove the models that were kept after `step`, from which a run resumes, and partial ones."""
+def forget_saved(folder: Path, step: int) -> None:
+    """Remove the models saved after `step`, where a run resumes, and partial ones."""
     for path in folder.iterdir() if folder.exists() else ():
         number = path.name.removeprefix("step-")
         if not number.isdigit() or int(number) > step:
@@ -211,22 +207,22 @@ def forget_kept(folder: Path, step: int) -> None:
 
 
 class History:
-    """A file of records, each with its `step`; a record is in the file as soon as it is added."""
+    """A file of JSON records, each with its `step`, that is written record by record."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Appends one record, whole or not at all; what a kill left of one before it is removed.
+        """Append one record completely or not at all, after removing a partial one that a kill left.
 
         Raises:
-            OSError: the disk is full; the file is as it was.
+            OSError: the disk is full; the file is unchanged.
         """
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
             whole = file.seek(0, os.SEEK_END)
             file.seek(max(0, whole - 1))
-            if whole and file.read(1) != b"\n":  # what follows the last line is cut off
+            if whole and file.read(1) != b"\n":
                 file.seek(0)
                 whole = file.readall().rfind(b"\n") + 1
                 file.truncate(whole)
@@ -243,7 +239,7 @@ class History:
             os.fsync(file.fileno())
 
     def read(self) -> list[Record]:
-        """All whole records; a line that a fault has cut off is left out."""
+        """Return all complete records; damaged lines are skipped with a warning."""
         if not self._path.exists():
             return []
         records: list[Record] = []
@@ -254,10 +250,10 @@ class History:
             if isinstance(record, dict):
                 records.append(record)
             else:
-                _log.warning("%s:%d: not a whole record; left out", self._path, number)
+                _log.warning("%s:%d: not a complete record; skipped", self._path, number)
         return records
 
     def truncate(self, step: int) -> None:
-        """Forgets what came after `step`."""
-        kept = [record for record in self.read() if record["step"] <= step]
-        replace_text(self._path, "".join(json.dumps(record) + "\n" for record in kept))
+        """Remove the records after `step`."""
+        records = [record for record in self.read() if record["step"] <= step]
+        replace_text(self._path, "".join(json.dumps(record) + "\n" for record in records))

@@ -156,7 +156,7 @@ def test_a_wrong_option_is_told_alone(small, tmp_path, tiny_model):
 
 def test_more_clusters_than_queries_are_told(small, tmp_path, tiny_model):
     plan = plan_in(tmp_path, ordered_tree(small, tiny_model, **TOPICS), "stages.star.batches.clusters=500")
-    with pytest.raises(UsageError, match=r"topic-balanced: 500 clusters of 36 queries cannot be: give 1 to 36"):
+    with pytest.raises(UsageError, match=r"topic-balanced: cannot make 500 clusters of 36 queries: give 1 to 36"):
         artifacts_of(plan, tmp_path / "store")
 
 

@@ -87,7 +87,7 @@ def test_a_line_of_two_torn_records_is_told_and_left_out(tmp_path: Path, caplog:
     path = tmp_path / "made.jsonl"
     path.write_text(f'{json.dumps(FIRST)}\n{{"step": 2, "te{json.dumps(SECOND)}\n{json.dumps(THIRD)}\n')
     assert checkpoint.History(path).read() == [FIRST, THIRD]
-    assert "made.jsonl:2: not a whole record; left out" in caplog.text
+    assert "made.jsonl:2: not a complete record; skipped" in caplog.text
 
 
 @pytest.fixture

@@ -370,5 +370,5 @@ def test_other_examples_give_another_digest(parts):
 
 def test_a_query_cannot_be_in_both(parts):
     data, more = parts
-    with pytest.raises(TrainingError, match="1 query is in both sets of examples, such as 'q3'"):
+    with pytest.raises(TrainingError, match="1 query is in both training sets, such as 'q3'"):
         mixed(data, replace(more, query_ids=["u0", "q3", "u2"]))

@@ -260,5 +260,5 @@ def test_weights_of_another_model_are_no_checkpoint(tmp_path):
     assert torch.equal(other[1].weight, module[1].weight) and not torch.equal(other[0].weight, module[0].weight)
     other[1].requires_grad_(False)
     other[0].requires_grad_(True)
-    with pytest.raises(RuntimeError, match=r"not the weights of this model: 0\."):
+    with pytest.raises(RuntimeError, match=r"weights of another model: 0\."):
         checkpoint.load_learning(other, tmp_path / "weights")

@@ -187,7 +187,7 @@ def test_patience_stops_and_the_best_weights_come_back(toy_folder, tmp_path):
 
 
 def test_an_unknown_metric_is_named(toy_folder, tmp_path):
-    with pytest.raises(errors.UsageError, match="'map' is not measured; there are: mrr@10, ndcg@10"):
+    with pytest.raises(errors.UsageError, match="'map' is not measured: choose one of mrr@10, ndcg@10"):
         run(toy_folder, tmp_path, options(max_steps=1, metric="map"), validate=scripted([0.1]))
 
 

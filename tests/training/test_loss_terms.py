@@ -266,7 +266,7 @@ def test_terms_are_part_of_a_runs_identity(toy_folder):
 
 def test_more_dimensions_than_there_are(toy_folder):
     encoder: Any = PreciseEncoder()
-    with pytest.raises(UsageError, match="dims: 7 is more than the model's 6 dimensions: give fewer"):
+    with pytest.raises(UsageError, match="dims: 7 exceeds the model's 6 dimensions: give fewer"):
         DualEncoderTraining(encoder, toy_data(toy_folder), options(), LossTerms({7: 1.0, 2: 1.0}))
 
 

@@ -143,9 +143,9 @@ def test_a_module_that_is_shared_stays_on_its_own_device(monkeypatch):
 
     monkeypatch.setattr(nn.parallel, "DistributedDataParallel", Wrapped)
     module = nn.Linear(1, 1)
-    assert loop.shared(module) is module
+    assert loop.distributed(module) is module
     monkeypatch.setattr(loop, "world", lambda: World(1, 2, 1, 2))
-    assert list(loop.shared(module).children()) == [module]
+    assert list(loop.distributed(module).children()) == [module]
     assert given == {"find_unused_parameters": True}
 
 

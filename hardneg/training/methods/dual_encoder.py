@@ -1,4 +1,4 @@
-"""The method of stage `train`: documents are drawn for each query, and both sides learn, from a batch of any size."""
+"""Training of a dual encoder (stage `train`), with a gradient cache for batches of any size."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,15 +15,13 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import placed
 from hardneg.protocols import Loss
-from hardneg.records import errors, types
+from hardneg.records import ScoreBatch, UsageError
 from hardneg.runtime import Progress, gather, world
-from hardneg.training import batches, step
+from hardneg.training import batches, loop, sources, step
 from hardneg.training.batches import Batch, Features, Parts
 from hardneg.training.examples import SampledBatch, TrainingData
-from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.options import TrainOptions
-from hardneg.training.sources import Mixture
 
 Vectors = tuple[Tensor, ...]
 _Pass = Callable[[], Vectors]
@@ -31,7 +29,7 @@ _LOSS_ALONE = LossTerms()
 
 
 class TwoTowers(nn.Module):
-    """Queries and documents in one forward call, so that a distributed wrapper sees one a step."""
+    """An encoder of queries and documents in one forward call, as a distributed wrapper needs."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -39,24 +37,27 @@ class TwoTowers(nn.Module):
         self._embed = encoder.embed
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
-        """float32 [B, d] and [D, d]."""
+        """Vectors of queries and documents, float32 [B, d] and [D, d]."""
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
 class DualEncoderTraining(step.ExampleTraining):
-    """Draws documents for each query; both sides learn."""
+    """Training of both sides of an encoder on documents drawn for each query."""
 
     def __init__(
-        self, encoder: Encoder, data: TrainingData | Mixture, options: TrainOptions, terms: LossTerms = _LOSS_ALONE
+        self,
+        encoder: Encoder,
+        data: TrainingData | sources.Mixture,
+        options: TrainOptions,
+        terms: LossTerms = _LOSS_ALONE,
     ) -> None:
-        """terms: UsageError or ModelError where the encoder does not fit them."""
+        """terms: raise UsageError or ModelError if the encoder does not fit them."""
         terms.check(encoder)
         self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
         self.forward_module = TwoTowers(encoder)
         self._corpus, self._cut, self._guide = data.corpus, data.segments, data.guide
         self._unmasked = not options.false_negative_mask
-        # where the largest of the shares is small enough, it is encoded at once
         fits = options.chunk is None or max(world().shares(options.batch_size)) <= options.chunk
         self._chunk = None if fits else options.chunk
         self.examples = data.examples(options)
@@ -68,28 +69,32 @@ class DualEncoderTraining(step.ExampleTraining):
     def digest(self) -> str:
         return self._terms.named_with(self.examples.digest())
 
-    def scores(self, model: Any, batch: Batch, half: bool) -> types.ScoreBatch:
-        """Each query against each document of the batch, those of all processes."""
-        return self._scored(*self._gathered(model, batch, half), batch)
+    def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
+        """Scores of each query against each document of the batch, of all processes."""
+        return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(
         self, loss: step.Objective, model: Any, batch: Batch, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
         """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
-        queries, documents = self._gathered(model, batch, half)
+        queries, documents = self._encoded(model, batch, half)
         needs = self._terms.needs(loss)
 
         def loss_of(cut: Change, stored: Change) -> Tensor:
             def changed(vectors: Tensor) -> Tensor:
                 return stored(cut(vectors))
 
-            kept = changed(documents) if batch.counts is None else batches.cut_slots(documents, changed)
-            return loss(self._terms.masked(self._scored(cut(queries), kept, batch, needs)))
+            if batch.counts is None:
+                found = changed(documents)
+            else:  # slots of segments, whose last column is a mark
+                vectors = changed(documents[..., :-1].flatten(0, 1)).view(*documents.shape[:2], -1)
+                found = torch.cat([vectors, documents[..., -1:]], dim=2)
+            return loss(self._terms.masked(self._scored(cut(queries), found, batch, needs)))
 
         penalty = self._terms.penalty(queries, documents, batch.column, done)
         return self._terms.loss(self.encoder, loss_of), penalty
 
-    def _gathered(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
+    def _encoded(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
         """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes."""
         precision = partial(torch.autocast, self.encoder.device.type, torch.bfloat16, enabled=half)
         if self._chunk is None:
@@ -106,7 +111,7 @@ class DualEncoderTraining(step.ExampleTraining):
 
     def _scored(
         self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
-    ) -> types.ScoreBatch:
+    ) -> ScoreBatch:
         column, of, score = placed(batch.column.numpy(), documents.device), batch.columns, self.encoder.score
         if batch.counts is None:
             scored = batches.masked(score(queries, documents, column), of)
@@ -115,13 +120,13 @@ class DualEncoderTraining(step.ExampleTraining):
         parts: dict[str, Tensor] = {}
         if batch.guide:
             parts = batches.guide_scores(batch.guide, column, needs | ({"guide"} if "teacher" in needs else set()))
-            if "teacher" in needs and scored.teacher is None:  # the guide teaches where no run does
+            if "teacher" in needs and scored.teacher is None:  # the guide is the teacher unless a run is
                 parts["teacher"] = parts["guide"]
         if "query_query" in needs:
             parts["query_query"] = batches.apart(score(queries, queries), of.related_queries())
         if "document_document" in needs:
             if batch.counts is not None:
-                raise errors.UsageError("documents in segments have no scores with each other: take another loss")
+                raise UsageError("documents in segments have no scores with each other: choose another loss")
             scores = score(documents, documents, column)[column]
             parts["document_document"] = batches.apart(scores, of.related_documents())
         return replace(scored, **parts)
@@ -129,27 +134,27 @@ class DualEncoderTraining(step.ExampleTraining):
 
 def train(
     encoder: Encoder,
-    data: TrainingData | Mixture,
+    data: TrainingData | sources.Mixture,
     loss: Loss,
     options: TrainOptions,
     folder: Path,
     *,
     progress: Progress,
-    validate: Validate | None = None,
+    validate: loop.Validate | None = None,
     terms: LossTerms = _LOSS_ALONE,
-) -> TrainingResult:
+) -> loop.TrainingResult:
     """Train both sides of `encoder` in place, as `learn` does."""
-    check_options(options)
-    way = DualEncoderTraining(encoder, data, options, terms)
-    return learn(way, loss, options, folder, progress=progress, validate=validate)
+    loop.check_options(options)
+    method = DualEncoderTraining(encoder, data, options, terms)
+    return loop.learn(method, loss, options, folder, progress=progress, validate=validate)
 
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """The encoder: of one side's texts, or of both; `context` makes the context of a pass.
+    """Functions that encode the texts of one side, or of both; `context` makes the context of a pass.
 
-    `both` may be wrapped for several processes. It is called once with a graph, at the end, as the wrapper expects, and
-    then adds up the gradients that all parts have left; the other parts go past it.
+    `both` may be wrapped for several processes. It is called once with a graph, after all other parts, as the wrapper
+    expects, and then reduces the gradients that all parts have accumulated; the other parts bypass it.
     """
 
     one: Callable[[Features, Side], Tensor]
@@ -158,11 +163,11 @@ class Towers:
 
 
 def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
-    """The vectors of both sides, whose gradients go on to the weights part by part.
+    """The vectors of both sides, with gradients that reach the weights part by part (gradient caching).
 
-    So a batch of any size takes the memory of a part of it. All parts are encoded now, without a graph; the loss of
-    the whole batch gives each vector its gradient; then each part is encoded once more with a graph, and the same
-    dropout, through which its vectors' gradients go to the weights.
+    A batch of any size takes the memory of one part. All parts are encoded without a graph; the loss of the whole batch
+    gives each vector its gradient; then each part is encoded again, with a graph and the same dropout, to propagate its
+    vectors' gradients to the weights.
 
     Source: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021),
     section 3.
@@ -188,7 +193,7 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
 
 
 class _Twice(torch.autograd.Function):
-    """The first argument stands for the weights, so that autograd computes gradients."""
+    """Encoding without a graph, repeated with one in the backward pass; `anchor` makes autograd call it."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:

@@ -30,7 +30,7 @@ from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
 from hardneg.training.loss_terms import GUIDES, WITH_EACH_OTHER, GuidedMask
-from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
+from hardneg.training.options import TABLE, LearningOptions, TrainOptions, collect, usual_rate
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
@@ -54,7 +54,7 @@ class OptionGroup(StageSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """The mistakes of the verb and of its groups."""
-        return gathered(self, "mistakes", recipe)
+        return collect(self, "mistakes", recipe)
 
 
 def of_the_run(options: type[LearningOptions]) -> Any:
@@ -79,7 +79,7 @@ class TrainConfig(OptionGroup):
         return {**super().identity(), "options": self.options.identity()}
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        withheld: dict[str, str] = dict(reversed([*gathered(self, "withheld")]))
+        withheld: dict[str, str] = dict(reversed([*collect(self, "withheld")]))
         lacking = [part for part in needs_of(recipe.plugin("loss")) if part in withheld or part not in self.gives]
         if {*lacking} <= {*withheld} & {*self.gives}:
             yield from dict.fromkeys(withheld[part] for part in lacking)

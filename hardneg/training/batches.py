@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -234,11 +234,7 @@ def own_share(total: int) -> slice:
     return slice(part.start, max(part.stop, part.start + 1))
 
 
-_Start = TypeVar("_Start")
-_Output = TypeVar("_Output")
-
-
-def ahead(make: Callable[[_Start], _Output], starts: Iterable[_Start]) -> Iterator[_Output]:
+def ahead(make: Callable[[Any], Any], starts: Iterable[Any]) -> Iterator[Any]:
     """Yield `make(start)` for each start, computed one ahead in another thread."""
     with ThreadPoolExecutor(max_workers=1) as maker:
         waiting = None

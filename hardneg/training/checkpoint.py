@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from safetensors import SafetensorError
 
 from hardneg.records import ArtifactError, TrainingError
 from hardneg.store import digest, flush, link_file, replace_text, system_errors
-
-if TYPE_CHECKING:
-    from torch import nn
 
 Record = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class Checkpoints:
     folder: Path
     identity: str
 
-    def save(self, module: "nn.Module", optimizer: Any, state: TrainState) -> None:
+    def save(self, module: Any, optimizer: Any, state: TrainState) -> None:
         """Write a checkpoint, then remove those that are neither the newest nor the best."""
         from safetensors.torch import save_file
 
@@ -72,20 +71,18 @@ class Checkpoints:
         for path in {*self.folder.glob("step-*")} - current:
             shutil.rmtree(path, ignore_errors=True)
 
-    def restore(self, module: "nn.Module", optimizer: Any) -> TrainState:
+    def restore(self, module: Any, optimizer: Any) -> TrainState:
         """Load the newest complete checkpoint, if any, after giving each weight its own storage.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
-        import torch
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         for weight in module.parameters():  # transformers splits fused weights into views, which safetensors refuses
             if weight.untyped_storage().nbytes() > weight.nbytes:
-                weight.data = weight.data.clone(memory_format=torch.contiguous_format)
+                weight.data = weight.data.contiguous().clone()
         steps = self.steps()
         if not steps:
             return TrainState()
@@ -112,10 +109,8 @@ class Checkpoints:
                 return dict(self._read_state(self._path(step)).get("choices", {}))
         return {}
 
-    def load_weights(self, module: "nn.Module", step: int) -> None:
+    def load_weights(self, module: Any, step: int) -> None:
         """Load the weights after `step`, of the newest or best checkpoint or those of `keep_weights`."""
-        from safetensors import SafetensorError
-
         held, path = self._held(step), self._path(step) / _MODEL
         path = held if held.exists() and not path.exists() else path
         try:
@@ -152,7 +147,7 @@ class Checkpoints:
         return dict(content)
 
 
-def save_learning(module: "nn.Module", path: Path) -> None:
+def save_learning(module: Any, path: Path) -> None:
     """Write the weights that learn; the others are in the start model."""
     from safetensors.torch import save_file, save_model
 
@@ -163,7 +158,7 @@ def save_learning(module: "nn.Module", path: Path) -> None:
         save_model(module, str(path))
 
 
-def load_learning(module: "nn.Module", path: Path) -> None:
+def load_learning(module: Any, path: Path) -> None:
     """Read the weights of `save_learning`.
 
     Raises:
@@ -179,11 +174,11 @@ def load_learning(module: "nn.Module", path: Path) -> None:
         raise RuntimeError(f"weights of another model: {wrong[0]}")
 
 
-def _fixed(module: "nn.Module") -> set[str]:
+def _fixed(module: Any) -> set[str]:
     return {name for name, weights in module.named_parameters(remove_duplicate=False) if not weights.requires_grad}
 
 
-def weights_digest(module: "nn.Module") -> str:
+def weights_digest(module: Any) -> str:
     import torch
 
     content, names = hashlib.blake2b(digest_size=16), []

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -118,7 +117,7 @@ class QueryOrder:
         """The queries of an epoch, int64 [n], from the usable ones, int64 [C]."""
         return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
 
-    @cached_property
+    @property
     def name(self) -> str:
         plugin: Any = self.plugin
         content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()

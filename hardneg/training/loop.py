@@ -22,7 +22,6 @@ from hardneg.store import EARLIER, KEPT, SCRATCH, digest, noted, options_in_key,
 from hardneg.training import step as steps
 from hardneg.training.checkpoint import Checkpoints, History, Record, TrainState, forget_saved, weights_digest
 from hardneg.training.options import LearningOptions
-from hardneg.training.step import ExampleTraining, Learner, Objective, make_optimizer, update
 
 Validate = Callable[[], Mapping[str, float]]
 CHECKPOINT_SECONDS = 300.0
@@ -55,8 +54,8 @@ class TrainingResult:
 
 
 def learn(
-    method: ExampleTraining,
-    loss: Objective,
+    method: steps.ExampleTraining,
+    loss: steps.Objective,
     options: LearningOptions,
     folder: Path,
     *,
@@ -90,9 +89,9 @@ def learn(
         accelerator = accelerated(method.encoder.device)
         # `evaluation_mode` keeps accelerate from wrapping it again
         model = accelerator.prepare_model(distributed(method.forward_module), evaluation_mode=True)
-        optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
+        optimizer = accelerator.prepare_optimizer(steps.make_optimizer(method.forward_module, options))
         half, groups = takes_bf16(options.precision, method.trainable, "training"), steps.layer_groups(method.trainable)
-        learner = Learner(accelerator, method, model, optimizer, loss, options, half, groups)
+        learner = steps.Learner(accelerator, method, model, optimizer, loss, options, half, groups)
         run = _TrainingRun(learner, checkpoints, folder, validate, choices)
         state = run.train(progress)
         if options.keep_best and state.best_step not in (None, state.step):
@@ -116,7 +115,7 @@ class _TrainingRun:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: steps.Learner,
         checkpoints: Checkpoints,
         folder: Path,
         validate: Validate | None,
@@ -177,7 +176,7 @@ class _TrainingRun:
         stream = self.method.batches(starts, options.batch_size)
         for step in range(start, stop):
             rate = options.learning_rate * steps.schedule_factor(step, self.total, options)
-            waiting.append(update(self.learner, list(islice(stream, options.accumulate)), step, rate))
+            waiting.append(steps.update(self.learner, list(islice(stream, options.accumulate)), step, rate))
             task.advance()
             late = world().first and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS
             if late or len(waiting) >= most or step + 1 == stop:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -313,7 +312,7 @@ def _third(name: str, stacks: Mapping[str, int], seen: set[str]) -> int:
 
     def shared(path: str) -> int:
         pairs = zip(name.split("."), path.split("."), strict=False)
-        return sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
+        return next((number for number, (one, other) in enumerate(pairs) if one != other), len(path))
 
     nearest = max(stacks, key=shared)
     return len(GROUPS) - 1 if nearest in seen else 0

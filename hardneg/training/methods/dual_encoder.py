@@ -1,7 +1,6 @@
 """Training of a dual encoder (stage `train`), with a gradient cache for batches of any size."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -12,9 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import placed
-from hardneg.protocols import Loss
 from hardneg.records import ScoreBatch, UsageError
 from hardneg.runtime import Progress, gather, world
 from hardneg.training import batches, loop, sources, step
@@ -135,7 +132,7 @@ class DualEncoderTraining(step.ExampleTraining):
 def train(
     encoder: Encoder,
     data: TrainingData | sources.Mixture,
-    loss: Loss,
+    loss: step.Objective,
     options: TrainOptions,
     folder: Path,
     *,
@@ -157,9 +154,9 @@ class Towers:
     expects, and then reduces the gradients that all parts have accumulated; the other parts bypass it.
     """
 
-    one: Callable[[Features, Side], Tensor]
+    one: Callable[[Features, Any], Tensor]
     both: Callable[[Features, Features], Vectors]
-    context: Callable[[], AbstractContextManager[Any]]
+    context: Callable[[], Any]
 
 
 def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
@@ -172,7 +169,7 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
     Source: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021),
     section 3.
     """
-    sides: list[tuple[Parts, Side]] = [(queries, "query"), (documents, "document")]
+    sides: list[tuple[Parts, str]] = [(queries, "query"), (documents, "document")]
     passes: list[_Pass] = [
         partial(lambda features, side: (towers.one(features, side),), features, side)
         for parts, side in sides

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.towers import evaluating
-from hardneg.protocols import Loss
 from hardneg.records import ScoreBatch
 from hardneg.rerankers.network import PairNetwork
 from hardneg.runtime import gather, world
@@ -57,7 +56,7 @@ class RerankerTraining(step.ExampleTraining):
     """
 
     def __init__(
-        self, network: PairNetwork, data: examples.TrainingData, loss: Loss, options: options.RerankerOptions
+        self, network: PairNetwork, data: examples.TrainingData, loss: step.Objective, options: options.RerankerOptions
     ) -> None:
         self.encoder = network
         self.trainable: nn.Module = network.module

@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import shutil
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -108,7 +107,7 @@ class RefreshFolder:
         os.replace(partial, final)
         flush(self.folder)
         numbers = self.numbers()
-        for number in numbers[:-_NEWEST] if oldest is None else numbers[: bisect_left(numbers, oldest)]:
+        for number in numbers[:-_NEWEST] if oldest is None else [each for each in numbers if each < oldest]:
             self.remove(number)
 
     def numbers(self) -> list[int]:

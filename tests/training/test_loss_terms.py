@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from guided_toy import SHAPES, Given, drawn, toy_guide
+from guided_toy import SHAPES, drawn, toy_guide
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from precise import PreciseEncoder, PreciseTokens
@@ -17,7 +17,6 @@ from toy import BagEncoder, Squares, options, toy_data
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors import FlatWriter
 from hardneg.indexes.backends import compressed, product
@@ -191,28 +190,6 @@ def test_stored_vectors_are_those_that_the_index_decodes(precision, backend, tmp
     backend.build(tmp_path / "flat", tmp_path / "index", Silent())
     decoded = torch.from_numpy(backend.open(tmp_path / "index").vectors(np.arange(40)))
     torch.testing.assert_close(stored(vectors, precision), decoded, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("shape", [(4, 0, 8), (6, 1, 5), (5, 3, 16)])
-def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape):
-    """On fixed vectors, with weights; whole vectors among them."""
-    from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
-
-    vectors, dims = drawn(shape), {shape[2]: 1.0, shape[2] // 2: 0.5, 2: 2.0}
-    encoder: Any = SimpleNamespace(truncated=lambda encoded, dimension: shortened(encoded, dimension, True))
-
-    def loss_of(cut: Any, _: Any) -> torch.Tensor:
-        documents = cut(vectors.documents.flatten(0, 1)).unflatten(0, vectors.documents.shape[:2])
-        return InfoNCE(0.05)(replace(vectors, queries=cut(vectors.queries), documents=documents).scored())
-
-    value = LossTerms(dims).loss(encoder, loss_of)
-    gradients, theirs = vectors.gradients(value), Given("own", shape[2])
-    inner = MultipleNegativesRankingLoss(theirs, scale=20)  # type: ignore[arg-type]
-    whole = MatryoshkaLoss(theirs, inner, list(dims), list(dims.values()))  # type: ignore[arg-type]
-    expected = whole(vectors.columns(), torch.zeros(shape[0]))
-    assert value.item() == pytest.approx(expected.item(), abs=1e-5)
-    for mine, other in zip(gradients, vectors.gradients(expected), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
 
 
 def test_a_penalty_counts_documents_by_their_columns(toy_folder):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reranker_toy import learn_pairs, pair_options, toy_network
+from processes import codes, launch
+from reranker_toy import learn_pairs, pair_options, toy_network, train_still
 from safetensors.torch import load_file
 from toy import Interrupted, toy_data
-from two_processes import results
 
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.losses import infonce, listwise
@@ -19,6 +19,7 @@ from hardneg.rerankers.network import PairScorer
 from hardneg.training import examples, options, validation
 from hardneg.training.methods.reranker import RerankerTraining, ascent, perturbed
 
+HERE = Path(__file__).parents[1]
 FP32 = EncodeOptions(precision="fp32")
 
 
@@ -155,8 +156,11 @@ def test_options_of_a_reranker() -> None:
 
 @pytest.mark.slow
 def test_two_processes_learn_what_one_does(toy_folder: Path, tiny_model: Path, tmp_path: Path) -> None:
-    one, *two = results(toy_folder, tiny_model, tmp_path)
-    assert len(two) == 2 and len(one) > 20
+    running = launch([HERE / "reranker_toy.py", toy_folder, tiny_model, tmp_path], 2)
+    train_still(toy_folder, tiny_model, tmp_path, 0, 1)
+    assert codes(running) == [0, 0]
+    one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
+    assert len(one) > 20
     for other in two:
         for name, tensor in one.items():
             torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-6)

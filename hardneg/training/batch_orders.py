@@ -44,17 +44,11 @@ class BatchOrder:
         return np.zeros(len(queries.query_ids), np.int64)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """The queries of an epoch in order; each `size` consecutive ones are a batch.
+        """The queries of an epoch in order, int64 [n]; each `size` consecutive ones are a batch.
 
-        Args:
-            groups: the result of `groups`.
-            chosen: int64 [C], ascending, numbers of the usable training queries.
-            size: batch size.
-            epoch: counted from 0.
-
-        Returns:
-            int64 [n], from `chosen`, a function of the arguments alone; n is equal in all epochs, and a multiple of
-            `size` if no batch may span two epochs.
+        The result depends on the arguments alone. n is equal in all epochs, and a multiple of `size` if no batch may
+        span two epochs. groups: the result of `groups`. chosen: int64 [C], ascending, numbers of the usable queries.
+        epoch: counted from 0.
         """
         raise NotImplementedError
 

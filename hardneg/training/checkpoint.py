@@ -159,11 +159,7 @@ def save_learning(module: Any, path: Path) -> None:
 
 
 def load_learning(module: Any, path: Path) -> None:
-    """Read the weights of `save_learning`.
-
-    Raises:
-        RuntimeError: weights are missing or unexpected.
-    """
+    """Read the weights of `save_learning`. Raises RuntimeError if weights are missing or unexpected."""
     from safetensors.torch import load_file, load_model
 
     if not (fixed := _fixed(module)):
@@ -208,11 +204,7 @@ class History:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Append one record completely or not at all, after removing a partial one that a kill left.
-
-        Raises:
-            OSError: the disk is full; the file is unchanged.
-        """
+        """Append one record, whole or not at all, after removing a partial one. Raises OSError if the disk is full."""
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
             whole = file.seek(0, os.SEEK_END)

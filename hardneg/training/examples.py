@@ -279,11 +279,7 @@ class Examples:
         return digest([*named, *(other.name for other in sources if other is not None)])
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The examples at positions `start` to `start + count` of the sequence.
-
-        Raises:
-            DataError: a negative is not in the corpus.
-        """
+        """The examples from `start` to `start + count` of the sequence. Raises DataError if a negative is unknown."""
         epochs, queries, turns = self._at(start, count)
         batch = self.of(queries)
         draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))

@@ -252,11 +252,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
 
 
 def accelerated(device: torch.device) -> Any:
-    """An `Accelerator` of all processes.
-
-    Raises:
-        UsageError: accelerate's launcher was given settings that would change the training.
-    """
+    """An `Accelerator` of all processes. Raises UsageError if its launcher has settings that would change training."""
     from accelerate import Accelerator
 
     check_settings()

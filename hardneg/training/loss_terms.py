@@ -39,11 +39,7 @@ class GuidedMask(CheckedOptions):
     kind: Literal["absolute", "relative"] = "absolute"
 
     def __call__(self, batch: types.ScoreBatch) -> types.ScoreBatch:
-        """Return the batch with these negatives masked.
-
-        Raises:
-            TrainingError: the batch has no guide's scores.
-        """
+        """Return the batch with these negatives masked. Raises TrainingError if the batch has no guide's scores."""
         if batch.guide is None:
             raise errors.TrainingError("guided_mask: the batch has no guide's scores: name an encode stage as `guide`")
         highest = _lowest_positive(batch.guide, batch)

@@ -104,11 +104,7 @@ class MixedExamples:
         return dict(zip(of.sources, drawn.tolist(), strict=True))
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The batch at positions `start` to `start + count` of the sequence.
-
-        Raises:
-            DataError: a negative is not in the corpus of its source.
-        """
+        """The batch from `start` to `start + count` of the sequence. Raises DataError if a corpus lacks a negative."""
         if self._mixture.one_source:
             sources, numbers = self._order.at(start // count, 1)
             return self._drawn(int(sources[0]), int(numbers[0]) * count, count)

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from hardneg.records import TrainingError
 from hardneg.runtime import distributed, seeding
-from hardneg.training import checkpoint, sources
-from hardneg.training.batches import ahead
+from hardneg.training import batches, checkpoint, sources
 from hardneg.training.examples import SampledBatch
 from hardneg.training.options import LearningOptions
 
@@ -59,7 +58,7 @@ class ExampleTraining:
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
         """Yield batches of `size` queries from these positions, tokenised one batch ahead; each has `query_ids`."""
-        return ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
+        return batches.ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def make(self, drawn: SampledBatch) -> Any:
         """Make a batch of drawn examples."""

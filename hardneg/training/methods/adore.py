@@ -111,11 +111,7 @@ class NegativeTable(NegativeSource):
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Write the table if it is due, or open the current one; remove older ones.
-
-        Raises:
-            TrainingError: the current table is missing.
-        """
+        """Write the table if due, or open the current one; remove others. Raises TrainingError if it is missing."""
         mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{mined_at:09d}.npy"
         if world().first:

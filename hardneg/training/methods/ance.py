@@ -21,8 +21,7 @@ from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records import ArtifactError, HardnegError, TrainingError, UsageError
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import digest
-from hardneg.training import checkpoint, examples, loss_terms, sources
-from hardneg.training.batches import Batch, ahead
+from hardneg.training import batches, checkpoint, examples, loss_terms, sources
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import RefreshOptions, TrainOptions
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
@@ -55,11 +54,7 @@ class AnceTraining(DualEncoderTraining):
         provider: "RefreshProvider",
         terms: loss_terms.LossTerms = loss_terms.LossTerms(),  # noqa: B008
     ) -> None:
-        """data: its negatives, if any, are used until the first refresh.
-
-        Raises:
-            UsageError: there are more parts of the queries than queries.
-        """
+        """data: its negatives serve until the first refresh. Raises UsageError if `query_chunks` are too many."""
         if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
             raise UsageError(f"refresh.query_chunks: {total} queries cannot be cut into {parts} parts: give fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
@@ -95,11 +90,7 @@ class AnceTraining(DualEncoderTraining):
         return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
     def prepare(self, step: int) -> None:
-        """Refresh the negatives if they are due; wait for them if there are none yet.
-
-        Raises:
-            TrainingError: there are no negatives.
-        """
+        """Refresh the negatives if they are due, or wait for the first ones. Raises TrainingError if there are none."""
         began = time.monotonic()
         self._began = self._began or began
         self._provider.prepare(step)
@@ -107,7 +98,7 @@ class AnceTraining(DualEncoderTraining):
         self._waited += time.monotonic() - began
         self._take_up(step)
 
-    def batches(self, starts: range, size: int) -> Iterator[Batch]:
+    def batches(self, starts: range, size: int) -> Iterator[Any]:
         def planned() -> Iterator[tuple[int, sources.AnyExamples]]:
             per_step = self._options.batch_size * self._options.accumulate
             for start in starts:
@@ -120,7 +111,7 @@ class AnceTraining(DualEncoderTraining):
                         self._change = {}
                 yield start, self.examples
 
-        return ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
+        return batches.ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
     def log_metrics(self, step: int) -> checkpoint.Record:
         """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.

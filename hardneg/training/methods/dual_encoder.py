@@ -14,11 +14,9 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.towers import placed
 from hardneg.records import ScoreBatch, UsageError
 from hardneg.runtime import Progress, gather, world
-from hardneg.training import batches, loop, sources, step
-from hardneg.training.batches import Batch, Features, Parts
-from hardneg.training.examples import SampledBatch, TrainingData
+from hardneg.training import batches, examples, loop, options, sources, step
+from hardneg.training.batches import Features, Parts
 from hardneg.training.loss_terms import Change, LossTerms
-from hardneg.training.options import TrainOptions
 
 Vectors = tuple[Tensor, ...]
 _Pass = Callable[[], Vectors]
@@ -44,8 +42,8 @@ class DualEncoderTraining(step.ExampleTraining):
     def __init__(
         self,
         encoder: Encoder,
-        data: TrainingData | sources.Mixture,
-        options: TrainOptions,
+        data: examples.TrainingData | sources.Mixture,
+        options: options.TrainOptions,
         terms: LossTerms = _LOSS_ALONE,
     ) -> None:
         """terms: raise UsageError or ModelError if the encoder does not fit them."""
@@ -59,19 +57,19 @@ class DualEncoderTraining(step.ExampleTraining):
         self._chunk = None if fits else options.chunk
         self.examples = data.examples(options)
 
-    def make(self, drawn: SampledBatch) -> Batch:
+    def make(self, drawn: examples.SampledBatch) -> batches.Batch:
         drawn = drawn.unmasked() if self._unmasked else drawn
         return batches.make_batch(self.encoder, self._corpus, drawn, self._cut, self._guide)
 
     def digest(self) -> str:
         return self._terms.named_with(self.examples.digest())
 
-    def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
+    def scores(self, model: Any, batch: batches.Batch, half: bool) -> ScoreBatch:
         """Scores of each query against each document of the batch, of all processes."""
         return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(
-        self, loss: step.Objective, model: Any, batch: Batch, half: bool, done: float
+        self, loss: step.Objective, model: Any, batch: batches.Batch, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
         """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._encoded(model, batch, half)
@@ -91,7 +89,7 @@ class DualEncoderTraining(step.ExampleTraining):
         penalty = self._terms.penalty(queries, documents, batch.column, done)
         return self._terms.loss(self.encoder, loss_of), penalty
 
-    def _encoded(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
+    def _encoded(self, model: Any, batch: batches.Batch, half: bool) -> tuple[Tensor, Tensor]:
         """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes."""
         precision = partial(torch.autocast, self.encoder.device.type, torch.bfloat16, enabled=half)
         if self._chunk is None:
@@ -107,7 +105,7 @@ class DualEncoderTraining(step.ExampleTraining):
         return queries, gather(documents, batch.distinct)
 
     def _scored(
-        self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
+        self, queries: Tensor, documents: Tensor, batch: batches.Batch, needs: frozenset[str] = frozenset()
     ) -> ScoreBatch:
         column, of, score = placed(batch.column.numpy(), documents.device), batch.columns, self.encoder.score
         if batch.counts is None:
@@ -131,9 +129,9 @@ class DualEncoderTraining(step.ExampleTraining):
 
 def train(
     encoder: Encoder,
-    data: TrainingData | sources.Mixture,
+    data: examples.TrainingData | sources.Mixture,
     loss: step.Objective,
-    options: TrainOptions,
+    options: options.TrainOptions,
     folder: Path,
     *,
     progress: Progress,

@@ -27,10 +27,10 @@ from hardneg.runtime import barrier, world
 from hardneg.stages import base, inputs
 from hardneg.stages.base import ArtifactInput, Facts, RecipeView, StageContext, StageSpec
 from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
+from hardneg.training import options as training_options
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
-from hardneg.training.loss_terms import GUIDES, WITH_EACH_OTHER, GuidedMask
-from hardneg.training.options import TABLE, LearningOptions, TrainOptions, collect, usual_rate
+from hardneg.training.options import GUIDES, LearningOptions, TrainOptions, collect, usual_rate
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
@@ -205,7 +205,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         start, rate = self.began_with(recipe), self.options.learning_rate
         similarity, model = start.similarity, recipe.models.of(start)
         family = model.known_family
-        if (usual := usual_rate(model) or rate) < TABLE <= rate:
+        if (usual := usual_rate(model) or rate) < training_options.TABLE <= rate:
             why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
             yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
         if family is not None and not family.trainable:
@@ -332,7 +332,7 @@ class GuideOptions(OptionGroup):
         description="An encode stage whose vectors, and its model's of queries, score each batch; also the teacher "
         "of a loss that needs one, where no run is named.",
     )
-    guided_mask: Annotated[GuidedMask, AfterValidator(without_problems)] | None = Field(
+    guided_mask: Annotated[training_options.GuidedMask, AfterValidator(without_problems)] | None = Field(
         default=None,
         json_schema_extra=LATER,
         description="No negative is what the guide scores above the positive, less a `margin`, as `kind` says "
@@ -442,7 +442,7 @@ class BatchOptions(OptionGroup):
 class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     """The groups of every verb that trains both sides, each query against the documents of its batch."""
 
-    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
+    gives: ClassVar[tuple[str, ...]] = ("teacher", *training_options.WITH_EACH_OTHER, *GUIDES)
     options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)
     dims: fields.Dimensions | None = Field(
         default=None,
@@ -481,7 +481,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
 
     def terms(self, context: StageContext[Any], encoder: Any) -> Any:
         """What the stage minimises (`LossTerms`); tells where the encoder's whole vectors are not among it."""
-        from hardneg.training.loss_terms import LossTerms
+        from hardneg.training.methods.dual_encoder import LossTerms
 
         if self.dims and encoder.dimension not in self.dims:
             whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"

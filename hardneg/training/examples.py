@@ -198,10 +198,6 @@ class SampledBatch:
         teacher, owner = None if self.teacher is None else self.teacher[rows], np.argsort(rows)[self.owner]
         return SampledBatch(ids, texts, self.documents[rows], self.known, owner, teacher, self.queries[rows])
 
-    def unmasked(self) -> "SampledBatch":
-        """The batch without known positives except the drawn ones."""
-        return replace(self, known=_none(), owner=_none())
-
 
 @dataclass(frozen=True, slots=True)
 class QueryRows:
@@ -336,7 +332,7 @@ class Examples:
         if self._iterated:
             positions = np.arange(turn * self._width, (turn + 1) * self._width) % count
         elif self._drawing.negatives_drawn == "uniformly" or data.teacher is None:
-            positions = uniformly(count, self._width, source)
+            positions = source.choice(count, self._width, replace=count < self._width)
         else:
             rows = data.corpus.rows(negatives.pick(row, np.arange(count)))
             scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
@@ -350,12 +346,6 @@ def times_before(queries: Rows) -> Rows:
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
     return number
-
-
-def uniformly(count: int, width: int, source: np.random.Generator) -> Rows:
-    """Draw positions below `count`, int64 [width], without replacement if there are enough."""
-    positions: Rows = source.choice(count, width, replace=count < width)
-    return positions
 
 
 def margin_bins(scores: Scores) -> Rows:
@@ -383,10 +373,11 @@ def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
     Without replacement if the teacher scored enough of them; uniformly if it scored none.
     scores: float32 [n], the teacher's, nan if missing.
     """
-    bins = margin_bins(scores)
+    bins, positions = margin_bins(scores), np.empty(width, np.int64)
     if (bins < 0).all():
-        return uniformly(len(scores), width, source)
-    left, positions = bins.copy(), np.empty(width, np.int64)
+        positions[:] = source.choice(len(scores), width, replace=len(scores) < width)
+        return positions
+    left = bins.copy()
     for number in range(width):
         if (left < 0).all():
             left = bins.copy()

@@ -181,6 +181,20 @@ class TrainOptions(LearningOptions):
     )
 
 
+WITH_EACH_OTHER = ("query_query", "document_document")
+"""Fields of a `ScoreBatch` with the model's scores of texts of the same side."""
+GUIDES = ("guide", *(f"guide_{part}" for part in WITH_EACH_OTHER))
+"""Fields with a guide's scores."""
+
+
+@dataclass(frozen=True)
+class GuidedMask(CheckedOptions):
+    """Options of the mask by a guide's scores; kind: the margin is absolute, or relative to the positive's score."""
+
+    margin: float = option(0.0, "Least distance of a negative's score below the positive's.", least=0)
+    kind: Literal["absolute", "relative"] = "absolute"
+
+
 @dataclass(frozen=True)
 class RerankerOptions(LearningOptions):
     """Options of a reranker's training, whose batches have `batch_size` * (1 + `negatives_per_query`) pairs.

@@ -18,9 +18,9 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.records import ScoreBatch
 from hardneg.registry import needs_of
 from hardneg.runtime import Silent, World, distributed, leave, world
-from hardneg.training import examples, loop, loss_terms
+from hardneg.training import examples, loop
 from hardneg.training.methods import dual_encoder
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import GUIDES, GuidedMask, TrainOptions
 
 CASES: dict[str, dict[str, Any]] = {
     "even": {"batch_size": 6},
@@ -42,16 +42,16 @@ CASES: dict[str, dict[str, Any]] = {
     "taught-by-a-guide": {"batch_size": 5, "chunk": 2},
     "frozen": {"batch_size": 5},
 }
-MASKS = loss_terms.LossTerms(guided_mask=loss_terms.GuidedMask(0.1), self_mask=0.3)
+MASKS = dual_encoder.LossTerms(guided_mask=GuidedMask(0.1), self_mask=0.3)
 TERMS = {
     "guided": MASKS,
     "guided-in-chunks": MASKS,
     "guided-tokens": MASKS,
     "guided-dims": replace(MASKS, dims={6: 1.0, 2: 0.5}),
-    "dims": loss_terms.LossTerms({6: 1.0, 2: 0.5}),
-    "precisions": loss_terms.LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
-    "dims-of-segments": loss_terms.LossTerms({6: 1.0, 2: 0.5}),
-    "penalty": loss_terms.LossTerms({}, Squares(0.5, 0.25)),
+    "dims": dual_encoder.LossTerms({6: 1.0, 2: 0.5}),
+    "precisions": dual_encoder.LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
+    "dims-of-segments": dual_encoder.LossTerms({6: 1.0, 2: 0.5}),
+    "penalty": dual_encoder.LossTerms({}, Squares(0.5, 0.25)),
 }
 EVERY = InfoNCE(0.5, directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
 LOSSES: dict[str, Any] = {
@@ -59,7 +59,7 @@ LOSSES: dict[str, Any] = {
     **dict.fromkeys(("guided", "guided-in-chunks", "guided-tokens", "guided-dims"), EVERY),
     "taught-by-a-guide": pairwise.MarginMSE(),
 }
-SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *loss_terms.GUIDES)
+SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *GUIDES)
 BROKEN = ("without-gradients", "own-gradients-alone")
 
 
@@ -161,7 +161,7 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     loss = Seen(LOSSES.get(name, InfoNCE()))
     data = replace(data, guide=toy_guide(data) if "guide" in name else None)
     dual_encoder.train(
-        encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, loss_terms.LossTerms())
+        encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, dual_encoder.LossTerms())
     )
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}

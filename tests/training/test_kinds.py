@@ -16,8 +16,7 @@ from hardneg.losses import infonce, pairwise
 from hardneg.records import errors, types
 from hardneg.runtime import Silent
 from hardneg.training import checkpoint, loop
-from hardneg.training.loss_terms import LossTerms
-from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
+from hardneg.training.methods.dual_encoder import DualEncoderTraining, LossTerms, train
 from hardneg.training.options import usual_rate
 
 SCALES = {"dense": 20.0, "static": 20.0, "sparse": 1.0, "multi-vector": 1.0}

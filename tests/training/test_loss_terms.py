@@ -24,8 +24,15 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
 from hardneg.records import ScoreBatch, TrainingError, UsageError
 from hardneg.runtime import Silent
-from hardneg.training.loss_terms import GuidedMask, LossTerms, self_masked, stored
-from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
+from hardneg.training.methods.dual_encoder import (
+    DualEncoderTraining,
+    LossTerms,
+    guide_masked,
+    self_masked,
+    stored,
+    train,
+)
+from hardneg.training.options import GuidedMask
 
 DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
 EVERY = InfoNCE(directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
@@ -304,7 +311,7 @@ def kept(batch: ScoreBatch) -> list[list[int]]:
 def test_a_guide_masks_by_hand(mask: GuidedMask, expected: list[list[int]]) -> None:
     """Kept up to .5 and -.2; up to .48 and -.22; up to .45 and -.25; up to .475 and -.21; up to .375 and -.25."""
     batch = scored()
-    found = mask(replace(batch, guide=batch.scores))
+    found = guide_masked(replace(batch, guide=batch.scores), mask)
     assert kept(found) == expected
     assert found.scores is batch.scores
 
@@ -314,14 +321,14 @@ def test_queries_and_documents_of_a_positive_are_masked_by_its_row() -> None:
     batch = scored(query_query=wide([[-torch.inf, 0.3], [0.3, -torch.inf]]), document_document=wide([[0.1] * 4] * 4))
     guides = {"guide_query_query": wide([[1, 0.5], [0.4, 1]])}
     guides["guide_document_document"] = wide([[0, 0, 0.6, 0.5], [0, 0, 0.5, 0.51], [-0.3, 0, 0, 0], [0, -0.2, 0, 0]])
-    found = GuidedMask()(replace(batch, guide=batch.scores, **guides))
+    found = guide_masked(replace(batch, guide=batch.scores, **guides), GuidedMask())
     assert found.query_query is not None and found.document_document is not None
     out = -torch.inf
     assert found.query_query.tolist() == [[out, 0.3], [out, out]]
     assert found.document_document.tolist() == [
         [0.1, 0.1, out, 0.1], [0.1, 0.1, 0.1, out], [0.1, out, out, out], [out, 0.1, out, out]
     ]  # fmt: skip
-    untouched = GuidedMask()(replace(batch, guide=batch.scores))
+    untouched = guide_masked(replace(batch, guide=batch.scores), GuidedMask())
     assert untouched.query_query is batch.query_query and untouched.document_document is batch.document_document
 
 
@@ -339,7 +346,12 @@ def test_the_models_own_scores_mask_by_hand() -> None:
 def test_of_several_positives_the_lowest_counts() -> None:
     batch = scored()
     both = batch.positive | torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0]], dtype=torch.bool)
-    assert kept(GuidedMask()(replace(batch, positive=both, own=batch.own, guide=batch.scores)))[0] == [1, 0, 0, 1]
+    assert kept(guide_masked(replace(batch, positive=both, own=batch.own, guide=batch.scores), GuidedMask()))[0] == [
+        1,
+        0,
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -347,14 +359,14 @@ def test_masks_take_away_only_and_never_a_positive(shape: tuple[int, int, int]) 
     batch = drawn(shape).scored()
     counts = []
     for margin in (0.0, 0.1, 0.5):
-        for found in (GuidedMask(margin)(batch), self_masked(batch, 0.5 - margin)):
+        for found in (guide_masked(batch, GuidedMask(margin)), self_masked(batch, 0.5 - margin)):
             assert not (found.valid & ~batch.valid).any() and (found.valid | ~batch.positive).all()
-        counts.append(int(GuidedMask(margin)(batch).valid.sum()))
+        counts.append(int(guide_masked(batch, GuidedMask(margin)).valid.sum()))
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
 
 
 def test_mistakes() -> None:
     with pytest.raises(TrainingError, match="guided_mask: the batch has no guide's scores: name an encode stage"):
-        GuidedMask()(scored())
+        guide_masked(scored(), GuidedMask())
     assert GuidedMask(-0.1).problems() == ["margin must be 0 or above, not -0.1"]
     assert GuidedMask(0.1).problems() == GuidedMask(0.0).problems() == []

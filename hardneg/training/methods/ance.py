@@ -21,8 +21,8 @@ from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records import ArtifactError, HardnegError, TrainingError, UsageError
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import digest
-from hardneg.training import batches, checkpoint, examples, loss_terms, sources
-from hardneg.training.methods.dual_encoder import DualEncoderTraining
+from hardneg.training import batches, checkpoint, examples, sources
+from hardneg.training.methods.dual_encoder import DualEncoderTraining, LossTerms
 from hardneg.training.options import RefreshOptions, TrainOptions
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, Settings, mine_refresh
@@ -52,7 +52,7 @@ class AnceTraining(DualEncoderTraining):
         options: TrainOptions,
         refreshing: RefreshOptions,
         provider: "RefreshProvider",
-        terms: loss_terms.LossTerms = loss_terms.LossTerms(),  # noqa: B008
+        terms: LossTerms = LossTerms(),  # noqa: B008
     ) -> None:
         """data: its negatives serve until the first refresh. Raises UsageError if `query_chunks` are too many."""
         if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):

@@ -406,14 +406,14 @@ class TrainQueries(training.EncoderOptions, IndexSpec):
         source: adore.NegativeSource
         if self.schedule == "static":
             negatives = read_negatives(context.inputs["negatives"].folder / layout.NEGATIVES)
-            source = adore.NegativeTable(folder, shape, adore.mined(data, negatives, self.depth))
+            source = adore.NegativeTable(folder, shape, adore.mined_lists(data, negatives, self.depth))
         elif self.schedule == "refreshed":
-            lists = adore.lists_by(encoder, data, searcher, self.depth)
+            lists = adore.searched_lists(encoder, data, searcher, self.depth)
             source = adore.NegativeTable(folder, shape, lists, self.refresh_every)
         elif self.schedule == "random":
-            source = adore.Uniform(len(data.corpus), self.depth, seed)
+            source = adore.RandomNegatives(len(data.corpus), self.depth, seed)
         else:
-            source = adore.Searched(searcher, self.depth, encoder.collect)
+            source = adore.DynamicNegatives(searcher, self.depth, encoder.collect)
         examples, watch = Examples(data, int(data.negatives is not None), seed), None
         if self.watch is not None:
             count, draws = min(self.watch.queries, len(examples)), seeding.generator(seed, "watch")

@@ -124,11 +124,11 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
         norm, norms = next(values), {name: next(values) for name in step.norms}
         all_ids = [query_id for ids in step.query_ids for query_id in ids]
         named = [(*each, ids) for batch, ids in zip(batches, step.query_ids, strict=True) for each in batch.items()]
-        for what, value, ids in (*named, ("norm of the gradient", norm, all_ids)):
+        for name, value, ids in (*named, ("norm of the gradient", norm, all_ids)):
             if not math.isfinite(value):
                 more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
-                whose = f"step {step.number}: the {what} is {value}, with queries {', '.join(ids[:10])}{more}"
-                raise TrainingError(f"{whose}: lower the learning rate, or train with precision fp32")
+                where = f"step {step.number}: the {name} is {value}, with queries {', '.join(ids[:10])}{more}"
+                raise TrainingError(f"{where}: lower the learning rate, or train with precision fp32")
         means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
         rate = {"learning_rate": step.learning_rate}
         yield {"step": step.number, **means, **rate, "gradient_norm": norm, "gradient_norms": norms, **step.seen}

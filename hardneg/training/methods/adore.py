@@ -60,7 +60,7 @@ class NegativeSource:
 
 
 @dataclass
-class Searched(NegativeSource):
+class DynamicNegatives(NegativeSource):
     """Dynamic hard negatives: the top of the index for the current encoding of each query.
 
     collect: converts encoded queries to the form that the index takes.
@@ -85,7 +85,7 @@ class Searched(NegativeSource):
 
 
 @dataclass
-class Uniform(NegativeSource):
+class RandomNegatives(NegativeSource):
     """Random negatives: documents drawn uniformly from the corpus at each step."""
 
     documents: int
@@ -133,7 +133,7 @@ class NegativeTable(NegativeSource):
         return self.table[batch.queries].astype(np.int64)
 
 
-def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
+def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     """A function that yields the first `depth` negatives of each query in a file of negatives."""
     row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
@@ -146,7 +146,7 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     return blocks
 
 
-def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
+def searched_lists(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
     """A function that yields the top of the index for each query, with the encoder's current weights."""
     encode: Any = partial(encoder.encode, side="query")
     return lambda: (hits.rows for *_, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, Seconds()))

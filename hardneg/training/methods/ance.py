@@ -31,7 +31,7 @@ PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.mining")
 PATIENCE = 10.0
 """Seconds to wait for the inferencer to exit."""
 LIVES = 4
-"""Starts of the inferencer in a row that may end without a refresh."""
+"""Consecutive starts of the inferencer that may end without a refresh."""
 _QUERIES = 10_000  # the first ones are compared between refreshes, so that large sets take no longer
 
 
@@ -65,7 +65,7 @@ class AnceTraining(DualEncoderTraining):
         self._used: tuple[int, int] | None = None
         self._uses: dict[int, checkpoint.Record] = {}
         self._change: checkpoint.Record = {}
-        self._seen, self._began, self._waited = -1, 0.0, 0.0
+        self._seen, self._started, self._waited = -1, 0.0, 0.0
 
     @property
     def refresh_interval(self) -> int | None:
@@ -78,7 +78,7 @@ class AnceTraining(DualEncoderTraining):
     @property
     def waited(self) -> float:
         """The fraction of this process's time spent waiting for negatives."""
-        return self._waited / max(time.monotonic() - self._began, 1e-9)
+        return self._waited / max(time.monotonic() - self._started, 1e-9)
 
     def __len__(self) -> int:
         if not self._options.iterate_negatives:
@@ -91,12 +91,12 @@ class AnceTraining(DualEncoderTraining):
 
     def prepare(self, step: int) -> None:
         """Refresh the negatives if they are due, or wait for the first ones. Raises TrainingError if there are none."""
-        began = time.monotonic()
-        self._began = self._began or began
+        started = time.monotonic()
+        self._started = self._started or started
         self._provider.prepare(step)
         barrier()
-        self._waited += time.monotonic() - began
-        self._take_up(step)
+        self._waited += time.monotonic() - started
+        self._use_newest(step)
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
         def planned() -> Iterator[tuple[int, sources.AnyExamples]]:
@@ -104,7 +104,7 @@ class AnceTraining(DualEncoderTraining):
             for start in starts:
                 step, within = divmod(start, per_step)
                 if not within:
-                    self._take_up(step)
+                    self._use_newest(step)
                     if self._used is not None:
                         number, mined = self._used
                         self._uses[step] = {"refresh": number, "lag": step - mined, **self._change}
@@ -120,7 +120,7 @@ class AnceTraining(DualEncoderTraining):
         """
         return self._uses.pop(step - 1, {})
 
-    def _take_up(self, step: int) -> None:
+    def _use_newest(self, step: int) -> None:
         """Switch to the newest negatives, in all processes at the same step."""
         newer = from_first(self._newer(step) if world().first else None)
         if newer is not None:

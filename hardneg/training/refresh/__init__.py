@@ -1,1 +1,1 @@
-"""Negatives that are mined again during training, with the model as it is."""
+"""Negatives that the current model mines again during training."""

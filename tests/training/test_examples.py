@@ -27,7 +27,7 @@ from hardneg.training.examples import (
     write_teacher,
 )
 from hardneg.training.options import TrainOptions
-from hardneg.training.sources import JoinedLists, mixed
+from hardneg.training.sources import mixed
 from tests.run_lists import ranked
 
 
@@ -290,15 +290,6 @@ def test_each_query_once_an_epoch_with_its_own_documents(parts):
         assert data.corpus.ids(np.array([positive]))[0] in own.positives[query_id]
         allowed = range(number, number + 6) if own is data else range(1 + number % 2)
         assert data.corpus.ids(np.array([negative]))[0] in {f"n{j}" for j in allowed}
-
-
-def test_rows_of_joined_lists(parts):
-    data, more = parts
-    joined = JoinedLists([data.negatives, more.negatives])
-    assert joined.query_ids == [*data.query_ids, *more.query_ids]
-    assert joined.counts.tolist() == [6] * 12 + [1, 2, 1]
-    assert joined.pick(0, np.array([0, 5])) == ["n0", "n5"] and joined.pick(11, np.array([2])) == ["n13"]
-    assert joined.pick(12, np.array([0])) == ["n0"] and joined.pick(13, np.array([1, 0])) == ["n1", "n0"]
 
 
 def test_positives_alone_where_no_negatives_are_drawn(parts):

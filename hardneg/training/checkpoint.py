@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,7 +33,7 @@ class TrainState:
     best: float | None = None
     misses: int = 0
     stopped: bool = False
-    choices: Mapping[str, str] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

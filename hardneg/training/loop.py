@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from hardneg.encoders.passes import takes_bf16
 from hardneg.records import HISTORY, TrainingError, UsageError, counted
@@ -22,6 +21,7 @@ from hardneg.store import EARLIER, KEPT, SCRATCH, digest, noted, options_in_key,
 from hardneg.training import step as steps
 from hardneg.training.checkpoint import Checkpoints, History, Record, TrainState, forget_saved, weights_digest
 from hardneg.training.options import LearningOptions
+from hardneg.training.step import update
 
 Validate = Callable[[], Mapping[str, float]]
 CHECKPOINT_SECONDS = 300.0
@@ -176,7 +176,7 @@ class _TrainingRun:
         stream = self.method.batches(starts, options.batch_size)
         for step in range(start, stop):
             rate = options.learning_rate * steps.schedule_factor(step, self.total, options)
-            waiting.append(steps.update(self.learner, list(islice(stream, options.accumulate)), step, rate))
+            waiting.append(update(self.learner, list(islice(stream, options.accumulate)), step, rate))
             task.advance()
             late = world().first and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS
             if late or len(waiting) >= most or step + 1 == stop:
@@ -236,7 +236,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
         if not layer.training:
             return forward(*arguments, **named)
         named |= {"past_key_values": None} if "past_key_values" in named else {}  # a second pass would extend it
-        return checkpoint(forward, *arguments, use_reentrant=False, **named)
+        return torch.utils.checkpoint.checkpoint(forward, *arguments, use_reentrant=False, **named)
 
     stacked: Any = [module.get_submodule(path.removesuffix(".")) for path, _ in steps.stacks(module)]
     layers = [layer for stack in stacked for layer in stack]

@@ -137,7 +137,7 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(recipe, store, tm
     places = [
         ("hardneg.training.loop.update", 3),
         ("hardneg.encoders.stream.encoded_blocks", 1),
-        ("hardneg.training.refresh.mining.negatives.write_negatives", 1),
+        ("hardneg.formats.negatives.write_negatives", 1),
         ("hardneg.training.loop.update", 6),
     ]
     broken = Store(tmp_path)

@@ -34,7 +34,7 @@ from hardneg.integrations.rows import (
 from hardneg.records import errors, layout
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import Artifact, digest, file_digest, link_file, replace_text, replacing
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
+from hardneg.training.checkpoint import Refresh, RefreshFolder
 
 if TYPE_CHECKING:
     from hardneg.recipes import Plan

@@ -23,9 +23,9 @@ from hardneg.runtime import distributed, seeding
 from hardneg.stages import base, inputs, training
 from hardneg.stages.base import ArtifactInput, Facts, IndexSpec, RecipeView, Row, Sizes, StageContext, source_of
 from hardneg.store import SCRATCH, options_in_key
+from hardneg.training.checkpoint import Checkpoints, RefreshFolder
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.options import Devices, RefreshOptions, RerankerOptions
-from hardneg.training.refresh import folder
 from hardneg.training.sources import Mixture, mixed
 
 _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
@@ -504,10 +504,10 @@ class TrainRefreshed(training.DualOptions):
         return replace(row, disk=disk)
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> training.Opened:
-        from hardneg.training.methods.ance import AnceTraining
-        from hardneg.training.refresh.mining import known_to_be_relevant
+        from hardneg.training.methods.ance import AnceTraining, refresh_facts
+        from hardneg.training.refresh import known_to_be_relevant
 
-        refresh, refreshes = self.refresh, folder.RefreshFolder(context.folder / SCRATCH / "refreshes")
+        refresh, refreshes = self.refresh, RefreshFolder(context.folder / SCRATCH / "refreshes")
         encoder, queries = inputs.open_learner(context), collection.queries(self.split)
         data = training.training_data(collection, queries, context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
@@ -516,7 +516,7 @@ class TrainRefreshed(training.DualOptions):
         way = AnceTraining(encoder, data, self.options, refresh, supply, self.terms(context, encoder))
 
         def told(result: Any) -> tuple[Facts, Facts]:
-            facts = folder.refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
+            facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
             context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
             by = "" if self.miner is None else f" by {self.miner.name}"
             often = f"{refresh.policy}, {refresh.every} steps"
@@ -529,14 +529,13 @@ class TrainRefreshed(training.DualOptions):
 
 @contextmanager
 def _supply(
-    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: folder.RefreshFolder
+    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: RefreshFolder
 ) -> Iterator[Any]:
     """The `RefreshProvider` of the training; ends the process beside this one, and gives back the threads it had."""
     import torch
 
-    from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.methods.ance import BackgroundProvider, Process, SynchronousProvider
-    from hardneg.training.refresh.mining import Settings
+    from hardneg.training.refresh import Settings
 
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
     every, had = spec.refresh.every or 1, torch.get_num_threads()

@@ -33,11 +33,11 @@ from hardneg.registry import configure, list_plugins, load_plugin
 from hardneg.runtime import SEED, derive_seed
 from hardneg.store import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
+from hardneg.training.checkpoint import RefreshFolder
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods import ance
 from hardneg.training.methods.adore import mined
-from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.mining import Settings, mine_refresh
+from hardneg.training.refresh import Settings, mine_refresh
 
 GIVEN: Mapping[str, Mapping[str, Any]] = {
     "denoised": {"below": 0.5},

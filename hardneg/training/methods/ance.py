@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -24,10 +25,9 @@ from hardneg.store import digest
 from hardneg.training import batches, checkpoint, examples, sources
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, LossTerms
 from hardneg.training.options import RefreshOptions, TrainOptions
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.mining import Mining, Settings, mine_refresh
+from hardneg.training.refresh import Mining, Settings, mine_refresh
 
-PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.mining")
+PROGRAM = (sys.executable, "-m", "hardneg.training.refresh")
 PATIENCE = 10.0
 """Seconds to wait for the inferencer to exit."""
 LIVES = 4
@@ -162,6 +162,30 @@ class AnceTraining(DualEncoderTraining):
         return replace(self._data, negatives=self._read(number)).examples(self._options)
 
 
+def refresh_facts(
+    history: list[checkpoint.Record], refreshes: list[checkpoint.Record], waited: float, documents: int
+) -> dict[str, Any]:
+    """Summarise the records of all steps and of all refreshes for the manifest.
+
+    waited: the fraction of the time spent waiting. documents: the number that a refresh encodes.
+    """
+    lags, counts, seconds = [record["lag"] for record in history if "lag" in record], Counter[str](), Counter[str]()
+    seconds.update(dict.fromkeys(("encode", "queries", "search", "write"), 0))
+    for one in refreshes:
+        counts.update(one.get("counts", {}))
+        seconds.update(one["seconds"])
+    return {
+        "refreshes made": len(refreshes),
+        "refreshes used": len({record["refresh"] for record in history if "refresh" in record}),
+        **({"mean lag": round(sum(lags) / len(lags), 2), "largest lag": max(lags)} if lags else {}),
+        "documents encoded": len(refreshes) * documents,
+        "queries searched": sum(one["queries"] for one in refreshes),
+        **{f"seconds of inference: {name}": round(value, 3) for name, value in seconds.items()},
+        "waiting's part of the time": round(waited, 4),
+        **counts,
+    }
+
+
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
     """The fraction of a query's negatives that it had before: the mean over queries with negatives in both files.
 
@@ -258,12 +282,12 @@ class SynchronousProvider:
 
     encoder: Encoder
     mining: Mining
-    refreshes: RefreshFolder
+    refreshes: checkpoint.RefreshFolder
     checkpoints: checkpoint.Checkpoints
     first: int
     refresh_interval: int
     report: Callable[[str], None]
-    _last: Refresh | None = None
+    _last: checkpoint.Refresh | None = None
 
     def prepare(self, step: int) -> None:
         """Mine at a multiple of the interval, unless that refresh exists.
@@ -298,10 +322,10 @@ class SynchronousProvider:
         self._last = self.refreshes.newest(step, self.report)
         return self._last is None or self._last.step != wanted
 
-    def newest(self, step: int) -> Refresh | None:
+    def newest(self, step: int) -> checkpoint.Refresh | None:
         return self._last
 
-    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+    def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
         """Raise TrainingError; a damaged refresh is removed, so that the next run mines it again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
@@ -317,7 +341,7 @@ class BackgroundProvider:
     """
 
     process: Process
-    refreshes: RefreshFolder
+    refreshes: checkpoint.RefreshFolder
     needed: bool
     refresh_interval: int
     report: Callable[[str], None]
@@ -341,7 +365,7 @@ class BackgroundProvider:
                 raise TrainingError("the inferencer died too often before its first refresh: see its output above")
             time.sleep(0.05)
 
-    def newest(self, step: int) -> Refresh | None:
+    def newest(self, step: int) -> checkpoint.Refresh | None:
         self.process.check()
         refresh = self.refreshes.newest(step, self._damaged)
         if refresh is not None and refresh.number != self._last:
@@ -350,7 +374,7 @@ class BackgroundProvider:
             self.report(str(refresh))
         return refresh
 
-    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+    def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
         """Report the error; a damaged refresh is removed and mined again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)

@@ -26,14 +26,13 @@ from hardneg.indexes.backends.flat import Flat
 from hardneg.mining.choosing import Filters
 from hardneg.records import TrainingError, errors, layout
 from hardneg.runtime import Silent, World
-from hardneg.training.checkpoint import Checkpoints
-from hardneg.training.methods.ance import BackgroundProvider, RefreshProvider, SynchronousProvider
+from hardneg.training import refresh as mining_module
+from hardneg.training.checkpoint import Checkpoints, Refresh, RefreshFolder
+from hardneg.training.methods.ance import BackgroundProvider, RefreshProvider, SynchronousProvider, refresh_facts
 from hardneg.training.options import Devices, RefreshOptions
-from hardneg.training.refresh import mining as mining_module
-from hardneg.training.refresh.folder import Refresh, RefreshFolder, refresh_facts
-from hardneg.training.refresh.mining import Mining, chunk, known_to_be_relevant, mine_refresh
+from hardneg.training.refresh import Mining, chunk, known_to_be_relevant, mine_refresh
 
-MINING = Path(__file__).parents[1] / "mining_toy.py"
+MINING = Path(__file__).parent / "mining_toy.py"
 
 
 @pytest.fixture(scope="module")

@@ -18,12 +18,11 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records import errors, layout, types
-from hardneg.training.checkpoint import Checkpoints, TrainState
+from hardneg.training import refresh as mining
+from hardneg.training.checkpoint import Checkpoints, Refresh, RefreshFolder, TrainState
 from hardneg.training.methods import ance
 from hardneg.training.options import RefreshOptions
-from hardneg.training.refresh import mining
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.mining import AGAIN, Settings, serve
+from hardneg.training.refresh import AGAIN, Settings, serve
 
 
 class Idle(Exception):

@@ -36,9 +36,9 @@ from hardneg.records import errors, layout, types, wording
 from hardneg.registry import configure
 from hardneg.runtime import Seconds, Silent, barrier, derive_seed, world
 from hardneg.store import replace_text
-from hardneg.training import checkpoint, examples
+from hardneg.training import examples
+from hardneg.training.checkpoint import Checkpoints, Refresh, RefreshFolder
 from hardneg.training.options import RefreshOptions
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
 
 AGAIN = 30.0
 """Seconds before the inferencer retries a failed write."""
@@ -258,7 +258,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
         TrainingError: there is nothing to start training on.
     """
     folder = RefreshFolder(Path(settings.refreshes))
-    checkpoints = checkpoint.Checkpoints(Path(settings.checkpoints), "")
+    checkpoints = Checkpoints(Path(settings.checkpoints), "")
     mining, every = settings.mining(), settings.options.every or 1
     encoders = [load_learner(settings.model, device) for device in settings.devices]
     reported, refused = False, 0

@@ -1,1 +1,0 @@
-"""Negatives that the current model mines again during training."""

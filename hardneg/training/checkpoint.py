@@ -149,7 +149,7 @@ class Checkpoints:
 
 
 def save_learning(module: Any, path: Path) -> None:
-    """Write the weights that learn; the others are in the start model."""
+    """Write the trainable weights; the others are in the start model."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):

@@ -218,7 +218,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.Optimizer:
-    """The optimizer of all weights that learn; biases and LayerNorm weights do not decay.
+    """The optimizer of all trainable weights; biases and LayerNorm weights do not decay.
 
     A weight with an attribute `factor` does not decay either, and learns at `factor` times the learning rate.
     """
@@ -261,7 +261,7 @@ Groups = Mapping[str, Sequence[nn.Parameter]]
 
 
 def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The weights that learn, by thirds of the transformer's layers.
+    """The trainable weights, by thirds of the transformer's layers.
 
     Embeddings and other modules before the layers belong to the bottom, modules after them to the top. Each side of a
     twin is split by its own layers. A weight with its own learning rate is a group under its name. A model without a

@@ -96,7 +96,7 @@ def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """The terms of a batch that training minimises.
+    """Terms of the loss of a batch.
 
     dims: weight of the loss at each number of dimensions; empty means all dimensions alone. precisions: of the
     documents' vectors, with a loss at each. regularizer: its penalty is added. guided_mask: masks negatives by a

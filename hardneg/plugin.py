@@ -13,8 +13,7 @@ from hardneg import type_checkers_imports
 if TYPE_CHECKING:
     from hardneg import fields, protocols, recipes, records, registry
     from hardneg.analysis import runs as overlap
-    from hardneg.analysis.base import Analysis, Runs
-    from hardneg.analysis.inputs import AnalysisInputs, System
+    from hardneg.analysis.base import Analysis, AnalysisInputs, Runs, System
     from hardneg.cli import adaptor, planned_work
     from hardneg.cli import console as terminal
     from hardneg.cli.commands import Command
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open import resolved as resolving
     from hardneg.encoders.open.resolved import load_encoder
     from hardneg.encoders.spec import spec_from
-    from hardneg.evaluation import intervals, significance, two_level
+    from hardneg.evaluation import intervals, significance
     from hardneg.evaluation import metrics as measuring
     from hardneg.evaluation import metrics_json as metrics_files
     from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
@@ -85,8 +84,7 @@ if TYPE_CHECKING:
     from hardneg.store import artifacts as stores
     from hardneg.store import atomic_write, identity
     from hardneg.store import blocks as block_store
-    from hardneg.store import choices as stored_choices
-    from hardneg.store.replaced_files import Target
+    from hardneg.store.outputs import Target
     from hardneg.training import examples as training_examples
     from hardneg.training import options as training_options
     from hardneg.training.batches import own_share
@@ -107,8 +105,8 @@ __all__ = [  # noqa: RUF022
     "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
     "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
     "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
-    "start_java", "stored_choices", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
-    "train_config", "training_examples", "training_options", "training_stage", "two_level", "word_terms", "wording",
+    "start_java", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
+    "train_config", "training_examples", "training_options", "training_stage", "word_terms", "wording",
 ]  # fmt: skip
 
 

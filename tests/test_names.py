@@ -44,5 +44,6 @@ PROGRAMS = (
     "hardneg browse",
     "hardneg evaluate --run",
     "pip install --force-reinstall",
+    "report/content.py: ",
 )
 """Options of other programs, variables of a page, and whole commands to copy."""

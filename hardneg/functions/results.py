@@ -278,5 +278,5 @@ def writing(
     store, known = (source.store, source.reads) if source else (session.usual_store(None), ())
     outputs = Outputs(writer, [Target(path) for path in files], [*known, *reads], store, overwrite)
     outputs.check()
-    with outputs.laid_out():
+    with outputs.publish():
         yield files

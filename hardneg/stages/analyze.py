@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from hardneg.analysis.base import Analysis, sections, write_analysis
-from hardneg.analysis.inputs import AnalysisInputs, Record, System
+from hardneg.analysis.base import Analysis, AnalysisInputs, Record, System, sections, write_analysis
 from hardneg.encoders import protocol, spec
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import Name, Reference, Trait

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from hardneg.analysis.base import Analysis, write_analysis
-from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.base import Analysis, AnalysisInputs, write_analysis
 from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records import HardnegError
@@ -126,7 +125,7 @@ class AnalysisTests:
     mapping: ClassVar[Mapping[str, Any]]
 
     def inputs(self, configured: Analysis, folder: Path) -> AnalysisInputs:
-        """The inputs; `folder` is empty and the test's own. `hardneg.analysis.inputs.Files` reads plain files."""
+        """The inputs; `folder` is empty and the test's own. `hardneg.analysis.base.Files` reads plain files."""
         raise AssertionError(f"{type(self).__name__} must override `inputs`")
 
     def configured(self) -> Analysis:

@@ -1,16 +1,46 @@
-"""Systems on several collections: means by hand, tests of the mean, what has no mean."""
+"""Matrices and comparisons over several collections, by hand."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hardneg_papers.analyses.evaluations import AcrossCollections, spread_over_collections
+from hardneg_papers.analyses.evaluations import AcrossCollections, Matrix, spread_over_collections
 
-from hardneg.analysis.inputs import Files
+from hardneg.analysis.base import Files
+from hardneg.evaluation.intervals import spread
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.evaluation.two_level import spread
 from hardneg.records import UsageError
+from tests.stages.analyzed import analyze
+
+MEANS = {"24 → 24": 0.247, "24 → 48": 0.28, "48 → 48": 0.283}
+
+
+def matrix_of(folder, rows):
+    write_metrics(folder / "metrics.json", Measured({label: {"mrr@10": {"q": mean}} for label, mean in MEANS.items()}))
+    return Matrix(evaluation="e", rows=rows).measure(Files({"evaluation": str(folder / "metrics.json")}))
+
+
+def test_cells_are_means_by_row_and_column_in_their_order_and_what_is_not_named_is_none(tmp_path):
+    cells = {"24": {"24": "24 → 24", "48": "24 → 48"}, "48": {"48": "48 → 48"}}
+    found = matrix_of(tmp_path, cells)
+    assert (found["metric"], found["rows"], found["columns"]) == ("mrr@10", ["24", "48"], ["24", "48"])
+    assert found["values"] == [[0.247, 0.28], [None, 0.283]]
+    assert matrix_of(tmp_path, {"a": {"x": "24 → 24"}, "b": {"y": "48 → 48", "x": "24 → 48"}})["columns"] == ["x", "y"]
+
+
+def test_a_label_without_a_mean_is_refused_with_its_place(tmp_path):
+    with pytest.raises(UsageError, match=r"rows\.a\.x: no system '24→24' was evaluated"):
+        matrix_of(tmp_path, {"a": {"x": "24→24"}})
+
+
+def test_the_order_of_rows_counts_and_the_evaluation_does_so_by_its_key():
+    cells = {"x": "1", "y": "2"}
+    rows = [{"a": cells, "b": {}}, {"b": {}, "a": cells}, {"a": {"y": "2", "x": "1"}, "b": {}}]
+    first, *others = [analyze({"matrix": {"evaluation": "s", "rows": order}}).identity() for order in rows]
+    assert first not in others
+    assert first == analyze({"matrix": {"evaluation": "other", "rows": rows[0]}}).identity()
+
 
 ONE = {"A": [{"q1": 0.5, "q2": 0.7}], "B": [{"q1": 0.4, "q2": 0.4}], "C": [{"q1": 1.0, "q2": 1.0}]}
 TWO = {"A": [{"q1": 0.0, "x": 0.2, "y": 0.4}], "B": [{"q1": 0.0, "x": 0.0, "y": 0.0}]}

@@ -35,8 +35,7 @@ from hardneg.store import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
 from hardneg.training.checkpoint import RefreshFolder
 from hardneg.training.examples import TrainingData
-from hardneg.training.methods import ance
-from hardneg.training.methods.adore import mined_lists
+from hardneg.training.methods import adore, ance
 from hardneg.training.refresh import Settings, mine_refresh
 
 GIVEN: Mapping[str, Mapping[str, Any]] = {
@@ -139,7 +138,7 @@ def test_the_verb_mine(name, tree, store, stored, tmp_path, scores):
     assert mined_lists(file) == expected
     queries = stored.queries("train")
     data = TrainingData(stored.corpus, queries.query_ids, queries.texts, positives(stored.all_qrels()))
-    (lists,) = mined_lists(data, file, 4)()
+    (lists,) = adore.mined_lists(data, file, 4)()
     static = [stored.corpus.ids(rows[rows >= 0]) for rows in lists]
     assert static == [expected[query_id][:4] for query_id in queries.query_ids]
 

@@ -37,7 +37,7 @@ from hardneg.losses.pairwise import LambdaLoss
 from hardneg.runtime import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
-from hardneg.training.methods.adore import AdoreTraining, Searched
+from hardneg.training.methods.adore import AdoreTraining, DynamicNegatives
 from hardneg.training.options import TrainOptions
 
 SPEC = ModelSpec("packaged:all-MiniLM-L6-v2", query_length=64, document_length=128)
@@ -74,7 +74,7 @@ def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precisio
         searcher=searcher,
         index="benchmark",
         content_hash=data.corpus.content_hash,
-        source=Searched(searcher, options.depth),
+        source=DynamicNegatives(searcher, options.depth),
     )
 
     def start() -> str:

@@ -35,7 +35,7 @@ PARTS = {
     "evaluation": ("hardneg/evaluation/*.py", ["tests/evaluation"]),
     "data": ("hardneg/formats/**/*.py", ["tests/formats"]),
     "training": ("hardneg/training/**/*.py", ["tests/training"]),
-    "masks": ("hardneg/training/loss_terms.py", ["tests/training/test_loss_terms.py"]),
+    "masks": ("hardneg/training/methods/dual_encoder.py", ["tests/training/test_loss_terms.py"]),
     "scoring": (
         "hardneg/training/batches.py",
         [f"tests/training/test_{name}.py" for name in ("batches", "loss_terms")],

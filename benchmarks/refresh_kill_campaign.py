@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.training.refresh.folder import RefreshFolder
+from hardneg.training.checkpoint import RefreshFolder
 
 STEPS, EVERY = 400, 20
 GONE = 30.0  # seconds that an orphan may take to end

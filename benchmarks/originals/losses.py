@@ -17,13 +17,12 @@ from originals.comparing import Differences, Item, both
 from originals.source import lines, take
 from torch import Tensor, nn
 
-from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE, Nll
-from hardneg.losses.pairwise import LambdaLoss, Star, Triplet
+from hardneg.losses.pairwise import LambdaLoss, MarginMSE, Star, Triplet
 from hardneg.records import ScoreBatch
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows
-from hardneg.training.methods.adore import Listed, label
+from hardneg.training.methods.adore import LabelledLists, label
 
 SHAPES = [(2, 4), (3, 8), (5, 16), (8, 12), (16, 32)]
 """Queries and dimensions."""
@@ -70,7 +69,7 @@ def _star(folder: Path) -> Iterator[Differences]:
             yield both(theirs, lambda *some, columns=columns: Star()(_scored(*some, columns)), given)
 
 
-def _listed_loss(listed: Listed, queries: Tensor, documents: Tensor, cut: int) -> Tensor:
+def _listed_loss(listed: LabelledLists, queries: Tensor, documents: Tensor, cut: int) -> Tensor:
     rows = torch.from_numpy(np.maximum(listed.rows, 0))
     positive, valid = torch.from_numpy(listed.positive), torch.from_numpy(listed.valid)
     scores = (queries[:, None] * documents[rows]).sum(2)

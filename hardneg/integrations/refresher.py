@@ -27,7 +27,7 @@ from hardneg.recipes import Plan
 from hardneg.records import errors, layout
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import Artifact, digest, file_digest, link_file, replace_text
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
+from hardneg.training.checkpoint import Refresh, RefreshFolder
 
 _NAME = "RefreshedNegatives"
 ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"

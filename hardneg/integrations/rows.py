@@ -20,7 +20,7 @@ from hardneg.formats.negatives import NegativesFile
 from hardneg.formats.qrels import positives
 from hardneg.records import DataError, TrainingError, UsageError, counted
 from hardneg.store import replacing
-from hardneg.training.refresh.folder import MANIFEST, RefreshFolder
+from hardneg.training.checkpoint import MANIFEST, RefreshFolder
 
 Form = Literal["n-tuple", "labeled-pair", "labeled-list"]
 FORMS: tuple[Form, ...] = get_args(Form)

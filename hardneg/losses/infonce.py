@@ -25,26 +25,24 @@ _PARTS: dict[Direction, tuple[str, ...]] = {
 class InfoNCE:
     """Cross-entropy of each query's positive among the documents of the batch, averaged over queries.
 
-    A query's other known positives are not among its negatives. Where a row has several
-    positives, each is set against the negatives alone. A row without any negative does not count.
+    A query's other known positives are not negatives. If a row has several positives, each competes with the negatives
+    alone. A row without negatives does not count.
 
-    Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval
-    (EMNLP 2020). The directions: Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning
-    (2023), section 3.2, all four but `positive-positive` in one softmax, the positive in two of them; Solatorio,
-    GISTEmbed (2024), with `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2
-    (2021), whose program names it InBatchPairwiseNLL. The hardness: Lan et al., LLaVE (2025), Eq. 5, of
-    `others` by 9; Schechter Vera et al., EmbeddingGemma (2025), of `own` by 5.
+    Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval (EMNLP 2020). Directions:
+    Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning (2023), section 3.2, all but
+    `positive-positive` in one softmax, the positive in two of them; Solatorio, GISTEmbed (2024), with `query-query` and
+    `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose program calls it
+    InBatchPairwiseNLL. Hardness: Lan et al., LLaVE (2025), Eq. 5, 9 for `others`; Schechter Vera et al., EmbeddingGemma
+    (2025), 5 for `own`.
 
     Attributes:
-        temperature: what scores are divided by first.
-        negatives: `all` takes every document of the batch as a negative, `own` only those mined
-            for the query, `own_and_positives` those and the other queries' positives.
-        directions: what stands in the softmax: of a query `query-document` and `query-query`; of its positive
-            `document-query`, `document-document` (documents of other queries) and `positive-positive` (their
-            positives alone).
-        hardness: how much of a negative document's score, before the temperature and without gradient, is added to
-            its logit.
-        hardness_of: which negatives that is done for: `all`, those mined for the query (`own`), or the `others`.
+        temperature: divisor of the scores.
+        negatives: `all` documents of the batch, the query's `own` mined ones, or `own_and_positives`, which adds the
+            other queries' positives.
+        directions: terms of the softmax. For a query: `query-document`, `query-query`. For its positive:
+            `document-query`, `document-document` (documents of other queries), `positive-positive` (their positives).
+        hardness: factor of a negative's score, without gradient and before the temperature, that is added to its logit.
+        hardness_of: negatives that the hardness applies to: `all`, the query's `own` mined ones, or the `others`.
     """
 
     version: ClassVar[int] = 1
@@ -61,23 +59,23 @@ class InfoNCE:
         if not (self.hardness >= 0 and isfinite(self.hardness)):
             raise PluginError(f"infonce: hardness must be 0 or above, not {self.hardness}")
         if not self.hardness and self.hardness_of != "all":
-            raise PluginError("infonce: hardness_of goes with hardness: give one above 0, or leave hardness_of out")
+            raise PluginError("infonce: hardness_of needs a hardness above 0: set one, or drop hardness_of")
         if self.negatives == "own" and self.hardness_of == "others":
-            raise PluginError("infonce: hardness_of others has none to weigh where negatives are own: leave one out")
+            raise PluginError("infonce: hardness_of others has no effect with negatives own: drop one of them")
         if "query-document" not in self.directions or len({*self.directions}) < len(self.directions):
             named = ", ".join(self.directions) or "none"
-            raise PluginError(f"infonce: directions must have query-document, and each one once, not: {named}")
+            raise PluginError(f"infonce: directions must be distinct and include query-document, not: {named}")
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What of a batch its directions look at.
+        """Parts of the batch that the directions read.
 
-        `document-query` reads other rows' scores: a batch with `query_query` is one whose rows share their columns.
+        `document-query` reads other rows' scores, so it needs a batch whose rows share columns, as `query_query` does.
         """
         return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError where the batch lacks the scores of a direction."""
+        """The loss, a scalar. Raises TrainingError if the batch lacks the scores of a direction."""
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
         allowed = {
@@ -106,14 +104,14 @@ class InfoNCE:
 class Nll:
     """-log softmax of each query's positive against the negatives mined for that query, averaged over queries.
 
-    It is `infonce` with `negatives: own`. With one negative a query, as ANCE has it, it is log(1 + exp(s_negative -
+    Equal to `infonce` with `negatives: own`; with one negative per query, as in ANCE, to log(1 + exp(s_negative -
     s_positive)).
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), Eq. 8 with the NLL loss of section 4.
 
     Attributes:
-        temperature: what scores are divided by first; below 1 for scores of a narrow range, such as cosines.
+        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -131,14 +129,14 @@ class Nll:
 class Hardest:
     """log(1 + exp(s_hardest - s_positive)), averaged over queries.
 
-    The hardest negative of a query is the document of the batch that scores best for it, of those that are no known
-    positives of it; of equal ones the first column. It alone has a gradient besides the positive.
+    The hardest negative of a query is the best-scoring document of the batch that is not a known positive; ties go to
+    the first column. Only it and the positive receive gradients.
 
     Source: NCE Neg of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
-    Retrieval (ICLR 2021), section 5 and Table 1: Eq. 3 with the highest scored negative in the batch.
+    Retrieval (ICLR 2021), section 5 and Table 1: Eq. 3 with the highest-scoring negative of the batch.
 
     Attributes:
-        temperature: what scores are divided by first; below 1 for scores of a narrow range, such as cosines.
+        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -158,16 +156,16 @@ class Hardest:
 
 
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """What each row is set against in a direction other than `query-document`; each row has one positive.
+    """Scores of each row in a direction other than `query-document`; each row has one positive.
 
-    `document-query` is valid where the other query's row is, so masks judge s(q', d) by the threshold of q'.
+    `document-query` uses the validity of the other query's row, so masks apply the threshold of q' to s(q', d).
 
     Returns:
-        Scores float [B, n] in float32 or better, 0 where there is nothing; bool [B, n] where there is something, and
-        where that is a negative: a positive's own query is none.
+        Scores float [B, n] in float32 or float64, 0 where masked; masks bool [B, n] of the scores that exist, and of
+        those that are negatives: a positive's own query is not.
 
     Raises:
-        TrainingError: the batch has not what is needed.
+        TrainingError: the batch lacks these scores.
     """
     drawn = batch.positive.to(torch.uint8).argmax(1)
     if direction == "document-query":
@@ -175,7 +173,7 @@ def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor
         return safe_scores(batch)[:, drawn].T, there, there & ~torch.eye(len(there), dtype=torch.bool).to(there)
     part = batch.query_query if direction == "query-query" else batch.document_document
     if part is None:
-        raise TrainingError(f"infonce: direction {direction}: the batch has no such scores: leave it out")
+        raise TrainingError(f"infonce: direction {direction}: the batch has no such scores: drop the direction")
     rows = part if direction == "query-query" else part[drawn]
     scores = (rows[:, drawn] if direction == "positive-positive" else rows).to(safe_scores(batch).dtype)
     there = scores != -torch.inf

@@ -1,4 +1,4 @@
-"""Listwise losses: the order of all of a query's documents at once, by judgements or by a teacher's scores."""
+"""Listwise losses: over all documents of a query at once, with judgements or a teacher's scores as labels."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -6,17 +6,17 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hardneg.losses.pairs import lowered, safe_scores, taught_scores, weighted_mean
+from hardneg.losses.pairs import check_temperature, lowered, safe_scores, teacher_scores, weighted_mean
 from hardneg.records import errors, types
 
 
 @dataclass(frozen=True)
 class Listwise:
-    """What listwise losses have in common: the labels of a query's documents, and which of them count.
+    """Base of the listwise losses: labels of a query's documents, and a mask of those that count.
 
     Attributes:
-        labels: `judged`, 1 for the positive and 0 for every other document; `teacher`, a teacher's scores, where it has
-            some. Queries with one document alone are left out.
+        labels: `judged`, 1 for the positive and 0 for every other document; `teacher`, the teacher's scores of the
+            documents that have one. Queries with a single document are skipped.
     """
 
     version: ClassVar[int] = 1
@@ -30,16 +30,16 @@ class Listwise:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """A teacher's scores, where these are the labels."""
+        """`teacher` if its scores are the labels."""
         return ("teacher",) if self.labels == "teacher" else ()
 
     def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores and labels, [B, M], 0 where a document does not count, and where one does, bool [B, M]."""
+        """Scores and labels, [B, M], 0 for documents that do not count, and the mask of those that do, bool [B, M]."""
         scores = safe_scores(batch)
         labels, counted = batch.positive.to(scores.dtype), batch.valid
         if self.labels == "teacher":
-            labels, taught = taught_scores(self.name, batch)
-            counted = counted & taught
+            labels, scored = teacher_scores(self.name, batch)
+            counted = counted & scored
         counted = counted & (counted.sum(1, keepdim=True) > 1)
         return scores.masked_fill(~counted, 0.0), labels.masked_fill(~counted, 0.0), counted
 
@@ -48,8 +48,8 @@ class Listwise:
 class ListNet(Listwise):
     """The cross-entropy of softmax(labels) and softmax(scores) over a query's documents, averaged over queries.
 
-    Source: Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach (ICML 2007), the cross entropy of
-    top one probabilities.
+    Source: Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach (ICML 2007), the cross-entropy of
+    top-one probabilities.
     """
 
     name: ClassVar[str] = "listnet"
@@ -62,9 +62,9 @@ class ListNet(Listwise):
 
 @dataclass(frozen=True)
 class ListMLE(Listwise):
-    """The negative log-likelihood of the labels' order under Plackett and Luce's model, averaged over queries.
+    """The negative log-likelihood of the labels' order under the Plackett-Luce model, averaged over queries.
 
-    Where labels are equal, the order is the likeliest of those that they allow, which is that of the scores.
+    Documents with equal labels are ordered by their scores, the most likely order.
 
     Source: Xia et al., Listwise Approach to Learning to Rank: Theory and Algorithm (ICML 2008), the
     likelihood loss.
@@ -87,13 +87,13 @@ class AdrMse(Listwise):
     """Squared differences of approximate and true ranks, each over log2(1 + true rank), averaged over documents.
 
     A rank is approximated by 1 plus the sum of sigmoid(alpha * (other score - score)) over the others; documents with
-    one label share the mean of their ranks.
+    equal labels share the mean of their ranks.
 
     Source: Schlatt et al., Rank-DistiLLM (ECIR 2025), ADR-MSE. Ties are shared as in sentence-transformers'
     `ADRMSELoss`.
 
     Attributes:
-        alpha: how sharply ranks are told apart.
+        alpha: steepness of the sigmoid.
     """
 
     name: ClassVar[str] = "adr-mse"
@@ -115,3 +115,40 @@ class AdrMse(Listwise):
         near = 0.5 + (beaten * others).sum(2)  # a document's sigmoid with itself is a half
         terms = (ranks - near) ** 2 / torch.log2(ranks + 1)
         return weighted_mean(terms.masked_fill(~counted, 0.0), counted, batch.weights)
+
+
+@dataclass(frozen=True)
+class KL:
+    """The mean over queries of KL(softmax(t) || softmax(s)), over the documents of a query that the teacher scored.
+
+    Stage `train` supplies the teacher's scores of each query's own documents. A query with fewer than two scored
+    documents is skipped; the loss ignores which of them is the positive.
+
+    Source: Hinton et al., Distilling the Knowledge in a Neural Network (2015); for retrieval Lin et al., In-Batch
+    Negatives for Knowledge Distillation with Tightly-Coupled Teachers (RepL4NLP 2021), section 3.
+
+    Attributes:
+        temperature: divisor of the model's scores; below 1 for scores in a narrow range, such as cosines.
+        teacher_temperature: divisor of the teacher's scores.
+        probabilities: the teacher's scores are probabilities; their logits are used.
+    """
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ("teacher",)
+
+    temperature: float = 1.0
+    teacher_temperature: float = 1.0
+    probabilities: bool = False
+
+    def __post_init__(self) -> None:
+        check_temperature("kl", self.temperature)
+        check_temperature("kl", self.teacher_temperature)
+
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
+        """The loss, a scalar. Raises TrainingError if the teacher's scores are missing or are not probabilities."""
+        scores, scored = teacher_scores("kl", batch, self.probabilities)
+        scored = scored & batch.valid
+        teacher = lowered(scores / self.teacher_temperature, scored).log_softmax(1)
+        student = lowered(safe_scores(batch) / self.temperature, scored).log_softmax(1)
+        terms = (teacher.exp() * (teacher - student)).masked_fill(~scored, 0.0)
+        return weighted_mean(terms.sum(1), scored.sum(1) > 1, batch.weights)

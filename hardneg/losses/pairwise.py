@@ -1,7 +1,7 @@
 """Pointwise and pairwise losses: each document by itself, or each positive against each negative."""
 
-from dataclasses import dataclass
-from math import pi
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -13,11 +13,22 @@ from hardneg.losses.pairs import check_temperature, negatives, positive_scores, 
 from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 
+def pair_losses(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
+    """RankNet's loss of each pair, [B, P, M], and the mask of real positives, bool [B, P]."""
+    positive, present = positive_scores(scores, batch)
+    return softplus(scores[:, None, :] - positive[:, :, None]), present
+
+
+def pair_mean(losses: Tensor, present: Tensor, chosen: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of losses [B, P, M] over the real positives, bool [B, P], and the chosen negatives, bool [B, M]."""
+    return weighted_mean(losses, present[:, :, None] & chosen[:, None, :], weights)
+
+
 @dataclass(frozen=True)
 class Bce:
     """Binary cross-entropy of each document's score as a logit, averaged over all documents of rows with a negative.
 
-    Made for rerankers, whose rows hold a query's own documents; 1 positive and 4 negatives count a fifth each.
+    Meant for rerankers, whose rows hold a query's own documents: of 1 positive and 4 negatives each weighs a fifth.
 
     Source: Nogueira and Cho, Passage Re-ranking with BERT (2019), Eq. 1.
     """
@@ -32,11 +43,11 @@ class Bce:
 
 @dataclass(frozen=True)
 class TwoClass:
-    """Cross-entropy of a softmax over two outputs, relevant and not, of a reranker with a head of two.
+    """Cross-entropy of a softmax over the two outputs of a reranker, relevant and not relevant.
 
-    The score of a pair is the difference of its two outputs, so that the value is that of `bce`.
+    The score of a pair is the difference of its two outputs, so the value equals `bce`.
 
-    Source: Qu et al., RocketQA (NAACL 2021), section 3.3; the two classes are those of its program.
+    Source: Qu et al., RocketQA (NAACL 2021), section 3.3; its program has two classes.
     """
 
     version: ClassVar[int] = 1
@@ -54,8 +65,8 @@ class RankNet:
     with `pairs="own"` and one negative a query it is ANCE's loss (Xiong et al., ICLR 2021).
 
     Attributes:
-        pairs: a query's negatives: `all` documents of the batch, its `own` mined ones, or those `mined` for any query.
-        temperature: what scores are divided by first; below 1 for scores of a narrow range, such as cosines.
+        pairs: negatives of a query: `all` documents of the batch, its `own` mined ones, or those `mined` for any query.
+        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -67,29 +78,25 @@ class RankNet:
         check_temperature("ranknet", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        losses, present = pairs.pair_losses(safe_scores(batch) / self.temperature, batch)
+        losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         of_pairs = {"all": batch.valid, "own": batch.own, "mined": batch.own.any(0)}
-        return pairs.pair_mean(losses, present, negatives(batch) & of_pairs[self.pairs], batch.weights)
+        return pair_mean(losses, present, negatives(batch) & of_pairs[self.pairs], batch.weights)
 
 
 @dataclass(frozen=True)
 class Star:
     """RankNet's loss over hard negatives and over the other documents of the batch.
 
-    Without `alpha` it is one plain mean over all pairs, as in the authors' program: each query
-    with every other query's positive and with the hard negatives. With `alpha` it is the paper's
-    alpha * L_r + L_s: L_s the mean over the pairs with the query's own hard negatives, L_r the
-    mean over those with the other documents of the batch.
+    Without `alpha` it is the plain mean over all pairs, as in the authors' program: each query with every other
+    query's positive and with the hard negatives. With `alpha` it is the paper's alpha * L_r + L_s: L_s is the mean over
+    pairs with the query's own hard negatives, L_r the mean over pairs with the other documents of the batch.
 
-    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives
-    (SIGIR 2021), Eq. 13 and 14.
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 13 and 14.
 
     Attributes:
         alpha: weight of the random part L_r; none means the plain mean.
-        hard_pairs: `all` pairs a query with the hard negatives of every query in the batch, `own`
-            with its own only.
-        temperature: what scores are divided by first; below 1 for scores of a narrow range, such
-            as cosines.
+        hard_pairs: `all` pairs a query with the hard negatives of every query in the batch, `own` with its own only.
+        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -104,36 +111,34 @@ class Star:
         check_temperature("star", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        losses, present = pairs.pair_losses(safe_scores(batch) / self.temperature, batch)
+        losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         hard = negatives(batch) & batch.own
-        columns = batch.positive.any(0)  # that every row may use, whoever they were drawn for
+        columns = batch.positive.any(0)  # usable by every row, whichever query they were drawn for
         if self.hard_pairs == "all":
             columns = columns | batch.own.any(0)
         shared = negatives(batch) & columns
         if self.alpha is None:
-            return pairs.pair_mean(losses, present, hard | shared, batch.weights)
-        random = pairs.pair_mean(losses, present, shared & ~batch.own, batch.weights)
-        return self.alpha * random + pairs.pair_mean(losses, present, hard, batch.weights)
+            return pair_mean(losses, present, hard | shared, batch.weights)
+        random = pair_mean(losses, present, shared & ~batch.own, batch.weights)
+        return self.alpha * random + pair_mean(losses, present, hard, batch.weights)
 
 
 @dataclass(frozen=True)
 class LambdaLoss:
     """log(1 + exp(s_negative - s_positive)) of each pair, times the change of MRR@cut if the two swap ranks.
 
-    Needs the ranks of the documents, as stage `train-queries` gives them. A rank beyond `cut`, or an unknown one, is
-    worth nothing. The batch's loss is the mean over its queries that have a pair, however many they are; the authors'
-    program divides by 32 for a shorter last batch too.
+    Stage `train-queries` supplies the ranks of the documents. A rank beyond `cut`, or an unknown one, counts as 0. The
+    batch's loss is the mean over its queries with a pair; the authors' program divides a shorter last batch by 32 too.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 15, after
     Burges, From RankNet to LambdaRank to LambdaMART (2010).
 
     Attributes:
-        cut: how many ranks the metric MRR@cut looks at; there is no default.
-        weight: `published` takes |1/r_positive - 1/r_negative|, each rank beyond the cut counted as 0, which is the
-            change of MRR for a query with one positive; `exact` takes the change itself, which is smaller where
-            another positive ranks higher.
-        normalise: a query's loss is the `mean` over its pairs, also those of weight 0, as published, or their `sum`.
-        temperature: what scores are divided by first; below 1 for scores of a narrow range, such as cosines.
+        cut: rank cut-off of the metric MRR@cut; required.
+        weight: `published` is |1/r_positive - 1/r_negative| with 0 for a rank beyond the cut, the change of MRR for a
+            query with one positive; `exact` is the true change, which is smaller if another positive ranks higher.
+        normalise: `mean` averages a query's pairs, including those of weight 0, as published; `sum` adds them up.
+        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -147,14 +152,14 @@ class LambdaLoss:
     def __post_init__(self) -> None:
         if self.cut is None or self.cut < 1:
             problem = "is missing" if self.cut is None else f"must be 1 or above, not {self.cut}"
-            raise PluginError(f"lambda: cut {problem}: give the number of ranks that count, such as cut: 200")
+            raise PluginError(f"lambda: cut {problem}: give the rank cut-off, such as cut: 200")
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError where the batch has no ranks."""
+        """The loss, a scalar. Raises TrainingError if the batch has no ranks."""
         if batch.ranks is None:
-            raise TrainingError("lambda: the batch has no ranks: use it in stage train-queries, or take loss ranknet")
-        losses, present = pairs.pair_losses(safe_scores(batch) / self.temperature, batch)
+            raise TrainingError("lambda: the batch has no ranks: use stage train-queries or loss ranknet")
+        losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         paired = present[:, :, None] & negatives(batch)[:, None, :]
         changes = self._changes(batch.ranks, batch, losses.dtype)
         total = (losses * changes).masked_fill(~paired, 0.0).sum((1, 2))
@@ -163,7 +168,7 @@ class LambdaLoss:
         return weighted_mean(each, count > 0, batch.weights)
 
     def _changes(self, ranks: Tensor, batch: ScoreBatch, dtype: torch.dtype) -> Tensor:
-        """The weight of each pair, [B, P, M]; a relevant document at a rank up to the cut is worth 1 / rank."""
+        """The change of MRR for each pair, [B, P, M]; a relevant document within the cut contributes 1 / rank."""
         seen = (ranks > 0) & (ranks <= (self.cut or 0))
         worth = torch.where(seen, 1 / ranks.clamp(min=1).to(dtype), 0.0)
         held, present = positive_scores(worth, batch)
@@ -176,25 +181,83 @@ class LambdaLoss:
         return (best[:, :, None] - torch.maximum(worth[:, None, :], others[:, :, None])).abs()
 
 
-_NEAREST = 1e-6  # to a cosine of 1 or -1 that still has a gradient
+@dataclass(frozen=True)
+class MarginMSE:
+    """Mean of ((s_positive - s_negative) - (t_positive - t_negative))^2 over the pairs that the teacher scored.
+
+    The teacher's scores come from a run, for each query's own documents, or from a guide, for all documents of the
+    batch. Pairs with an unscored document are skipped. The margins are compared unscaled: a teacher's logits suit inner
+    products, while cosines need a `temperature`.
+
+    Source: Hofstätter et al., Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation
+    (2020), section 3.1. Two teachers: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with
+    Balanced Topic Aware Sampling (SIGIR 2021), which adds the in-batch teacher's loss times 0.75.
+
+    Attributes:
+        temperature: divisor of the model's scores, not of the teacher's.
+        probabilities: the teacher's scores are probabilities; their logits are compared.
+        in_batch: weight of the loss by a second teacher, the stage's guide, over all pairs of a query's positive with a
+            negative of the batch; 0 turns it off.
+        in_batch_own: include a query's own negatives in the second teacher's loss; TAS-B's program leaves them to the
+            first teacher.
+    """
+
+    version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"in_batch", "in_batch_own"})
+
+    temperature: float = 1.0
+    probabilities: bool = False
+    in_batch: float = 0.0
+    in_batch_own: bool = True
+
+    def __post_init__(self) -> None:
+        check_temperature("margin-mse", self.temperature)
+        if not (self.in_batch >= 0 and math.isfinite(self.in_batch)):
+            raise PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
+        if not (self.in_batch or self.in_batch_own):
+            raise PluginError("margin-mse: in_batch_own needs an in_batch above 0: set one, or drop in_batch_own")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """A teacher, and a guide if that is the second teacher."""
+        return ("teacher", "guide") if self.in_batch else ("teacher",)
+
+    def __call__(self, batch: ScoreBatch) -> Tensor:
+        """The loss, a scalar. Raises TrainingError if the teacher's scores are missing or are not probabilities."""
+        loss = self._margins(batch, *pairs.teacher_scores("margin-mse", batch, self.probabilities))
+        if not self.in_batch:
+            return loss
+        scores, scored = pairs.teacher_scores("margin-mse", replace(batch, teacher=batch.guide))
+        scored = scored if self.in_batch_own else scored & ~batch.own
+        return loss + self.in_batch * self._margins(batch, scores, scored)
+
+    def _margins(self, batch: ScoreBatch, teacher: Tensor, scored: Tensor) -> Tensor:
+        gaps = safe_scores(batch) / self.temperature - teacher
+        positive, present = positive_scores(gaps, batch)
+        known, _ = positive_scores(scored.to(gaps.dtype), batch)
+        paired = (present & known.bool())[:, :, None] & (negatives(batch) & scored)[:, None, :]
+        squares = (positive[:, :, None] - gaps[:, None, :]).masked_fill(~paired, 0.0).square()
+        return weighted_mean(squares, paired, batch.weights)
+
+
+_NEAREST = 1e-6  # the least distance to a cosine of 1 or -1 that still has a gradient
 
 
 @dataclass(frozen=True)
 class Triplet:
     """The sum of max(0, s_negative - s_positive + margin) over all pairs of a batch, s = 1 - arccos(cosine) / pi.
 
-    Made for cosines, of a model with `similarity: cosine`. Each query meets every document of the batch but its known
-    positives; with the stage's option `false_negative_mask: false`, every one but its own positive, as published. It
-    is a sum: a batch of twice the size has four times the loss.
+    Meant for a model with `similarity: cosine`. Each query is paired with every document of the batch except its known
+    positives; with the stage's option `false_negative_mask: false`, with all but its own positive, as published. Being
+    a sum, the loss of a batch of twice the size is four times as large.
 
-    The arccosine has no finite derivative at 1 and -1: a cosine nearer than 1e-6 to them counts with its value and has
-    no gradient.
+    The arccosine has no finite derivative at 1 and -1: cosines within 1e-6 of them contribute no gradient.
 
-    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The bound of the
-    gradient is ours: the authors' program has none, and NaN at a cosine of 1.
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The authors' program
+    does not bound the gradient, which is NaN at a cosine of 1.
 
     Attributes:
-        margin: by how much a positive's score should be above a negative's; scores are between 0 and 1.
+        margin: required lead of a positive's score over a negative's; scores are between 0 and 1.
     """
 
     version: ClassVar[int] = 1
@@ -216,8 +279,8 @@ class Triplet:
 
 
 def angular(cosines: Tensor) -> Tensor:
-    """1 - arccos(cosine) / pi, between 0 and 1; no gradient nearer than 1e-6 to a cosine of 1 or -1."""
+    """1 - arccos(cosine) / pi, between 0 and 1; no gradient within 1e-6 of a cosine of 1 or -1."""
     bounded = cosines.clamp(-1 + _NEAREST, 1 - _NEAREST)
-    learnt = 1 - torch.arccos(bounded) / pi
-    exact = 1 - torch.arccos(cosines.detach().clamp(-1, 1)) / pi
+    learnt = 1 - torch.arccos(bounded) / math.pi
+    exact = 1 - torch.arccos(cosines.detach().clamp(-1, 1)) / math.pi
     return learnt + (exact - learnt.detach())

@@ -264,7 +264,7 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
         return RerankerTraining(network, data, loss, options), told
 
     def measure(self, network: Any, data: Any) -> training.Validate:
-        from hardneg.training.methods.reranker import rerank_validation
+        from hardneg.training.validation import rerank_validation
 
         return rerank_validation(network, data, self.validation.depth, EncodeOptions(precision=self.options.precision))
 

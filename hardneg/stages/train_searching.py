@@ -18,9 +18,9 @@ from hardneg.registry import configure
 from hardneg.runtime import distributed, seeding
 from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StoredCollection, base, training, work
 from hardneg.store import SCRATCH
+from hardneg.training.checkpoint import Checkpoints, RefreshFolder
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.options import Devices, RefreshOptions
-from hardneg.training.refresh import folder
 
 
 class WatchOptions(BaseModel):
@@ -140,14 +140,14 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         source: adore.NegativeSource
         if self.schedule == "static":
             negatives = read_negatives(context.inputs["negatives"].folder / layout.NEGATIVES)
-            source = adore.NegativeTable(folder, shape, adore.mined(data, negatives, self.depth))
+            source = adore.NegativeTable(folder, shape, adore.mined_lists(data, negatives, self.depth))
         elif self.schedule == "refreshed":
-            lists = adore.lists_by(encoder, data, searcher, self.depth)
+            lists = adore.searched_lists(encoder, data, searcher, self.depth)
             source = adore.NegativeTable(folder, shape, lists, self.refresh_every)
         elif self.schedule == "random":
-            source = adore.Uniform(len(data.corpus), self.depth, seed)
+            source = adore.RandomNegatives(len(data.corpus), self.depth, seed)
         else:
-            source = adore.Searched(searcher, self.depth, encoder.collect)
+            source = adore.DynamicNegatives(searcher, self.depth, encoder.collect)
         examples, watch = Examples(data, int(data.negatives is not None), seed), None
         if self.watch is not None:
             count, draws = min(self.watch.queries, len(examples)), seeding.generator(seed, "watch")
@@ -236,10 +236,10 @@ class TrainRefreshed(training.DualOptions):
         return replace(row, disk=disk)
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> training.Opened:
-        from hardneg.training.methods.ance import AnceTraining
-        from hardneg.training.refresh.mining import known_to_be_relevant
+        from hardneg.training.methods.ance import AnceTraining, refresh_facts
+        from hardneg.training.refresh import known_to_be_relevant
 
-        refresh, refreshes = self.refresh, folder.RefreshFolder(context.folder / SCRATCH / "refreshes")
+        refresh, refreshes = self.refresh, RefreshFolder(context.folder / SCRATCH / "refreshes")
         encoder, queries = work.open_learner(context), collection.queries(self.split)
         data = work.training_data(collection, queries, context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
@@ -248,7 +248,7 @@ class TrainRefreshed(training.DualOptions):
         way = AnceTraining(encoder, data, self.options, refresh, supply, self.terms(context, encoder))
 
         def told(result: Any) -> tuple[Facts, Facts]:
-            facts = folder.refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
+            facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
             context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
             by = "" if self.miner is None else f" by {self.miner.name}"
             often = f"{refresh.policy}, {refresh.every} steps"
@@ -261,14 +261,13 @@ class TrainRefreshed(training.DualOptions):
 
 @contextmanager
 def _supply(
-    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: folder.RefreshFolder
+    context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: RefreshFolder
 ) -> Iterator[Any]:
     """The `RefreshProvider` of the training; finally ends the second process and restores the number of threads."""
     import torch
 
-    from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.mining import Settings
-    from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
+    from hardneg.training.methods.ance import BackgroundProvider, Process, SynchronousProvider
+    from hardneg.training.refresh import Settings
 
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
     every, had = spec.refresh.every or 1, torch.get_num_threads()

@@ -18,10 +18,10 @@ from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime import barrier, world
 from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
+from hardneg.training import options as training_options
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
-from hardneg.training.loss_terms import GUIDES, WITH_EACH_OTHER, GuidedMask, LossTerms
-from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
+from hardneg.training.options import GUIDES, LearningOptions, TrainOptions, collect, usual_rate
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
@@ -45,7 +45,7 @@ class OptionGroup(StageSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Mistakes of the verb and its groups, one line each."""
-        return gathered(self, "mistakes", recipe)
+        return collect(self, "mistakes", recipe)
 
 
 def of_the_run(options: type[LearningOptions]) -> Any:
@@ -66,7 +66,7 @@ class TrainConfig(OptionGroup):
         return {**super().identity(), "options": self.options.identity()}
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        withheld: dict[str, str] = dict(reversed([*gathered(self, "withheld")]))
+        withheld: dict[str, str] = dict(reversed([*collect(self, "withheld")]))
         lacking = [part for part in needs_of(recipe.plugin("loss")) if part in withheld or part not in self.gives]
         if {*lacking} <= {*withheld} & {*self.gives}:
             yield from dict.fromkeys(withheld[part] for part in lacking)
@@ -191,7 +191,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         start, rate = self.began_with(recipe), self.options.learning_rate
         similarity, model = start.similarity, recipe.models.of(start)
         family = model.known_family
-        if (usual := usual_rate(model) or rate) < TABLE <= rate:
+        if (usual := usual_rate(model) or rate) < training_options.TABLE <= rate:
             why = f"{rate:g} suits only static tables; other models collapse to one vector"
             yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this model"
         if family is not None and not family.trainable:
@@ -284,7 +284,7 @@ class GuideOptions(OptionGroup):
         description="An encode stage whose model scores each batch; also the teacher of a loss that needs one, unless "
         "a run is named.",
     )
-    guided_mask: Annotated[GuidedMask, AfterValidator(fields.without_problems)] | None = Field(
+    guided_mask: Annotated[training_options.GuidedMask, AfterValidator(fields.without_problems)] | None = Field(
         default=None,
         json_schema_extra=fields.LATER,
         description="Masks negatives that the guide scores above the positive less a `margin`, which `kind` makes "
@@ -383,7 +383,7 @@ class BatchOptions(OptionGroup):
 class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     """The options of verbs that train both sides, each query against the documents of its batch."""
 
-    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
+    gives: ClassVar[tuple[str, ...]] = ("teacher", *training_options.WITH_EACH_OTHER, *GUIDES)
     options: Annotated[TrainOptions, AfterValidator(fields.without_problems)] = of_the_run(TrainOptions)
     dims: fields.Dimensions | None = Field(
         default=None,
@@ -422,6 +422,8 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
 
     def terms(self, context: StageContext[Any], encoder: Any) -> Any:
         """The terms of the objective (`LossTerms`); notes if `dims` lacks the encoder's full dimension."""
+        from hardneg.training.methods.dual_encoder import LossTerms
+
         if self.dims and encoder.dimension not in self.dims:
             whole = f"without the model's own {encoder.dimension}, its full vectors are not trained"
             context.progress.note(f"{context.name}: dims: {whole}")

@@ -1,1 +1,1 @@
-"""The training loop and what it stands on."""
+"""Training: examples, batches, the loop, its methods, checkpoints and refreshes."""

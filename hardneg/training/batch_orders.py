@@ -1,4 +1,4 @@
-"""Which training queries share a batch: orders of an epoch's queries, chosen by name as the option `batches`."""
+"""Orders of an epoch's queries, which decide the batches; chosen by the option `batches`."""
 
 from array import array
 from collections import defaultdict
@@ -17,10 +17,10 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class TrainingQueries:
-    """The training queries, Q of them, and what a plugin needs.
+    """The Q training queries and their data that a batch order needs.
 
-    positives: known relevant documents by query id. vectors: float32 [Q, d], mapped; None where not needed. run: a list
-    for each query, in order, to read once; None where not needed.
+    positives: known relevant documents by query id. vectors: float32 [Q, d], memory-mapped, if needed. run: an iterator
+    of one list per query, in order, if needed.
     """
 
     query_ids: Sequence[str]
@@ -30,38 +30,33 @@ class TrainingQueries:
 
 
 class BatchOrder:
-    """Which queries share a batch, by name an option of a training.
+    """Base of the batch orders.
 
-    needs: the required fields of `TrainingQueries`. An epoch has each query, and one more than once only where a batch
-    could not be filled without, or where an order says so.
+    needs: the required fields of `TrainingQueries`. An epoch has each query once; an order may repeat queries, and does
+    so to fill a batch.
     """
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ()
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The groups that orders of batches of `size` use: int64 [Q, ...]; one process computes and writes them."""
+        """Groups of the queries for batches of `size`, int64 [Q, ...]; one process computes and writes them."""
         return np.zeros(len(queries.query_ids), np.int64)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """The queries of an epoch, counted from 0, in order: every `size` of them are a batch.
+        """The queries of an epoch in order, int64 [n]; each `size` consecutive ones are a batch.
 
-        Args:
-            groups: the result of `groups`.
-            chosen: int64 [C], ascending, the numbers of the training queries that can be used.
-            size: that of a batch.
-
-        Returns:
-            int64 [n], of `chosen`; n is the same in every epoch, and a multiple of `size` where a batch must not have
-            the end of one epoch and the beginning of the next. A function of the arguments alone.
+        The result depends on the arguments alone. n is equal in all epochs, and a multiple of `size` if no batch may
+        span two epochs. groups: the result of `groups`. chosen: int64 [C], ascending, numbers of the usable queries.
+        epoch: counted from 0.
         """
         raise NotImplementedError
 
 
 def in_batches(queries: Rows, size: int) -> Rows:
-    """Queries, in order, as batches of `size`: int64 [n] to [b, size].
+    """Split queries, int64 [n], into batches of `size`, int64 [b, size].
 
-    The last batch is filled with those before it. Where there are fewer than `size`, they come again in the one batch.
+    The last batch is filled with the queries before it; fewer than `size` queries repeat in a single batch.
     """
     if len(queries) < size:
         return np.resize(queries, (min(1, len(queries)), size))
@@ -70,34 +65,34 @@ def in_batches(queries: Rows, size: int) -> Rows:
 
 
 def members(groups: Rows, chosen: Rows) -> list[Rows]:
-    """The chosen queries of each group that has any, by the group's number; groups: int64 [Q], chosen: int64 [C]."""
+    """The chosen queries of each non-empty group, by number; groups: int64 [Q], chosen: int64 [C]."""
     order = chosen[groups[chosen].argsort(stable=True)]
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
 @dataclass(frozen=True)
 class Shuffled(BatchOrder):
-    """Each query once an epoch, in an order drawn anew; a batch may have the end of one and the next's begin."""
+    """Each query once an epoch, in random order; a batch may span two epochs."""
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         return chosen[generator(seed, "order", epoch).permutation(len(chosen))]
 
 
 def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> tuple[Rows, NDArray[np.float32]]:
-    """Cut vectors float32 [Q, d] into clusters: the number of each one's, int64 [Q]; centroids, float32 [count, d].
+    """Cluster vectors, float32 [Q, d]; return their clusters, int64 [Q], and centroids, float32 [count, d].
 
-    Each round sees 256 vectors a cluster at most, drawn with the seed. `name` begins messages.
+    Each iteration uses at most 256 vectors per cluster, drawn with the seed. name: prefix of messages.
 
     Raises:
         MissingDependency: faiss is not installed.
         UsageError: there are more clusters than vectors.
     """
     if not 1 <= count <= len(vectors):
-        raise UsageError(f"{name}: {count} clusters of {len(vectors)} queries cannot be: give 1 to {len(vectors)}")
+        raise UsageError(f"{name}: cannot make {count} clusters of {len(vectors)} queries: give 1 to {len(vectors)}")
     try:
         import faiss
     except ImportError as error:
-        raise MissingDependency(f'{name} makes clusters by faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
+        raise MissingDependency(f'{name} needs faiss for clustering: pip install "hardneg[cpu]", or "[gpu]"') from error
     options = {"niter": 20, "seed": seed % (1 << 31), "min_points_per_centroid": 1, "gpu": faiss.get_num_gpus() > 0}
     clustering = faiss.Kmeans(vectors.shape[1], count, **options)
     clustering.train(np.ascontiguousarray(vectors, np.float32))
@@ -107,10 +102,10 @@ def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> t
 
 
 def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
-    """Joins each cluster of fewer than `least` vectors, the smallest first, with the one whose centroid is nearest.
+    """Merge each cluster of fewer than `least` vectors, smallest first, into the cluster with the nearest centroid.
 
-    cluster: int64 [Q], the number of each vector's cluster. centroids: float32 [k, d]; of two that are joined it is the
-    mean of all vectors of both. Returns int64 [Q], numbers from 0 without gaps.
+    cluster: int64 [Q], cluster of each vector. centroids: float32 [k, d]; a merged cluster's centroid is the mean of
+    its vectors. Returns int64 [Q], numbers from 0 without gaps.
     """
     counts, into = np.bincount(cluster, minlength=len(centroids)), np.arange(len(centroids))
     centroids, left = centroids.astype(np.float64), np.ones(len(centroids), bool)
@@ -127,7 +122,7 @@ def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
 
 
 def path_through(centroids: NDArray[np.float32]) -> Rows:
-    """The position int64 [k] of each cluster, float32 [k, d], on a path from the first to the nearest unvisited one."""
+    """The position of each centroid, int64 [k], on a greedy nearest-neighbour path; centroids: float32 [k, d]."""
     position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
     squares = (centroids**2).sum(1)
     for step in range(len(centroids)):
@@ -139,11 +134,11 @@ def path_through(centroids: NDArray[np.float32]) -> Rows:
 
 @dataclass(frozen=True)
 class Clustered(BatchOrder):
-    """Each query once an epoch, each batch of one cluster or of clusters that lie beside each other.
+    """Each query once an epoch, with batches of one cluster or of neighbouring clusters.
 
-    Clusters are made once, by k-means over the queries' vectors, about as many as an epoch has batches. A batch is
-    filled from one cluster as long as that has enough queries. What then remains is put together along a way that goes
-    from each cluster to the nearest that is left. The last batch of all is filled with queries nearby that come twice.
+    K-means over the queries' vectors makes about as many clusters as an epoch has batches. Each cluster fills batches
+    while it has enough queries; the remaining queries are batched along a path from each cluster to the nearest
+    unvisited one. The last batch is filled by repeating nearby queries.
 
     Source: Morris and Rush, Contextual Document Embeddings (ICLR 2025), section 4.1.
     """
@@ -171,22 +166,20 @@ class Clustered(BatchOrder):
 
 @dataclass(frozen=True)
 class TopicBalanced(BatchOrder):
-    """Each batch has queries of one random cluster, so that its documents are of one topic.
+    """Each batch has queries of one random cluster, so that its documents share a topic.
 
-    Clusters are made once, by k-means over the queries' vectors; one with fewer queries than a batch is joined with the
-    nearest. A batch draws a cluster, all being equally likely however many queries they have, and then queries of it
-    without replacement. An epoch has as many batches as the queries fill. A query of a small cluster comes more often
-    than one of a large cluster.
+    Clusters are made once, by k-means over the queries' vectors; clusters smaller than a batch are merged into the
+    nearest one. A batch draws one of the clusters uniformly, then queries of it without replacement. An epoch has as
+    many batches as the queries fill, so queries of small clusters occur more often.
 
-    The published program keeps small clusters and fills a batch up from another one, drawn in the same way. That is
-    done here where so few queries of a cluster have negatives that they do not fill a batch.
+    The published program keeps small clusters and fills up a batch from another random cluster. Here that happens only
+    if too few queries of a cluster have negatives.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 4.
 
     Attributes:
-        clusters: how many, before small ones are joined; none is one for 200 queries, as the paper's 2,000 clusters of
-            400,000 queries.
+        clusters: number of clusters before merging; none means one per 200 queries, as the paper's 2,000 for 400,000.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
@@ -198,7 +191,7 @@ class TopicBalanced(BatchOrder):
             raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
+        """The cluster of each query, int64 [Q], of at least `size` queries.
 
         Raises MissingDependency without faiss, UsageError with more clusters than queries.
         """
@@ -220,15 +213,15 @@ class TopicBalanced(BatchOrder):
 
 @dataclass(frozen=True)
 class HardestTogether(BatchOrder):
-    """Each query once an epoch, in a batch with queries whose positives a run ranks high for it.
+    """Each query once an epoch, batched with queries whose positives a run ranks high for it.
 
-    Two queries are neighbours where the run ranks a positive of one for the other, and it is no positive of that one
-    too. A batch begins with a random query. Neighbours of its queries are added, the best ranked first, until it is
-    full, or none is left and another random query goes on. The last batch is filled with queries that come twice.
+    Two queries are neighbours if the run ranks a positive of one for the other, where it is not a positive. A batch
+    starts with a random query and adds the neighbours of its queries, best ranked first, then further random queries
+    with their neighbours. The last batch is filled by repeating queries.
 
     Attributes:
-        depth: how far down the lists positives of other queries are looked for.
-        neighbours: how many of a query's neighbours are kept, the best ranked.
+        depth: rank cut-off of the lists that are searched for other queries' positives.
+        neighbours: most neighbours of a query, the best ranked.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("run",)
@@ -241,13 +234,13 @@ class HardestTogether(BatchOrder):
             raise PluginError("hardest-together: depth and neighbours must be 1 or above")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The neighbours of each query, best first: int64 [Q, neighbours], -1 pads."""
+        """The neighbours of each query, best first, int64 [Q, neighbours], padded with -1."""
         assert queries.run is not None
         owners: dict[str, list[int]] = defaultdict(list)
         for number, query_id in enumerate(queries.query_ids):
             for doc_id in queries.positives.get(query_id, ()):
                 owners[doc_id].append(number)
-        triples = array("q")  # a query, another one a positive of which is in its list, and the rank, from 0
+        triples = array("q")  # a query, another query with a positive in its list, and the rank from 0
         for number, ranked in enumerate(queries.run):
             for rank, doc_id in enumerate(ranked.doc_ids[: self.depth]):
                 others = owners.get(doc_id, ())
@@ -274,9 +267,10 @@ class HardestTogether(BatchOrder):
 
 
 def nearest(pairs: Rows, queries: int, count: int) -> Rows:
-    """The `count` neighbours of each query by the better rank of the two directions, ties by number.
+    """The `count` nearest neighbours of each query by the better rank of both directions; ties by number.
 
-    pairs: int64 [p, 3], a query, another one, and its rank. Returns int64 [queries, count], best first, -1 pads.
+    pairs: int64 [p, 3], a query, its neighbour, and the rank. Returns int64 [queries, count], best first, padded with
+    -1.
     """
     both = np.concatenate([pairs, pairs[:, [1, 0, 2]]])
     both = both[np.lexsort((both[:, 2], both[:, 1], both[:, 0]))]
@@ -285,6 +279,6 @@ def nearest(pairs: Rows, queries: int, count: int) -> Rows:
     both = both[first]
     both = both[np.lexsort((both[:, 1], both[:, 2], both[:, 0]))]
     number = np.arange(len(both)) - np.searchsorted(both[:, 0], both[:, 0])
-    neighbours, kept = np.full((queries, count), -1, np.int64), number < count
-    neighbours[both[kept, 0], number[kept]] = both[kept, 1]
+    neighbours, near = np.full((queries, count), -1, np.int64), number < count
+    neighbours[both[near, 0], number[near]] = both[near, 1]
     return neighbours

@@ -1,9 +1,9 @@
-"""Batches of drawn examples: tokenised ahead, encoded in passes of about equal length, scored for a loss."""
+"""Batches of drawn examples: tokenised ahead, encoded in passes by length, and scored for a loss."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,14 +23,14 @@ Features = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """Which document each column of a score matrix is, and which documents must not be negatives.
+    """The documents of a score matrix's columns, and the documents that must not be negatives.
 
-    The columns of B queries lie one query after the other: its positive, then its negatives. Documents
-    are named by a hash of their contents, so that a copy is the same as its original.
+    Each of the B queries has 1 + n consecutive columns: its positive, then its negatives. Documents are identified by a
+    hash of their contents, so that a copy equals its original.
 
     contents: uint64 [B * (1 + n)].
     known: uint64 [K], all known positives; owner: int64 [K], the query of each.
-    teacher: float32 [B, 1 + n], a teacher's scores of each query's own documents, nan where it has none.
+    teacher: float32 [B, 1 + n], a teacher's scores of each query's own documents, nan if missing.
     """
 
     queries: int
@@ -50,32 +50,32 @@ class BatchColumns:
         return len(self.contents) // self.queries
 
     def blocked(self) -> NDArray[np.bool_]:
-        """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
+        """Mask of the columns with a known positive of the row's query, or a copy of one, bool [B, M]."""
         return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
-        """bool [B, B]: the same query, or one of the two knows the other's positive."""
+        """Mask of pairs of queries that are equal or share a known positive, bool [B, B]."""
         knows = self.blocked()[:, :: self.width]
         related: NDArray[np.bool_] = knows | knows.T | np.eye(self.queries, dtype=bool)
         return related
 
     def related_documents(self) -> NDArray[np.bool_]:
-        """bool [M, M]: the column's document is of the row's query, or known to be relevant to it."""
+        """Mask of columns drawn for, or known to be relevant to, the query of the row's document, bool [M, M]."""
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Scores float [n, n] of queries or of documents with each other, -inf where they are related."""
+    """Scores of queries or of documents with each other, float [n, n], masked with -inf for related ones."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
 def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
-    """Scores float [B, B * (1 + n)] with what their columns are.
+    """The score batch of scores, float [B, B * (1 + n)].
 
-    A row's own positive is valid; all other columns that hold a known positive of the row are not. A teacher's scores
-    are those of the row's own documents, nan elsewhere.
+    A row's own positive is valid; other columns with a known positive of the row are not. A teacher's scores are of the
+    row's own documents, nan elsewhere.
     """
     width = columns.width
     column = torch.arange(len(columns.contents), device=scores.device)
@@ -90,10 +90,9 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
 
 
 def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
-    """The segments of each document side by side: float32 [D, slots, d + 1], a 1 after each vector, else zeros.
+    """The segments' vectors by document, float32 [D, slots, d + 1], each followed by a 1; empty slots are zero.
 
-    vectors: float32 [S, d], those of one document after the other. counts: int64 [D], how many each has, at most
-    `slots`.
+    vectors: float32 [S, d], ordered by document. counts: int64 [D], segments of each document, at most `slots`.
     """
     counts = counts.to(vectors.device)
     document = torch.arange(len(counts), device=vectors.device).repeat_interleave(counts, output_size=len(vectors))
@@ -103,16 +102,11 @@ def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
     return empty.index_put((document, slot), marked)
 
 
-def cut_slots(slots: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
-    """Slots [D, slots, d + 1] of shorter vectors; cut: makes them of [n, d]."""
-    vectors = cut(slots[..., :-1].flatten(0, 1))
-    return torch.cat([vectors.view(*slots.shape[:2], -1), slots[..., -1:]], dim=2)
-
-
 def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
-    """float32 [B, D]: the largest inner product of each query with a segment of each document, which gets the gradient.
+    """The largest inner product of each query with a segment of each document, float32 [B, D].
 
-    queries: float [B, d]. slots: float32 [D, slots, d + 1], as `in_slots` makes them; each document has a segment.
+    Only the best segment receives a gradient. queries: float [B, d]. slots: float32 [D, slots, d + 1], from `in_slots`;
+    each document has a segment.
     """
     vectors, there = slots[..., :-1], slots[..., -1] > 0
     with torch.autocast(queries.device.type, enabled=False):
@@ -123,13 +117,13 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Features of n texts in parts; position: int64 [n], of each text in all parts; None with one part."""
+    """Features of n texts in parts; position: int64 [n], index of each text in the joined parts, None with one part."""
 
     features: list[Features]
     position: Tensor | None
 
     def join(self, vectors: Sequence[Tensor]) -> Tensor:
-        """[n, d], or [n, T, d] with the largest T of a part, in the order of the texts, from what each part became."""
+        """Join the parts' vectors in the order of the texts: [n, d], or [n, T, d] padded to the largest T."""
         if self.position is None:
             return vectors[0]
         if vectors[0].dim() > 2:
@@ -138,17 +132,17 @@ class Parts:
         return torch.cat(list(vectors))[self.position.to(vectors[0].device)]
 
     def through(self, embed: Callable[[Features], Tensor]) -> Tensor:
-        """Embed the texts, a pass for each part; in the order of the texts.
+        """Embed the texts in one pass per part; return the vectors in the order of the texts.
 
-        The result is that of one pass but for the rounding of floats, and for dropout, which draws pass by pass.
+        The result differs from a single pass by rounding and by dropout, which is drawn in each pass.
         """
         return self.join([embed(part) for part in self.features])
 
 
 def in_parts(features: Features, size: int) -> Parts:
-    """Parts of `size` texts, the longest first, each without the columns that are padding in all of its texts.
+    """Split features into parts of `size` texts, longest first, without columns that are padding in a whole part.
 
-    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or values of each text [n];
+    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or one value per text [n];
     without a mask nothing is padded, and there is one part.
     """
     if "attention_mask" not in features or len(features["attention_mask"]) <= size:
@@ -158,7 +152,7 @@ def in_parts(features: Features, size: int) -> Parts:
     for chosen in torch.split(order, size):
         part = {name: value[chosen] for name, value in features.items()}
         used = part["attention_mask"].any(0)
-        if "query_expansion_positions" in part:  # scored, though no token attends to them
+        if "query_expansion_positions" in part:  # scored, although no token attends to them
             used |= part["query_expansion_positions"].any(0)
         parts.append({name: value[:, used] if value.dim() > 1 else value for name, value in part.items()})
     return Parts(parts, order.argsort())
@@ -168,11 +162,11 @@ def in_parts(features: Features, size: int) -> Parts:
 class Batch:
     """One tokenised batch.
 
-    queries and documents: features of this process's share; each document is there once.
-    distinct: how many documents there are, all shares together.
+    queries, documents: features of this process's share, without duplicate documents.
+    distinct: number of distinct documents in all shares.
     column: int64 [M], the document of each column of the scores.
-    counts: int64, how many rows of `documents`, its segments, each of this process's documents has; none: one each.
-    guide: a guide's vectors of all `queries` and `documents`, float32 [B, d] and [D, d]; empty without one.
+    counts: int64, segments (rows of `documents`) of each of this process's documents; None means one each.
+    guide: a guide's vectors of all `queries` and `documents`, float32 [B, d] and [D, d]; empty without a guide.
     """
 
     query_ids: list[str]
@@ -186,7 +180,7 @@ class Batch:
 
 
 def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-    """Those of a guide's parts of a `ScoreBatch` that are named; column: int64 [M], the document of each."""
+    """The named `guide` fields of a `ScoreBatch`; column: int64 [M], the document of each column."""
     queries = guide["queries"].to(column.device, non_blocking=True)
     chosen = guide["documents"].to(column.device, non_blocking=True)[column]
     sides = {
@@ -204,7 +198,7 @@ def make_batch(
     cut: segments.Segments | None = None,
     guide: examples.Guide | None = None,
 ) -> Batch:
-    """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`."""
+    """Tokenise this process's share of the draw, with documents in segments if there is a `cut`."""
     rows, column = np.unique(draw.documents, return_inverse=True)
     contents, counts = corpus.contents(rows[own_share(len(rows))]), None
     if cut is None:
@@ -235,17 +229,13 @@ def make_batch(
 
 
 def own_share(total: int) -> slice:
-    """This process's part; one thing at least, as each process must compute something to take part in the sum."""
+    """This process's share of `total` items; at least one, since each process must take part in the reduction."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
 
 
-_Start = TypeVar("_Start")
-_Output = TypeVar("_Output")
-
-
-def ahead(make: Callable[[_Start], _Output], starts: Iterable[_Start]) -> Iterator[_Output]:
-    """Yield `make` of each start, computed one ahead in another thread."""
+def ahead(make: Callable[[Any], Any], starts: Iterable[Any]) -> Iterator[Any]:
+    """Yield `make(start)` for each start, computed one ahead in another thread."""
     with ThreadPoolExecutor(max_workers=1) as maker:
         waiting = None
         for start in starts:

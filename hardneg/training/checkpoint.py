@@ -1,26 +1,25 @@
-"""A run on disk: its checkpoints, models and learning curve; written aside and renamed, no pickle."""
+"""Files of a training run: checkpoints, saved models, the history of its steps, refreshes; without pickle."""
 
+import fcntl
 import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hardneg.records import ArtifactError, TrainingError
+from safetensors import SafetensorError
+
+from hardneg.records import ArtifactError, TrainingError, counted, layout
 from hardneg.store import digest, flush, link_file, replace_text, system_errors
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from torch.optim import Optimizer
 
 Record = dict[str, Any]
 _log = logging.getLogger(__name__)
-_MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+_MODEL, _OPTIMIZER, _STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class TrainState:
     """The progress of a run.
 
     step: finished steps. best: the best dev metric so far, reached at best_step. misses: evaluations since then.
-    stopped: patience ran out. choices: of ways to compute, by subject.
+    stopped: patience ran out. choices: computing options that were chosen for the device, by subject.
     """
 
     step: int = 0
@@ -36,21 +35,21 @@ class TrainState:
     best: float | None = None
     misses: int = 0
     stopped: bool = False
-    choices: Mapping[str, str] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run in one folder: the newest, the one with the best weights, and weights that are kept.
+    """The checkpoints of one run: the newest, the one with the best weights, and weights held for a refresh.
 
-    identity: names the run; a checkpoint of another run is refused.
+    identity: a digest of the run; checkpoints of another run are refused.
     """
 
     folder: Path
     identity: str
 
-    def save(self, module: "nn.Module", optimizer: "Optimizer", state: TrainState) -> None:
-        """Writes a checkpoint, then removes those that are neither the newest nor the best."""
+    def save(self, module: Any, optimizer: Any, state: TrainState) -> None:
+        """Write a checkpoint, then remove those that are neither the newest nor the best."""
         from safetensors.torch import save_file
 
         final = self._path(state.step)
@@ -69,35 +68,31 @@ class Checkpoints:
         shutil.rmtree(final, ignore_errors=True)
         os.replace(partial, final)
         flush(self.folder)
-        kept = {self._path(step) for step in (state.step, state.best_step) if step is not None}
-        for path in {*self.folder.glob("step-*")} - kept:
+        current = {self._path(step) for step in (state.step, state.best_step) if step is not None}
+        for path in {*self.folder.glob("step-*")} - current:
             shutil.rmtree(path, ignore_errors=True)
 
-    def restore(self, module: "nn.Module", optimizer: "Optimizer") -> TrainState:
-        """Load the newest whole checkpoint, if there is one; gives each weight a storage of its own.
+    def restore(self, module: Any, optimizer: Any) -> TrainState:
+        """Load the newest complete checkpoint, if any, after giving each weight its own storage.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
-        import torch
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        for weight in module.parameters():  # transformers splits fused ones into views, which no file takes
+        for weight in module.parameters():  # transformers splits fused weights into views, which safetensors refuses
             if weight.untyped_storage().nbytes() > weight.nbytes:
-                weight.data = weight.data.clone(memory_format=torch.contiguous_format)
+                weight.data = weight.data.contiguous().clone()
         steps = self.steps()
         if not steps:
             return TrainState()
         content = self._read_state(self._path(steps[-1]))
         if content.pop("identity", None) != self.identity:
-            raise TrainingError(
-                f"{self.folder} holds checkpoints of a run with another model, other data or other options: "
-                "take another folder, or remove it to start afresh"
-            )
+            other = f"{self.folder} holds checkpoints of a run with another model, other data or other options"
+            raise TrainingError(f"{other}: use another folder, or remove it to start afresh")
         self.load_weights(module, steps[-1])
-        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, "Tensor"]]()
+        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, Any]]()
         try:
             tensors = load_file(str(path))
         except (OSError, SafetensorError) as error:
@@ -109,39 +104,37 @@ class Checkpoints:
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
-        """Return the choices in the newest whole checkpoint; empty without one."""
+        """Return the choices in the newest complete checkpoint; empty without one."""
         for step in self.steps()[-1:]:
             with suppress(ArtifactError):  # reported when the checkpoint is loaded
                 return dict(self._read_state(self._path(step)).get("choices", {}))
         return {}
 
-    def load_weights(self, module: "nn.Module", step: int) -> None:
-        """Loads the weights that a run had after `step`, which must be the newest, the best or the kept ones."""
-        from safetensors import SafetensorError
-
-        kept, path = self._kept(step), self._path(step) / _MODEL
-        path = kept if kept.exists() and not path.exists() else path
+    def load_weights(self, module: Any, step: int) -> None:
+        """Load the weights after `step`, of the newest or best checkpoint or those of `keep_weights`."""
+        held, path = self._held(step), self._path(step) / _MODEL
+        path = held if held.exists() and not path.exists() else path
         try:
             load_learning(module, path)
         except (OSError, RuntimeError, SafetensorError) as error:
             raise _unreadable(path, error) from error
 
     def keep_weights(self, step: int) -> None:
-        """Keep the weights of a checkpoint after its removal, instead of those kept before."""
-        kept = link_file(self._path(step) / _MODEL, self._kept(step))
+        """Keep the weights of one checkpoint beyond its removal, in place of earlier ones."""
+        held = link_file(self._path(step) / _MODEL, self._held(step))
         flush(self.folder)
         for path in self.folder.glob("weights-*.safetensors*"):
-            if path != kept:
+            if path != held:
                 path.unlink(missing_ok=True)
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
 
-    def _kept(self, step: int) -> Path:
+    def _held(self, step: int) -> Path:
         return self.folder / f"weights-{step:09d}.safetensors"
 
     def steps(self) -> list[int]:
-        """The steps of all whole checkpoints, ascending."""
+        """The steps of all complete checkpoints, ascending."""
         names = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
         steps = sorted(int(name) for name in names if name.isdigit())
         files = (_MODEL, _OPTIMIZER, _STATE)
@@ -155,8 +148,8 @@ class Checkpoints:
         return dict(content)
 
 
-def save_learning(module: "nn.Module", path: Path) -> None:
-    """Write the weights that learn; the others are those of the start model."""
+def save_learning(module: Any, path: Path) -> None:
+    """Write the trainable weights; the others are in the start model."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):
@@ -166,12 +159,8 @@ def save_learning(module: "nn.Module", path: Path) -> None:
         save_model(module, str(path))
 
 
-def load_learning(module: "nn.Module", path: Path) -> None:
-    """Read weights that `save_learning` wrote.
-
-    Raises:
-        RuntimeError: weights that learn are missing, or there are others.
-    """
+def load_learning(module: Any, path: Path) -> None:
+    """Read the weights of `save_learning`. Raises RuntimeError if weights are missing or unexpected."""
     from safetensors.torch import load_file, load_model
 
     if not (fixed := _fixed(module)):
@@ -179,22 +168,21 @@ def load_learning(module: "nn.Module", path: Path) -> None:
         return
     loaded = module.load_state_dict(load_file(str(path)), strict=False)
     if wrong := [*loaded.unexpected_keys, *(name for name in loaded.missing_keys if name not in fixed)]:
-        raise RuntimeError(f"not the weights of this model: {wrong[0]}")
+        raise RuntimeError(f"weights of another model: {wrong[0]}")
 
 
-def _fixed(module: "nn.Module") -> set[str]:
+def _fixed(module: Any) -> set[str]:
     return {name for name, weights in module.named_parameters(remove_duplicate=False) if not weights.requires_grad}
 
 
-def weights_digest(module: "nn.Module") -> str:
+def weights_digest(module: Any) -> str:
     import torch
 
-    state = hashlib.blake2b(digest_size=16)
-    names = []
+    content, names = hashlib.blake2b(digest_size=16), []
     for name, tensor in sorted(module.state_dict().items()):
         names.append([name, list(tensor.shape), str(tensor.dtype)])
-        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest([names, state.hexdigest()])
+        content.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest([names, content.hexdigest()])
 
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:
@@ -202,8 +190,8 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
     return ArtifactError(f"{path}: cannot be read ({reason}): remove this checkpoint")
 
 
-def forget_kept(folder: Path, step: int) -> None:
-    """Remove the models that were kept after `step`, from which a run resumes, and partial ones."""
+def forget_saved(folder: Path, step: int) -> None:
+    """Remove the models saved after `step`, where a run resumes, and partial ones."""
     for path in folder.iterdir() if folder.exists() else ():
         number = path.name.removeprefix("step-")
         if not number.isdigit() or int(number) > step:
@@ -211,22 +199,18 @@ def forget_kept(folder: Path, step: int) -> None:
 
 
 class History:
-    """A file of records, each with its `step`; a record is in the file as soon as it is added."""
+    """A file of JSON records, each with its `step`, that is written record by record."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Appends one record, whole or not at all; what a kill left of one before it is removed.
-
-        Raises:
-            OSError: the disk is full; the file is as it was.
-        """
+        """Append one record, whole or not at all, after removing a partial one. Raises OSError if the disk is full."""
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
             whole = file.seek(0, os.SEEK_END)
             file.seek(max(0, whole - 1))
-            if whole and file.read(1) != b"\n":  # what follows the last line is cut off
+            if whole and file.read(1) != b"\n":
                 file.seek(0)
                 whole = file.readall().rfind(b"\n") + 1
                 file.truncate(whole)
@@ -243,7 +227,7 @@ class History:
             os.fsync(file.fileno())
 
     def read(self) -> list[Record]:
-        """All whole records; a line that a fault has cut off is left out."""
+        """Return all complete records; damaged lines are skipped with a warning."""
         if not self._path.exists():
             return []
         records: list[Record] = []
@@ -254,10 +238,158 @@ class History:
             if isinstance(record, dict):
                 records.append(record)
             else:
-                _log.warning("%s:%d: not a whole record; left out", self._path, number)
+                _log.warning("%s:%d: not a complete record; skipped", self._path, number)
         return records
 
     def truncate(self, step: int) -> None:
-        """Forgets what came after `step`."""
-        kept = [record for record in self.read() if record["step"] <= step]
-        replace_text(self._path, "".join(json.dumps(record) + "\n" for record in kept))
+        """Remove the records after `step`."""
+        records = [record for record in self.read() if record["step"] <= step]
+        replace_text(self._path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Metadata of one refresh.
+
+    number: counted from 0. step: updates of the model that mined. queries, negatives: their numbers. seconds: by
+    operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` if one is built. counts:
+    excluded candidates, and negatives that are relevant to queries of another split.
+    """
+
+    number: int
+    step: int
+    queries: int
+    negatives: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"refresh {self.number}, by the model of step {self.step}"
+
+    def __str__(self) -> str:
+        mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
+        return f"{self.name}: {mined} in {sum(self.seconds.values()):.0f} s"
+
+
+@dataclass(frozen=True)
+class RefreshFolder:
+    """The refreshes of one training run, published by a rename, with the sizes of their files.
+
+    <folder>/000003/negatives.arrow     mined negatives; the newest two refreshes are kept
+    <folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
+    <folder>/000004.partial/            a refresh being written
+    <folder>/vectors-000000300/         the corpus encoded by the model of step 300, until its refresh is published
+    <folder>/made.jsonl                 one line per refresh, kept after the refresh itself is removed
+    <folder>/segments-0-of-1.npy        segments of each document, counted once
+    """
+
+    folder: Path
+
+    def negatives(self, number: int) -> Path:
+        return self._path(number) / layout.NEGATIVES
+
+    def partial(self, number: int) -> Path:
+        """Create an empty folder to write a refresh into."""
+        path = self._path(number).with_suffix(".partial")
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+    def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
+        """Rename `partial`, and remove the refreshes before `oldest`, or all but the newest two.
+
+        A published refresh is complete: its manifest has the sizes of its files, and is on disk before the rename.
+        """
+        partial, final = self._path(refresh.number).with_suffix(".partial"), self._path(refresh.number)
+        sizes = {path.name: path.stat().st_size for path in partial.iterdir()}
+        replace_text(partial / MANIFEST, json.dumps({**asdict(refresh), "files": sizes}, indent=1) + "\n")
+        flush(partial)
+        self._log().add(asdict(refresh))
+        if final.exists():
+            shutil.rmtree(final)
+        os.replace(partial, final)
+        flush(self.folder)
+        numbers = self.numbers()
+        for number in numbers[:-2] if oldest is None else [each for each in numbers if each < oldest]:
+            self.remove(number)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the refreshes on disk, ascending."""
+        return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
+
+    def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
+        """The newest complete refresh mined by a model of at most `step` updates, or None.
+
+        Damaged refreshes are removed and reported.
+        """
+        for number in reversed(self.numbers()):
+            try:
+                refresh = self._read(number)
+            except ArtifactError as error:
+                if self._path(number).exists():  # not removed by another process
+                    report(f"{error}; mining it again")
+                    self.remove(number)
+                continue
+            if step is None or refresh.step <= step:
+                return refresh
+        return None
+
+    def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
+        """Remove the refreshes and vectors of models later than `step`, where training resumes."""
+        while (newest_one := self.newest(report=report)) and newest_one.step > step:
+            self.remove(newest_one.number)
+        for path in self.folder.glob("vectors-*"):
+            if int(path.name.removeprefix("vectors-")) > step:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def remove(self, number: int) -> None:
+        """Remove one refresh, with a rename first."""
+        doomed = self._path(number).with_suffix(".partial")
+        shutil.rmtree(doomed, ignore_errors=True)
+        with suppress(OSError):  # another process may have removed it
+            os.replace(self._path(number), doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    def vectors(self, step: int) -> Path:
+        """The folder of the vectors of the model of `step`."""
+        return self.folder / f"vectors-{step:09d}"
+
+    def tidy(self, step: int | None = None) -> None:
+        """Remove all vectors but those of `step`, and the partial files of dead processes."""
+        current = None if step is None else self.vectors(step)
+        for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
+            if path != current:
+                shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Lock the folder against other miners; the system releases the lock of a dead process."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def records(self) -> list[Record]:
+        """Return the records of all refreshes ever published, in order; the last record of one published twice."""
+        return list({record["number"]: record for record in self._log().read()}.values())
+
+    def _log(self) -> History:
+        return History(self.folder / "made.jsonl")
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:06d}"
+
+    def _read(self, number: int) -> Refresh:
+        path = self._path(number)
+        try:
+            manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+            sizes = manifest.pop("files")
+            refresh = Refresh(**manifest)
+            there = {name: (path / name).stat().st_size for name in sizes}
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            raise ArtifactError(f"{path}: damaged: its files cannot all be read") from error
+        for name, size in sizes.items():
+            if there[name] != size:
+                raise ArtifactError(f"{path}: damaged: {name} has {there[name]} bytes, its manifest says {size}")
+        return refresh

@@ -1,9 +1,8 @@
-"""The examples of each batch, a function of the seed, the epoch and the query; other models' scores of them."""
+"""Training examples, drawn by seed, epoch and query; teachers, guides and batch orders."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,10 +27,10 @@ _KEYS, _SCORES, _QUERIES = "keys.i8", "scores.f4", 1024
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """The scores of a teacher.
+    """A teacher's scores of query-document pairs.
 
-    documents: how many the corpus has. keys: int64 [E], ascending, a query's position among the training queries times
-    that, plus a document's row. values: float32 [E]. name: a digest of both.
+    documents: size of the corpus. keys: int64 [E], ascending: position of the training query times `documents`, plus
+    the document's row. values: float32 [E]. name: a digest of both.
     """
 
     documents: int
@@ -41,7 +40,7 @@ class Teacher:
 
     @classmethod
     def open(cls, folder: Path, documents: int) -> "Teacher":
-        """The scores that `write_teacher` wrote."""
+        """Open the files of `write_teacher`."""
         keys, values = folder / _KEYS, folder / _SCORES
         name = digest([file_digest(keys), file_digest(values)])
         if not keys.stat().st_size:
@@ -49,7 +48,7 @@ class Teacher:
         return cls(documents, np.memmap(keys, "<i8", "r"), np.memmap(values, "<f4", "r"), name)
 
     def scores(self, queries: Rows, documents: Rows) -> Scores:
-        """The scores of each query's documents, float32 [B, n], nan where the teacher has none.
+        """The scores of each query's documents, float32 [B, n], nan if missing.
 
         queries: int64 [B], positions among the training queries. documents: int64 [B, n], rows of the corpus.
         """
@@ -61,9 +60,9 @@ class Teacher:
 
 
 def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> None:
-    """Writes the scores of one list a training query, in the queries' order, a block at a time.
+    """Write a teacher's scores from one list per training query, in order, block by block.
 
-    Documents that the corpus lacks are left out.
+    Documents that are not in the corpus are skipped.
     """
     waiting, start = iter(lists), 0
     with replacing(folder / _KEYS) as keys, replacing(folder / _SCORES) as values:
@@ -79,13 +78,13 @@ def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """A model that does not learn, as its vectors.
+    """The vectors of a fixed model that judges the batch's documents.
 
-    documents: the index that it encoded. queries: float32 [Q, d], mapped, those of the training queries. name: a digest
-    of what both come from.
+    documents: its index of the corpus. queries: float32 [Q, d], memory-mapped, of the training queries. name: a digest
+    of the sources of both.
 
     Source: Solatorio, GISTEmbed: Guided In-sample Selection of Training Negatives for Text Embedding Fine-tuning
-    (2024), section 3; there the guide encodes each batch.
+    (2024), section 3, where the guide encodes each batch.
     """
 
     documents: StoredSearcher | DenseSearcher
@@ -93,35 +92,32 @@ class Guide:
     name: str = ""
 
     def of(self, queries: Rows, rows: Rows) -> tuple[Scores, Scores]:
-        """The vectors of a batch, float32 [B, d] and [D, d]; queries int64 [B], rows of the corpus int64 [D].
+        """The vectors of a batch, float32 [B, d] and [D, d]; queries: int64 [B]; rows: int64 [D], of the corpus.
 
         Raises:
-            UsageError: the index does not hold one vector a document.
+            UsageError: the index does not hold one vector per document.
         """
         from hardneg.indexes.candidate_scoring import encoded_rows
 
         stored = encoded_rows(self.documents, rows)
         if not isinstance(stored, np.ndarray) or stored.shape[1] != self.queries.shape[1]:
-            raise UsageError("guide: its index holds other vectors than its model makes: name another encode stage")
+            raise UsageError("guide: its index does not match its model's vectors: name another encode stage")
         return self.queries[queries], stored
 
 
 @dataclass(frozen=True, eq=False)
 class QueryOrder:
-    """Which queries share a batch.
-
-    plugin: a batch order. groups: int64 [Q, ...], its groups of the training queries. size: that of a batch.
-    """
+    """A batch order with its groups of the training queries, int64 [Q, ...], and the batch size."""
 
     plugin: BatchOrder
     groups: Rows
     size: int
 
     def of(self, chosen: Rows, epoch: int, seed: int) -> Rows:
-        """The queries of an epoch, int64 [n], of those that can be learnt from, int64 [C]."""
+        """The queries of an epoch, int64 [n], from the usable ones, int64 [C]."""
         return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
 
-    @cached_property
+    @property
     def name(self) -> str:
         plugin: Any = self.plugin
         content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()
@@ -138,7 +134,7 @@ class NegativeLists(Protocol):
 
     @property
     def counts(self) -> Rows:
-        """int64, how many negatives each row has."""
+        """Number of negatives of each row, int64."""
 
     def pick(self, row: int, positions: Rows) -> list[str]:
         """Return the negatives of one row at these positions."""
@@ -146,12 +142,12 @@ class NegativeLists(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The data to learn from.
+    """Training queries with their positives and negatives.
 
-    query_ids and texts: the training queries. positives: known relevant documents by query id; one is
-    drawn, and none of them (nor a copy) ever counts as a negative. negatives: mined ones, if any. segments: how
-    documents are cut, each then scored by its best segment; none: their first tokens count. teacher: its scores of the
-    queries' documents, if any. order: which queries share a batch; none: they are shuffled.
+    query_ids, texts: the training queries. positives: known relevant documents by query id; one is drawn, and none of
+    them (nor a copy) ever counts as a negative. negatives: mined ones, if any. segments: windows that documents are
+    split into, scored by the best one; None truncates documents. teacher: its scores of the queries' documents, if any.
+    order: batch order; None shuffles the queries.
     """
 
     corpus: Corpus
@@ -165,7 +161,7 @@ class TrainingData:
     guide: Guide | None = None
 
     def only(self, rows: Sequence[int]) -> "TrainingData":
-        """The same of some queries alone, by their positions."""
+        """A subset of the queries, by position."""
         query_ids, texts = ([column[row] for row in rows] for column in (self.query_ids, self.texts))
         return replace(self, query_ids=query_ids, texts=texts)
 
@@ -182,10 +178,10 @@ def _none() -> Rows:
 class SampledBatch:
     """One batch of B queries and the documents drawn for them, as rows of the corpus.
 
-    documents: int64 [B, 1 + n], each query's positive and then its negatives.
-    known: int64 [K], known positives and what else is no negative; owner: int64 [K], the batch row each belongs to.
-    teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
-    queries: int64 [B], positions among those of the training data.
+    documents: int64 [B, 1 + n], each query's positive, then its negatives.
+    known: int64 [K], documents that are not negatives, such as known positives; owner: int64 [K], batch row of each.
+    teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan if missing.
+    queries: int64 [B], positions in the training data.
     """
 
     query_ids: list[str]
@@ -197,23 +193,19 @@ class SampledBatch:
     queries: Rows = field(default_factory=_none)
 
     def at(self, rows: Rows) -> "SampledBatch":
-        """The same in another order: int64 [B], each row once; `owner` no longer ascends."""
+        """The batch in another order, a permutation int64 [B]; `owner` no longer ascends."""
         ids, texts = [self.query_ids[row] for row in rows.tolist()], [self.texts[row] for row in rows.tolist()]
         teacher, owner = None if self.teacher is None else self.teacher[rows], np.argsort(rows)[self.owner]
         return SampledBatch(ids, texts, self.documents[rows], self.known, owner, teacher, self.queries[rows])
 
-    def unmasked(self) -> "SampledBatch":
-        """The same batch without known positives but the drawn ones."""
-        return replace(self, known=_none(), owner=_none())
-
 
 @dataclass(frozen=True, slots=True)
 class QueryRows:
-    """One batch of B queries.
+    """One batch of B queries with their known positives.
 
-    queries: int64 [B], positions among those of the training data.
-    known: int64 [K], rows of all their known positives; owner: int64 [K], ascending, the batch row each belongs to.
-    aside, aside_owner: the same of documents that are no negatives because of the query's text.
+    queries: int64 [B], positions in the training data.
+    known: int64 [K], rows of the corpus; owner: int64 [K], ascending, batch row of each.
+    aside, aside_owner: likewise, of documents that are excluded because they contain the query's own text.
     """
 
     query_ids: list[str]
@@ -226,13 +218,13 @@ class QueryRows:
 
 
 class Examples:
-    """The queries that can be learnt from, in an endless order: one epoch's after the other.
+    """An endless sequence of training examples, epoch after epoch.
 
-    A query's positive and its n negatives are drawn anew in each epoch, as `drawing` says; negatives without
+    A query's positive and its n negatives are drawn anew in each epoch with the options `drawing`; negatives without
     replacement, unless there are fewer than n.
 
-    skipped: how many queries were left out, and how many positives were, by reason. queries: int64, the positions in
-    the training data of those that can be learnt from.
+    skipped: numbers of skipped queries and positives, by reason. queries: int64, positions in the training data of the
+    queries that are used.
     """
 
     def __init__(
@@ -244,11 +236,11 @@ class Examples:
         rows = data.corpus.rows([doc_id for doc_ids in positives for doc_id in doc_ids])
         of, known = np.repeat(np.arange(len(positives)), [len(doc_ids) for doc_ids in positives]), rows >= 0
         counts = np.bincount(of[known], minlength=len(positives))
-        # all positives' rows, int64 [P], and where each query's begin, int64 [Q + 1]
+        # rows of all positives, int64 [P], and the first one of each query, int64 [Q + 1]
         self._positives, self._starts = rows[known], np.concatenate([[0], np.cumsum(counts)])
         self._aside, _ = set_aside(data.corpus, data.query_ids, data.texts, data.positives)
         has_positives = np.diff(self._starts) > 0
-        # each query's row of negatives and how many there are, int64 [Q] both; -1 and 0 where there are none
+        # row in the file of negatives and number of negatives of each query, int64 [Q]; -1 and 0 if it has none
         self._lists = np.full(len(data.query_ids), -1, np.int64)
         self._counts = np.zeros_like(self._lists)
         if negatives_per_query and data.negatives is not None:
@@ -265,7 +257,7 @@ class Examples:
         self.queries = np.flatnonzero(has_positives & has_negatives)
         if not len(self.queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
-            raise TrainingError(f"no query can be trained on: {reasons or 'there are none'}")
+            raise TrainingError(f"no query can be trained on: {reasons or 'there are no queries'}")
         self._iterated = drawing.iterate_negatives and negatives_per_query > 0
         turns = self._counts[self.queries] // max(1, negatives_per_query)
         self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
@@ -275,7 +267,7 @@ class Examples:
         return self._length
 
     def digest(self) -> str:
-        """A name for the queries, their positives, and how many negatives each has."""
+        """A digest of the queries, their positives, and their numbers of negatives."""
         ids = [self._data.query_ids[query] for query in self.queries.tolist()]
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
         segments, sources = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
@@ -283,11 +275,7 @@ class Examples:
         return digest([*named, *(other.name for other in sources if other is not None)])
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The examples at positions `start` to `start + count` of the endless order.
-
-        Raises:
-            DataError: a negative is not in the corpus.
-        """
+        """The examples from `start` to `start + count` of the sequence. Raises DataError if a negative is unknown."""
         epochs, queries, turns = self._at(start, count)
         batch = self.of(queries)
         draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))
@@ -300,7 +288,7 @@ class Examples:
         return SampledBatch(batch.query_ids, batch.texts, documents, known, owner, teacher, queries)
 
     def ask(self, start: int, count: int) -> QueryRows:
-        """The queries at positions `start` to `start + count` of the endless order."""
+        """The queries at positions `start` to `start + count` of the sequence."""
         return self.of(self._at(start, count)[1])
 
     def of(self, queries: Rows) -> QueryRows:
@@ -314,7 +302,7 @@ class Examples:
         return QueryRows(query_ids, texts, queries, self._positives[positions], owner, others, aside_owner)
 
     def _at(self, start: int, count: int) -> tuple[Rows, Rows, Rows]:
-        """Of each position its epoch, its query, and how often that came in the epoch before; int64 [count] all."""
+        """The epoch, the query, and the query's previous occurrences in the epoch, by position; int64 [count] each."""
         epochs, numbers = np.divmod(np.arange(start, start + count), len(self))
         parts = [[column[numbers[epochs == e]] for column in self._order(e)] for e in np.unique(epochs).tolist()]
         queries, turns = map(np.concatenate, zip(*parts, strict=True))
@@ -344,7 +332,7 @@ class Examples:
         if self._iterated:
             positions = np.arange(turn * self._width, (turn + 1) * self._width) % count
         elif self._drawing.negatives_drawn == "uniformly" or data.teacher is None:
-            positions = uniformly(count, self._width, source)
+            positions = source.choice(count, self._width, replace=count < self._width)
         else:
             rows = data.corpus.rows(negatives.pick(row, np.arange(count)))
             scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
@@ -353,25 +341,18 @@ class Examples:
 
 
 def times_before(queries: Rows) -> Rows:
-    """How often each query, int64 [n], occurs before its position; int64 [n]."""
+    """The number of earlier occurrences of each query; queries and result: int64 [n]."""
     order = queries.argsort(stable=True)
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
     return number
 
 
-def uniformly(count: int, width: int, source: np.random.Generator) -> Rows:
-    """Draw positions below `count`, int64 [width], without replacement where there are enough."""
-    positions: Rows = source.choice(count, width, replace=count < width)
-    return positions
-
-
 def margin_bins(scores: Scores) -> Rows:
-    """The bin of each negative by its margin: of ten bins of equal width from the least margin to the largest.
+    """The bin of each negative's margin, of ten bins of equal width between the smallest and the largest margin.
 
-    A margin is the teacher's score of the positive less that of the negative. The former is in all margins of a query,
-    so that bins are known without it. scores: float32 [n], the teacher's, nan where it has none. Returns int64 [n], 0
-    to 9; -1 where there is no score.
+    A margin is the teacher's score of the positive minus that of the negative; the former does not affect the bins.
+    scores: float32 [n], the teacher's, nan if missing. Returns int64 [n], 0 to 9; -1 without a score.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 5.
@@ -387,15 +368,16 @@ def margin_bins(scores: Scores) -> Rows:
 
 
 def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
-    """Draw positions of negatives, int64 [width]: a random bin that is not empty, then a random position in it.
+    """Draw positions of negatives, int64 [width]: a random non-empty bin, then a random position in it.
 
-    Without replacement where the teacher has scored enough; evenly of all where it has scored none.
-    scores: float32 [n], the teacher's, nan where it has none.
+    Without replacement if the teacher scored enough of them; uniformly if it scored none.
+    scores: float32 [n], the teacher's, nan if missing.
     """
-    bins = margin_bins(scores)
+    bins, positions = margin_bins(scores), np.empty(width, np.int64)
     if (bins < 0).all():
-        return uniformly(len(scores), width, source)
-    left, positions = bins.copy(), np.empty(width, np.int64)
+        positions[:] = source.choice(len(scores), width, replace=len(scores) < width)
+        return positions
+    left = bins.copy()
     for number in range(width):
         if (left < 0).all():
             left = bins.copy()

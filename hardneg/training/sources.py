@@ -1,4 +1,4 @@
-"""Examples of several collections, or of two sets of queries over one corpus, in one training."""
+"""Training on several collections, or on two sets of queries of one corpus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,22 +19,22 @@ from hardneg.training.options import LearningOptions
 
 @dataclass(frozen=True)
 class JoinedCorpora:
-    """Several corpora as one: the rows of each after those of the one before."""
+    """Several corpora, concatenated."""
 
     corpora: Sequence[Corpus]
 
     @cached_property
     def starts(self) -> Rows:
-        """int64 [S + 1], the first row of each, and the number of all."""
+        """The first row of each corpus, and the total, int64 [S + 1]."""
         return np.cumsum([0, *map(len, self.corpora)], dtype=np.int64)
 
     @cached_property
     def content_hash(self) -> NDArray[np.uint64]:
-        """By row, as `Corpus.content_hash`: uint64 [N]."""
+        """Content hash by row, uint64 [N], as in `Corpus`."""
         return np.concatenate([corpus.content_hash for corpus in self.corpora])
 
     def contents(self, rows: Rows) -> list[str]:
-        """Title, space and text of the documents in `rows`: int64 [n], any order."""
+        """Title, space and text of the documents in `rows`, int64 [n] in any order."""
         texts, number = np.empty(len(rows), object), np.searchsorted(self.starts, rows, "right") - 1
         for at in np.unique(number).tolist():
             chosen = np.flatnonzero(number == at)
@@ -44,10 +44,10 @@ class JoinedCorpora:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """The data of a training on several collections, by name, in the order of the alphabet.
+    """Training data of several collections by name, in alphabetical order.
 
-    temperature: a source of n queries is drawn with p in proportion to n^(1/temperature). one_source: each batch is of
-    one source, which is drawn; otherwise each example's is. segments: how documents of all sources are cut.
+    temperature: a source of n queries is drawn with probability proportional to n^(1/temperature). one_source: draw one
+    source per batch instead of one per example. segments: windows that the documents of all sources are split into.
     """
 
     sources: Mapping[str, TrainingData]
@@ -61,16 +61,16 @@ class Mixture:
         return JoinedCorpora([source.corpus for source in self.sources.values()])
 
     def examples(self, options: LearningOptions) -> "MixedExamples":
-        """The examples of all sources in one endless order."""
+        """The examples of all sources in one endless sequence."""
         return MixedExamples(self, options)
 
 
 class MixedExamples:
-    """The queries of several sources in one endless order; those of a source come as in a training on it alone.
+    """An endless sequence of examples of several sources, each in the order of a training on that source alone.
 
-    An epoch has as many examples as the sources have together. Several batches may be of one source in a row, and a
-    source may begin its next epoch while another is in its first. skipped: how many queries and positives were left
-    out, by reason and source.
+    An epoch has as many examples as all sources together. Consecutive batches may be of one source, and a source may
+    start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason and
+    source.
     """
 
     def __init__(self, mixture: Mixture, options: LearningOptions) -> None:
@@ -92,23 +92,19 @@ class MixedExamples:
         return self._length
 
     def digest(self) -> str:
-        """A name for the examples of all sources, and how they are drawn."""
+        """A digest of the examples of all sources and of how they are drawn."""
         of = self._mixture
         examples = [examples.digest() for examples in self._examples]
         return digest([of.temperature, of.one_source, [*of.sources], [], [], examples])
 
     def counts(self, batches: int) -> dict[str, int]:
-        """How many examples of the first batches are of each source, by name."""
+        """The number of examples of each source in the first `batches`, by name."""
         of, size = self._mixture, self._batch_size
         drawn = self._order.counts(batches) * size if of.one_source else self._order.counts(batches * size)
         return dict(zip(of.sources, drawn.tolist(), strict=True))
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The examples at positions `start` to `start + count` of the endless order, a batch.
-
-        Raises:
-            DataError: a negative is not in the corpus of its source.
-        """
+        """The batch from `start` to `start + count` of the sequence. Raises DataError if a corpus lacks a negative."""
         if self._mixture.one_source:
             sources, numbers = self._order.at(start // count, 1)
             return self._drawn(int(sources[0]), int(numbers[0]) * count, count)
@@ -136,39 +132,36 @@ _BLOCK = 16_384
 
 
 def source_shares(sizes: Sequence[int], temperature: float) -> NDArray[np.float64]:
-    """The probability of each source, float64 [S]: n^(1/T) over the sum of these.
+    """The probability of each source, float64 [S]: n^(1/T), normalised.
 
-    With T = 1 it is in proportion to the sizes; the larger T, the more alike all are.
+    T = 1 is proportional to the sizes; a larger T makes the sources more equal.
 
     Source: Raffel et al., Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (JMLR
     2020), section 3.5.2.
     """
     logs = np.log(np.array(sizes, np.float64))
-    with np.errstate(over="ignore"):  # so small a T that the largest source is all
+    with np.errstate(over="ignore"):  # a tiny T leaves only the largest source
         weights = np.exp((logs - logs.max()) / temperature)
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
 
 
 class SourceOrder:
-    """The source of each draw of an endless order, a function of the seed and of the draw's number.
-
-    shares: float64 [S], the probability of each source.
-    """
+    """Random sources of an endless sequence of draws, by seed and number; shares: float64 [S], their probabilities."""
 
     def __init__(self, shares: NDArray[np.float64], seed: int) -> None:
         self._shares, self._seed, self._sums = shares, seed, [np.zeros(len(shares), np.int64)]
         self._last = lru_cache(2)(self._numbered)
 
     def at(self, start: int, count: int) -> tuple[Rows, Rows]:
-        """The sources of draws `start` to `start + count`, and how many draws of it each has before; int64 [count]."""
+        """The sources of draws `start` to `start + count`, and the earlier draws of each source; int64 [count] each."""
         first, skipped = divmod(start, _BLOCK)
         parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
         sources, numbers = map(np.concatenate, zip(*parts, strict=True))
         return sources[skipped : skipped + count], numbers[skipped : skipped + count]
 
     def counts(self, draws: int) -> Rows:
-        """How many of the first draws are of each source, int64 [S]."""
+        """The number of draws of each source among the first `draws`, int64 [S]."""
         block, rest = divmod(draws, _BLOCK)
         return self._before(block) + np.bincount(self._block(block)[:rest], minlength=len(self._shares))
 
@@ -180,7 +173,7 @@ class SourceOrder:
         return drawn, self._before(block)[drawn] + times_before(drawn)
 
     def _before(self, block: int) -> Rows:
-        """How many draws of each source all blocks before it have, int64 [S]; kept, as a training asks in order."""
+        """The number of draws of each source in all blocks before, int64 [S]; cached, since blocks come in order."""
         while len(self._sums) <= block:
             last = np.bincount(self._block(len(self._sums) - 1), minlength=len(self._shares))
             self._sums.append(self._sums[-1] + last)
@@ -188,7 +181,7 @@ class SourceOrder:
 
 
 class JoinedLists:
-    """The rows of several files of negatives, one file after the other; a `NegativeLists`."""
+    """Several files of negatives, concatenated; a `NegativeLists`."""
 
     def __init__(self, files: Sequence[NegativeLists]) -> None:
         self._files, self._starts = files, np.cumsum([0, *(len(file.counts) for file in files[:-1])], dtype=np.int64)
@@ -207,16 +200,16 @@ class JoinedLists:
 
 
 def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
-    """The queries of both over one corpus, each with its own positives and negatives, drawn in one shuffled order.
+    """The union of two sets of queries of one corpus, in one shuffled order.
 
-    Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are put together without weights.
+    Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are mixed without weights.
 
     Raises:
         TrainingError: a query is in both.
     """
     if both := sorted({*data.query_ids} & {*more.query_ids}):
         shared = counted(len(both), "query is", "queries are")
-        raise TrainingError(f"{shared} in both sets of examples, such as {both[0]!r}: label queries of another split")
+        raise TrainingError(f"{shared} in both training sets, such as {both[0]!r}: augment with another split")
     files = [part.negatives for part in (data, more) if part.negatives is not None]
     return replace(
         data,

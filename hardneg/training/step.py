@@ -1,28 +1,23 @@
-"""One update of the weights by a training method: its interface, its optimizer and rate, its losses and norms."""
+"""One training step: the interface of a training method, optimizers, learning rates, gradient norms."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from hardneg.records import TrainingError
 from hardneg.runtime import distributed, seeding
-from hardneg.training import checkpoint, sources
-from hardneg.training.batches import ahead
+from hardneg.training import batches, checkpoint, sources
 from hardneg.training.examples import SampledBatch
 from hardneg.training.options import LearningOptions
 
-if TYPE_CHECKING:
-    from accelerate import Accelerator
-
 
 class Objective(Protocol):
-    """A loss, a scalar, of score matrices, or of another form of scores that fits the method."""
+    """A scalar loss of a `ScoreBatch`, or of the method's own form of scores."""
 
     version: ClassVar[int]
 
@@ -30,10 +25,10 @@ class Objective(Protocol):
 
 
 class ExampleTraining:
-    """One way to train a network; here one that draws batches from examples: draws depend on the seed alone.
+    """A training method, with batches drawn from examples by the seed alone.
 
-    encoder: the network that learns, with its `module`, `device` and `save`. trainable: the module whose weights do, as
-    checkpoints hold them. forward_module: what makes a batch's vectors, in one forward pass a batch.
+    encoder: the network, with `module`, `device` and `save`. trainable: the module whose weights learn and are saved in
+    checkpoints. forward_module: the module that encodes a batch in one forward pass.
     """
 
     examples: sources.AnyExamples
@@ -43,63 +38,62 @@ class ExampleTraining:
 
     @property
     def refresh_interval(self) -> int | None:
-        """Steps between calls of `prepare`, at each of which there is a checkpoint; None: at the start only."""
+        """Steps between calls of `prepare`, each with a checkpoint; None means at the start only."""
         return None
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """How many queries and positives were left out, by reason."""
+        """Numbers of skipped queries and positives, by reason."""
         return self.examples.skipped
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def digest(self) -> str:
-        """A digest of the training data and method, without the start weights, the loss and the options."""
+        """A digest of the training data and the method, excluding start weights, loss and options."""
         return self.examples.digest()
 
     def prepare(self, step: int) -> None:
-        """Called before training starts or continues at a step; its result is a function of the weights there."""
+        """Prepare to start or continue at a step; the result depends on the weights at that step."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """Batches of `size` queries, each with its `query_ids`, from these positions; tokenised one batch ahead."""
-        return ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
+        """Yield batches of `size` queries from these positions, tokenised one batch ahead; each has `query_ids`."""
+        return batches.ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def make(self, drawn: SampledBatch) -> Any:
-        """The batch of what was drawn."""
+        """Make a batch of drawn examples."""
         raise NotImplementedError
 
     def scores(self, model: Any, batch: Any, half: bool) -> Any:
         """Return the input of the loss, such as a `ScoreBatch`.
 
-        model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
+        model: `forward_module`, wrapped by accelerate. half: use bfloat16 where possible.
         """
         raise NotImplementedError
 
     def minimised(
         self, loss: Objective, model: Any, batch: Any, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the terms to minimise: the loss of a batch's `scores`, and a penalty where the method adds one.
+        """Return the loss of a batch's `scores`, and the penalty to add, if any.
 
-        done: the share of finished steps, from 0 to below 1.
+        done: the fraction of finished steps, from 0 to below 1.
         """
         return loss(self.scores(model, batch, half)), None
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """Return values for the record after so many steps, besides the loss; empty where none are due."""
+        """Return values to record after `step`, besides the loss; empty if none are due."""
         return {}
 
 
-AHEAD = {"cuda": 16}  # steps queued on a device before the first is read; others are read at once
+AHEAD = {"cuda": 16}  # steps queued on a device before their values are read; 1 elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class TakenStep:
-    """The values of one update, not yet read.
+    """The values of one step, possibly still on the device.
 
-    number: counted from 1. query_ids: of each of its batches. batches: each batch's figures, such as its `loss`, by
-    name, numbers or scalars on the device. norm: of all gradients before clipping; norms: by group of layers. seen:
-    the method's own metrics.
+    number: counted from 1. query_ids: of each batch. batches: values of each batch by name, such as `loss`. norm: of
+    all gradients before clipping; norms: by group of layers. seen: the method's own metrics.
     """
 
     number: int
@@ -112,29 +106,29 @@ class TakenStep:
 
 
 def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
-    """The record of each step in order, all read at once.
+    """Yield the record of each step, reading all values from the device at once.
 
-    A record has the `step`, means over its batches (`loss`, and `penalty` where there is one), `learning_rate`,
-    `gradient_norm`, `gradient_norms` and what the method has seen.
+    A record has the `step`, means over its batches (`loss`, and `penalty` if there is one), `learning_rate`,
+    `gradient_norm`, `gradient_norms` and the method's metrics.
 
     Raises:
-        TrainingError: a loss or a gradient is not finite; names the first such step.
+        TrainingError: a loss or a gradient is not finite; the message names the first such step.
     """
     parts = [part for step in steps for part in (*step.batches, {"": step.norm}, step.norms)]
     figures = [figure for part in parts for figure in part.values()]
     tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
-    fetched = iter(torch.stack(tensors).tolist() if tensors else [])  # those of the device together
+    fetched = iter(torch.stack(tensors).tolist() if tensors else [])
     values = iter([next(fetched) if isinstance(each, Tensor) else float(each) for each in figures])
     for step in steps:
         batches = [{name: next(values) for name in batch} for batch in step.batches]
         norm, norms = next(values), {name: next(values) for name in step.norms}
         all_ids = [query_id for ids in step.query_ids for query_id in ids]
         named = [(*each, ids) for batch, ids in zip(batches, step.query_ids, strict=True) for each in batch.items()]
-        for what, value, ids in (*named, ("norm of the gradient", norm, all_ids)):
+        for name, value, ids in (*named, ("norm of the gradient", norm, all_ids)):
             if not math.isfinite(value):
                 more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
-                whose = f"step {step.number}: the {what} is {value}, with queries {', '.join(ids[:10])}{more}"
-                raise TrainingError(f"{whose}: lower the learning rate, or train with precision fp32")
+                where = f"step {step.number}: the {name} is {value}, with queries {', '.join(ids[:10])}{more}"
+                raise TrainingError(f"{where}: lower the learning rate, or train with precision fp32")
         means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
         rate = {"learning_rate": step.learning_rate}
         yield {"step": step.number, **means, **rate, "gradient_norm": norm, "gradient_norms": norms, **step.seen}
@@ -142,9 +136,9 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The state of an update; half: whether the transformer runs in bfloat16; groups: those with a norm each."""
+    """The state of a training; half: run the transformer in bfloat16; groups: weights whose norms are recorded."""
 
-    accelerator: "Accelerator"
+    accelerator: Any
     method: ExampleTraining
     model: Any
     optimizer: Any
@@ -155,10 +149,10 @@ class Learner:
 
 
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
-    """Take one step, counted from 0, over batches that are scored one by one; its values are read later.
+    """Take one step, counted from 0, over batches that are scored one by one.
 
-    Dropout depends on the seed, the step and the batch's number in it, so a resumed run repeats it; each of
-    several processes has its own.
+    Dropout depends on the seed, the step and the batch's number in it, so that a resumed run repeats it; each process
+    has its own.
     """
     model, accelerator, here = learner.model, learner.accelerator, distributed.world()
     process = [] if here.first else [here.rank]
@@ -182,10 +176,10 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
 
 
 class Lamb(torch.optim.Optimizer):
-    """Adam with each tensor's step scaled to the norm of its weights; without bias correction.
+    """Adam with each tensor's step scaled to the norm of its weights, without bias correction.
 
-    Source: You et al., Large Batch Optimization for Deep Learning (ICLR 2020), Algorithm 2; the cut
-    of the weights' norm at 10 and the missing bias correction are those of ANCE's and STAR's programs.
+    Source: You et al., Large Batch Optimization for Deep Learning (ICLR 2020), Algorithm 2; the weights' norm is
+    clipped at 10 and bias correction omitted as in ANCE's and STAR's programs.
     """
 
     largest_norm = 10.0
@@ -202,7 +196,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of all tensors that have a gradient."""
+        """Update all tensors that have a gradient."""
         for group in self.param_groups:
             for weights in group["params"]:
                 if weights.grad is not None:
@@ -224,9 +218,9 @@ class Lamb(torch.optim.Optimizer):
 
 
 def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.Optimizer:
-    """The optimizer of `options` over the weights that learn; biases and LayerNorm weights do not decay.
+    """The optimizer of all trainable weights; biases and LayerNorm weights do not decay.
 
-    A weight with an attribute `factor` does not decay either, and learns at so many times the rate of the others.
+    A weight with an attribute `factor` does not decay either, and learns at `factor` times the learning rate.
     """
     exempt = {
         id(weights)
@@ -234,31 +228,31 @@ def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.O
         for name, weights in part.named_parameters(recurse=False)
         if name == "bias" or "norm" in type(part).__name__.lower()
     }
-    paced = [weights for weights in module.parameters() if hasattr(weights, "factor")]
-    learning = [weights for weights in module.parameters() if weights.requires_grad and not hasattr(weights, "factor")]
-    decayed, free = ([w for w in learning if (id(w) in exempt) == chosen] for chosen in (False, True))
-    groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": options.weight_decay}]
-    groups += [{"params": free, "weight_decay": 0.0}]
-    groups += [{"params": [weights], "weight_decay": 0.0, "factor": weights.factor} for weights in paced]
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (options.weight_decay, 0.0)]
+    for weights in module.parameters():
+        if hasattr(weights, "factor"):
+            groups.append({"params": [weights], "weight_decay": 0.0, "factor": weights.factor})
+        elif weights.requires_grad:
+            groups[id(weights) in exempt]["params"].append(weights)
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "lamb":
         return Lamb(groups, lr=options.learning_rate, eps=options.epsilon)
     tensors = [weights for group in groups for weights in group["params"]]
     fusible = all(weights.device.type in ("cpu", "cuda") and weights.is_floating_point() for weights in tensors)
-    fused = True if fusible else None  # one kernel for a whole update, or as torch decides
+    fused = True if fusible else None  # None leaves the choice to torch
     return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon, fused=fused)
 
 
 def schedule_factor(step: int, total: int, options: LearningOptions) -> float:
-    """The factor for a step counted from 0: it rises to 1 at the warm-up's end, then falls to 0 at `total`."""
+    """The learning rate's factor at a step counted from 0: it rises to 1 in the warm-up, then falls to 0 at `total`."""
     steps = options.warmup_steps
     warmup = math.ceil(options.warmup_ratio * total) if steps is None else steps
     if step < warmup:
         return step / warmup if options.warmup_from_zero else (step + 1) / (warmup + 1)
     if options.decay == "constant":
         return 1.0
-    began = 0 if options.decay_from_start else warmup
-    left = max(0.0, (total - step) / max(1, total - began))
+    start = 0 if options.decay_from_start else warmup
+    left = max(0.0, (total - step) / max(1, total - start))
     return left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left)
 
 
@@ -267,26 +261,26 @@ Groups = Mapping[str, Sequence[nn.Parameter]]
 
 
 def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The weights that learn, each once, by thirds of the transformer's layers.
+    """The trainable weights, by thirds of the transformer's layers.
 
-    Embeddings and other modules before the layers belong to the bottom, those after them to the top. Each
-    side of a twin is split by its own layers. A weight with a rate of its own is a group under its name. A model
-    without a list of equal layers is one group, `all`; groups without weights are left out.
+    Embeddings and other modules before the layers belong to the bottom, modules after them to the top. Each side of a
+    twin is split by its own layers. A weight with its own learning rate is a group under its name. A model without a
+    list of layers of one class is one group, `all`; empty groups are omitted.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 4.
     """
-    layered, begun = dict(stacks(module)), set[str]()
+    layered, seen = dict(stacks(module)), set[str]()
     grouped: dict[str, list[nn.Parameter]] = {name: [] for name in GROUPS}
     for name, weights in module.named_parameters():
-        begun |= {path for path in layered if name.startswith(path)}
-        third = GROUPS[_third(name, layered, begun)] if layered else "all"
+        seen |= {path for path in layered if name.startswith(path)}
+        third = GROUPS[_third(name, layered, seen)] if layered else "all"
         if weights.requires_grad:
             grouped.setdefault(name if hasattr(weights, "factor") else third, []).append(weights)
     return {name: group for name, group in grouped.items() if group}
 
 
 def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
-    """The 2-norm of each group's gradients as they are now, a scalar in float32 or better; 0 where there are none."""
+    """The 2-norm of each group's current gradients, a scalar in float32 or float64; 0 without gradients."""
     norms: dict[str, Tensor | float] = {}
     for name, group in groups.items():
         tensors = [weights.grad for weights in group if weights.grad is not None]
@@ -299,7 +293,7 @@ def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
 
 
 def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the path, with a final dot, and the length of each outermost list of layers of one class."""
+    """Yield the path, ending in a dot, and the length of each outermost list of layers of one class."""
     for name, child in module.named_children():
         path = f"{prefix}{name}."
         if isinstance(child, nn.ModuleList) and len(child) > 1 and len({type(layer) for layer in child}) == 1:
@@ -308,8 +302,8 @@ def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield from stacks(child, path)
 
 
-def _third(name: str, stacks: Mapping[str, int], begun: set[str]) -> int:
-    """0, 1 or 2: by the middle of a layer's place; others by whether the nearest layers have begun."""
+def _third(name: str, stacks: Mapping[str, int], seen: set[str]) -> int:
+    """0, 1 or 2: by a layer's position; for other modules, by whether the nearest layers come before them."""
     for path, count in stacks.items():
         if name.startswith(path):
             layer = int(name[len(path) :].split(".")[0])
@@ -317,7 +311,7 @@ def _third(name: str, stacks: Mapping[str, int], begun: set[str]) -> int:
 
     def shared(path: str) -> int:
         pairs = zip(name.split("."), path.split("."), strict=False)
-        return sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
+        return next((number for number, (one, other) in enumerate(pairs) if one != other), len(path))
 
     nearest = max(stacks, key=shared)
-    return len(GROUPS) - 1 if nearest in begun else 0
+    return len(GROUPS) - 1 if nearest in seen else 0

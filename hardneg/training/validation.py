@@ -1,4 +1,4 @@
-"""Validation while training: dev metrics by exact search over a pool, and the staleness of fixed negatives."""
+"""Measurements during training: dev metrics of an encoder or a reranker, and the staleness of fixed negatives."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats import arrays, runs
 from hardneg.formats.corpus import Corpus
@@ -14,6 +15,7 @@ from hardneg.indexes.candidate_scoring import score_matrix
 from hardneg.indexes.exact_ranks import best_rank, corpus_pass, overlap
 from hardneg.protocols import DenseSearcher, Searcher
 from hardneg.records import Encoded, TrainingError
+from hardneg.rerankers.network import PairNetwork, PairScorer
 from hardneg.training import checkpoint, examples
 from hardneg.training.batch_orders import Rows
 
@@ -22,9 +24,9 @@ _DEPTH, _QUERIES = 100, 256
 
 @dataclass(frozen=True, eq=False)
 class ValidationData:
-    """The dev queries, their relevances by query and document id, and a run to take the pool from.
+    """The dev queries, their gains by query and document id, and the run that supplies the pool.
 
-    segments: how documents are cut, if they are; each then counts by its best segment.
+    segments: windows that documents are split into, if any; a document then counts by its best one.
     """
 
     corpus: Corpus
@@ -37,11 +39,11 @@ class ValidationData:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """A part of the corpus with the queries that are searched in it.
+    """A part of the corpus and the Q dev queries that have a relevant document.
 
-    rows: int64 [N], ascending rows of the corpus. texts: those of the Q queries that have a relevant document.
-    gains: int64 [J], relevances above 0, ascending by query; query: int64 [J], whose each is; position: int64 [J],
-    which of `rows` it judges; -1 for a document that the corpus lacks, and so is missed.
+    rows: int64 [N], ascending rows of the corpus. texts: of the queries. gains: int64 [J], above 0, ascending by query;
+    query: int64 [J], the query of each; position: int64 [J], index into `rows`, -1 for a document that is not in the
+    corpus and so counts as missed.
     """
 
     rows: Rows
@@ -52,11 +54,11 @@ class Pool:
 
 
 def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Callable[[], dict[str, float]]:
-    """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.
+    """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder at the time of the call.
 
-    Of texts that are more than a vector each also how many weights or vectors they have: `per_query`, `per_document`.
-    The pool is all dev positives and the first `depth` documents of the run for each dev query. The figures are too
-    high, since the rest of the corpus does not compete; they serve to compare checkpoints.
+    For sparse and multi-vector encoders it adds the mean number of weights or vectors, `per_query` and `per_document`.
+    The pool is all dev positives and the first `depth` documents of the run for each dev query. As the rest of the
+    corpus does not compete, the figures are too high; they serve to compare checkpoints.
 
     Raises:
         TrainingError: no dev query has a relevant document in the corpus.
@@ -93,18 +95,18 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
     if not (in_corpus := relevant >= 0).any():
         raise TrainingError("no dev query has a relevant document in the corpus: check its qrels")
     dev_ids = set(data.query_ids)
-    listed = (ranked.doc_ids[:depth] for query_id, ranked in data.run.items() if query_id in dev_ids)
-    others = data.corpus.rows([doc_id for doc_ids in listed for doc_id in doc_ids])
+    tops = (ranked.doc_ids[:depth] for query_id, ranked in data.run.items() if query_id in dev_ids)
+    others = data.corpus.rows([doc_id for doc_ids in tops for doc_id in doc_ids])
     rows = np.union1d(relevant[in_corpus], others[others >= 0])
-    kept, query = np.unique(numbers, return_inverse=True)
+    queries, query = np.unique(numbers, return_inverse=True)
     position = np.where(in_corpus, np.searchsorted(rows, relevant), -1)
-    return Pool(rows, [data.texts[number] for number in kept.tolist()], np.array(gains, np.int64), query, position)
+    return Pool(rows, [data.texts[number] for number in queries.tolist()], np.array(gains, np.int64), query, position)
 
 
 def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows | None = None) -> dict[str, float]:
-    """Means over Q queries searched in N documents; ties by ascending row.
+    """Mean metrics of Q queries over N documents; ties are broken by ascending row.
 
-    first: int64 [N], where each document's vectors begin if it has several, of which the best counts.
+    first: int64 [N], the first vector of each document if documents have several; the best one counts.
     """
     ranked = []
     for start in range(0, len(queries), _QUERIES):
@@ -119,13 +121,47 @@ def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows |
     return ranked_metrics(np.concatenate(ranked), pool.gains, pool.query)
 
 
+def rerank_validation(
+    network: PairNetwork, data: ValidationData, depth: int, options: EncodeOptions
+) -> Callable[[], dict[str, float]]:
+    """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the network at the time of the call.
+
+    It reranks the first `depth` documents of each dev query's list; relevant ones outside of it count as missed.
+
+    Raises:
+        TrainingError: no dev query has a relevant document.
+    """
+    judged = [
+        (query_id, text, {doc_id: gain for doc_id, gain in data.qrels.get(query_id, {}).items() if gain > 0})
+        for query_id, text in zip(data.query_ids, data.texts, strict=True)
+    ]
+    judged = [each for each in judged if each[2]]
+    if not judged:
+        raise TrainingError("no dev query has a relevant document: check its qrels")
+    query_ids, texts, known = zip(*judged, strict=True)
+    lists = [data.run.get(query_id, runs.EMPTY).doc_ids[:depth] for query_id in query_ids]
+    gains = np.array([gain for each in known for gain in each.values()], np.int64)
+    query = np.repeat(np.arange(len(known)), [len(each) for each in known])
+
+    def validate() -> dict[str, float]:
+        contents = (data.corpus.contents(data.corpus.rows(doc_ids)) for doc_ids in lists)
+        scorer = PairScorer.of(network.module, str(network.device), options)
+        ranked = np.zeros((len(known), depth), np.int64)
+        for row, scores in enumerate(scorer.rerank(zip(texts, contents, strict=True))):
+            order = np.argsort(-np.asarray(scores), stable=True)
+            ranked[row, : len(order)] = [known[row].get(lists[row][rank], 0) for rank in order]
+        return ranked_metrics(ranked, gains, query)
+
+    return validate
+
+
 @dataclass(frozen=True)
 class StalenessWatch:
-    """Measures the staleness of negatives of some training queries every so many steps.
+    """A measurement of the staleness of some training queries' negatives, repeated `every` so many steps.
 
-    batch: the queries. lists: returns the watched negatives of Q encoded queries, int64 [Q, n], -1 pads; positives
-    among them are skipped. documents: how many the index holds. depth: the top of the index that negatives are
-    compared with. Ranks in the whole corpus are measured with one vector a document.
+    batch: the queries. lists: returns the negatives of Q encoded queries, int64 [Q, n], padded with -1; positives among
+    them are skipped. documents: size of the index. depth: the top of the index that negatives are compared with. Ranks
+    in the whole corpus are measured only with one vector per document.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.
     """
@@ -139,7 +175,7 @@ class StalenessWatch:
     depth: int
 
     def __call__(self, step: int) -> checkpoint.Record:
-        """Return `drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty between two measurements."""
+        """Return `drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty between measurements."""
         if step % self.every:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")

@@ -16,7 +16,7 @@ from hardneg.encoders.open.contract import USUAL
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import AdapterSpec, ModelSpec
-from hardneg.training.loop import compute_twice
+from hardneg.training.loop import gradient_checkpointing
 from tests.encoders.test_adapters import closeness
 from tests.encoders.test_hub_folders import DECODER, MODERN, PUBLISHED
 from tests.tiny import tiny_encoder
@@ -66,9 +66,8 @@ def gradients(encoder: Encoder) -> dict[str, Tensor]:
 def test_activations_computed_twice_give_the_same_gradients(model: tuple[str, Path], adapter: Any) -> None:
     encoder = load_learner(ModelSpec(str(model[1]), similarity="dot", adapter=adapter), "cpu")
     plain = gradients(encoder)
-    turn_off = compute_twice(encoder.module)
-    again = gradients(encoder)
-    turn_off()
+    with gradient_checkpointing(encoder.module):
+        again = gradients(encoder)
     assert plain.keys() == again.keys() and len(plain) > 3
     assert all(torch.allclose(plain[name], again[name], rtol=1e-4, atol=1e-6) for name in plain)
 
@@ -80,10 +79,9 @@ def test_each_layer_is_computed_twice_and_no_longer_after_the_end(model: tuple[s
     next(stack[1].children()).register_forward_hook(lambda *_: calls.append(1))
     gradients(encoder)
     once = len(calls)
-    end = compute_twice(encoder.module)
-    gradients(encoder)
+    with gradient_checkpointing(encoder.module):
+        gradients(encoder)
     assert len(calls) == 3 * once
-    end()
     gradients(encoder)
     assert len(calls) == 4 * once
 

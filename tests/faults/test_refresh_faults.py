@@ -16,9 +16,9 @@ import pytest
 from recipes.recipes import small_collection, small_tree, write_recipe
 from waiting import wait_until
 
-from hardneg.training.refresh import provider
+from hardneg.training.methods import ance
 
-INFERENCER = provider.PROGRAM[-1].encode()
+INFERENCER = ance.PROGRAM[-1].encode()
 PROGRAM = Path(__file__).with_name("refreshing.py")
 STEPS = 50
 
@@ -107,7 +107,7 @@ def test_kills_of_both_at_any_moment(tmp_path: Path, store: Path, tiny_model: Pa
     time.sleep(draws.uniform(0, 1))
     os.kill(run.inferencers()[0], signal.SIGKILL)
     told = run.finish()
-    assert "inferencer: was killed by SIGKILL; it is started again" in told
+    assert "inferencer: was killed by SIGKILL; restarted" in told
     records = history(store)
     assert [record["step"] for record in records] == list(range(1, STEPS + 1))
     assert all(record["lag"] >= 0 for record in records)
@@ -130,7 +130,7 @@ def test_a_truncated_refresh_is_told_and_not_used(tmp_path: Path, store: Path, t
     told = Run(recipe, store, seconds=0).finish()
     for size in (100, 101):
         assert f"has {size} bytes, its manifest says" in told
-    assert "it is mined again" in told and len(history(store)) == STEPS
+    assert "mining it again" in told and len(history(store)) == STEPS
 
 
 @pytest.mark.slow
@@ -140,5 +140,5 @@ def test_a_full_disk_does_not_stop_the_training(tmp_path: Path, store: Path, tin
     options = {"batch_size": 8, "max_steps": 120, "learning_rate": 0.001}
     recipe = write(tmp_path, tiny_model, negatives="static", options=options)
     told = Run(recipe, store, "20k", seconds=1.0, before=("unshare", "-m")).finish()
-    assert told.count("cannot be written (No space left on device); trying again later") == 1
+    assert told.count("(No space left on device); will retry") == 1
     assert "lag" in history(store, left=("checkpoints",))[-1], told  # which held a mounted file system

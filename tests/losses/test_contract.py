@@ -1,6 +1,6 @@
 """Every built-in loss against the kit that authors of plugins use."""
 
-from hardneg.losses import distillation, infonce, listwise, pairwise
+from hardneg.losses import infonce, listwise, pairwise
 from hardneg.testing import LossTests
 
 EVERY = ("query-document", "query-query", "document-query", "document-document")
@@ -25,9 +25,9 @@ KIT = {
     "TripletOfAWideMargin": pairwise.Triplet(margin=0.9),
     "Bce": pairwise.Bce(),
     "TwoClass": pairwise.TwoClass(),
-    "MarginMSE": distillation.MarginMSE(temperature=0.5),
-    "MarginMSEOfTwoTeachers": distillation.MarginMSE(in_batch=0.75),
-    "KL": distillation.KL(teacher_temperature=0.5),
+    "MarginMSE": pairwise.MarginMSE(temperature=0.5),
+    "MarginMSEOfTwoTeachers": pairwise.MarginMSE(in_batch=0.75),
+    "KL": listwise.KL(teacher_temperature=0.5),
     "ListNet": listwise.ListNet(),
     "ListNetOfATeacher": listwise.ListNet(labels="teacher"),
     "ListMLE": listwise.ListMLE(),

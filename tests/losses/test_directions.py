@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from hardneg.losses.distillation import KL, MarginMSE
 from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.listwise import KL
+from hardneg.losses.pairwise import MarginMSE
 from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.store import plugin_identity
@@ -176,14 +177,14 @@ def test_keys_of_what_was_there_stay() -> None:
 @pytest.mark.parametrize(
     ("made", "problem"),
     [
-        (lambda: InfoNCE(directions=()), "directions must have query-document, and each one once, not: none"),
-        (lambda: InfoNCE(directions=("query-query",)), "directions must have query-document"),
-        (lambda: InfoNCE(directions=("query-document",) * 2), "directions must have query-document"),
+        (lambda: InfoNCE(directions=()), "directions must be distinct and include query-document, not: none"),
+        (lambda: InfoNCE(directions=("query-query",)), "directions must be distinct"),
+        (lambda: InfoNCE(directions=("query-document",) * 2), "directions must be distinct"),
         (lambda: InfoNCE(hardness=-1), "hardness must be 0 or above, not -1"),
-        (lambda: InfoNCE(negatives="own", hardness=9, hardness_of="others"), "hardness_of others has none to weigh"),
-        (lambda: InfoNCE(hardness_of="others"), "hardness_of goes with hardness: give one above 0, or leave"),
+        (lambda: InfoNCE(negatives="own", hardness=9, hardness_of="others"), "hardness_of others has no effect"),
+        (lambda: InfoNCE(hardness_of="others"), "hardness_of needs a hardness above 0: set one, or drop"),
         (lambda: MarginMSE(in_batch=-1), "in_batch must be 0 or above, not -1"),
-        (lambda: MarginMSE(in_batch_own=False), "in_batch_own goes with in_batch: give one above 0, or leave"),
+        (lambda: MarginMSE(in_batch_own=False), "in_batch_own needs an in_batch above 0: set one, or drop"),
         (lambda: MarginMSE(temperature=0), "margin-mse: temperature must be above 0, not 0"),
         (lambda: KL(teacher_temperature=0), "kl: temperature must be above 0, not 0"),
     ],

@@ -33,11 +33,10 @@ from hardneg.registry import configure, list_plugins, load_plugin
 from hardneg.runtime import SEED, derive_seed
 from hardneg.store import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
+from hardneg.training.checkpoint import RefreshFolder
 from hardneg.training.examples import TrainingData
-from hardneg.training.methods.adore import mined
-from hardneg.training.refresh import provider
-from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.mining import Settings, mine_refresh
+from hardneg.training.methods import adore, ance
+from hardneg.training.refresh import Settings, mine_refresh
 
 GIVEN: Mapping[str, Mapping[str, Any]] = {
     "denoised": {"below": 0.5},
@@ -139,7 +138,7 @@ def test_the_verb_mine(name, tree, store, stored, tmp_path, scores):
     assert mined_lists(file) == expected
     queries = stored.queries("train")
     data = TrainingData(stored.corpus, queries.query_ids, queries.texts, positives(stored.all_qrels()))
-    (lists,) = mined(data, file, 4)()
+    (lists,) = adore.mined_lists(data, file, 4)()
     static = [stored.corpus.ids(rows[rows >= 0]) for rows in lists]
     assert static == [expected[query_id][:4] for query_id in queries.query_ids]
 
@@ -173,8 +172,8 @@ def test_train_refreshed_mines_so_itself_and_has_another_process_mine_so(policy,
         miners.append(miner)
         raise TrainingError("enough")
 
-    monkeypatch.setattr(provider, "mine_refresh", lambda encoders, mining, *more: stop(mining.miner))
-    monkeypatch.setattr(provider.Process, "start", lambda process: stop(process._settings.miner))
+    monkeypatch.setattr(ance, "mine_refresh", lambda encoders, mining, *more: stop(mining.miner))
+    monkeypatch.setattr(ance.Process, "start", lambda process: stop(process._settings.miner))
     options = {
         "options": {"max_steps": 2, "checkpoint_every": 1},
         "refresh": {"depth": 15, "negatives": 3, "every": 9, "policy": policy},

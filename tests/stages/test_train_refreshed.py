@@ -129,7 +129,7 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(recipe, store, tm
     places = [
         ("hardneg.training.loop.update", 3),
         ("hardneg.encoders.stream.encoded_blocks", 1),
-        ("hardneg.training.refresh.mining.write_negatives", 1),
+        ("hardneg.formats.negatives.write_negatives", 1),
         ("hardneg.training.loop.update", 6),
     ]
     broken = Store(tmp_path)
@@ -150,7 +150,7 @@ def test_damaged_negatives_are_mined_again_by_the_model_that_mined_them(
     whole, _ = make(recipe, store, name)
     _cut_off(recipe, Store(tmp_path), monkeypatch, name, steps, number)
     artifact, notes = make(recipe, Store(tmp_path), name)
-    assert sum("has 100 bytes" in line and line.endswith("it is mined again") for line in notes) == 1
+    assert sum("has 100 bytes" in line and line.endswith("mining it again") for line in notes) == 1
     assert uses(artifact) == uses(whole) and weights(artifact) == weights(whole)
     assert artifact.facts["refreshes made"] == whole.facts["refreshes made"]
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from hardneg.records import ScoreBatch
-from hardneg.training import batches, examples, loss_terms
+from hardneg.training import batches, examples, options
 
 SHAPES = [(4, 0, 8), (6, 1, 5), (5, 3, 16)]
 """Queries, negatives of each, dimensions."""
@@ -42,7 +42,7 @@ class Vectors:
         queries, documents = normalize(self.queries), normalize(self.documents.reshape(-1, size))
         chosen = normalize(self.guide_documents.reshape(count * width, -1))
         guide = {"queries": normalize(self.guide_queries), "documents": chosen}
-        parts = batches.guide_scores(guide, torch.arange(count * width), set(loss_terms.GUIDES))
+        parts = batches.guide_scores(guide, torch.arange(count * width), set(options.GUIDES))
         return replace(
             batches.masked(queries @ documents.T, columns),
             query_query=batches.apart(queries @ queries.T, columns.related_queries()),

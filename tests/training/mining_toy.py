@@ -11,9 +11,9 @@ from hardneg.formats.qrels import positives
 from hardneg.runtime import join, leave
 from hardneg.store.blocks import BlockStore
 from hardneg.training import checkpoint, examples, options
-from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.provider import SynchronousProvider
+from hardneg.training.checkpoint import RefreshFolder
+from hardneg.training.methods.ance import SynchronousProvider
+from hardneg.training.refresh import Mining, mine_refresh
 
 
 def mining(collection: StoredCollection) -> Mining:

@@ -61,10 +61,10 @@ def approach(
     examples = Examples(data, int(schedule == "static"), 42)
     shape = len(data.query_ids), DEPTH
     sources: dict[str, adore.NegativeSource] = {
-        "dynamic": adore.Searched(searcher, DEPTH),
-        "static": adore.NegativeTable(folder, shape, adore.mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
-        "refreshed": adore.NegativeTable(folder, shape, adore.lists_by(encoder, data, searcher, DEPTH), 4),
-        "random": adore.Uniform(len(data.corpus), DEPTH, 42),
+        "dynamic": adore.DynamicNegatives(searcher, DEPTH),
+        "static": adore.NegativeTable(folder, shape, adore.mined_lists(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
+        "refreshed": adore.NegativeTable(folder, shape, adore.searched_lists(encoder, data, searcher, DEPTH), 4),
+        "random": adore.RandomNegatives(len(data.corpus), DEPTH, 42),
     }
     asked = examples.of(examples.queries[:6])
     fixed = np.arange(12, 18)[None] + np.arange(6)[:, None]

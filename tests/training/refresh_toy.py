@@ -13,10 +13,10 @@ from hardneg.formats.negatives import write_negatives
 from hardneg.losses.pairwise import RankNet
 from hardneg.records import errors, layout, types
 from hardneg.runtime import Silent, leave, world
+from hardneg.training.checkpoint import Refresh, RefreshFolder
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.options import RefreshOptions
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
 
 
 class Scripted:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +11,11 @@ from toy import options, toy_data
 from hardneg.encoders import protocol, spec
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.formats import corpus, segments
-from hardneg.losses.pairwise import Star
-from hardneg.records import Document
-from hardneg.runtime import distributed, progress
+from hardneg.formats import segments
+from hardneg.runtime import distributed
 from hardneg.training import batches, examples, validation
 from hardneg.training.batches import BatchColumns, apart, best_segments, in_parts, in_slots, masked, own_share
-from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
+from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
 
 def test_the_order_is_that_of_the_features_and_no_pass_is_padded_more_than_its_longest_text() -> None:
@@ -138,12 +135,6 @@ def test_slots_hold_each_documents_segments() -> None:
     assert distributed.gather(slots, 3).equal(slots)
 
 
-def test_an_empty_slot_never_wins() -> None:
-    """The second document's only segment scores below 0, which an empty one would."""
-    slots = in_slots(torch.tensor(VECTORS), torch.tensor([2, 1, 2]), 3)
-    assert best_segments(torch.tensor([[1.0, 0.0], [1.0, 1.0]]), slots).tolist() == [[1, -1, 3], [2, -2, 3]]
-
-
 def test_the_gradient_goes_through_the_best_segment_alone() -> None:
     """Query (1, 1) is best met by segments 1, 2 and 3; a gradient of a document's score is the query there, else 0."""
     vectors = torch.tensor(VECTORS, requires_grad=True)
@@ -181,36 +172,6 @@ def test_a_batch_scores_by_the_best_segment(encoder: Encoder, toy_folder: Path) 
     np.testing.assert_allclose(found.scores.detach().numpy(), expected, atol=1e-5)
     plain = DualEncoderTraining(encoder, toy_data(toy_folder), options(batch_size=3))
     assert way.digest() != plain.digest()
-
-
-def long_data(folder: Path) -> examples.TrainingData:
-    """What tells documents apart is behind the first segment of each."""
-    words = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath"]
-    filler = "on the whole and in the main "
-    documents = [Document(f"d{i}", f"{filler * 2}{word}") for i, word in enumerate(words)]
-    corpus.write_corpus(documents, folder, progress.Silent())
-    ids = [f"q{i}" for i in range(8)]
-    return examples.TrainingData(corpus.Corpus.open(folder), ids, words, {f"q{i}": [f"d{i}"] for i in range(8)})
-
-
-def test_training_learns_what_is_behind_the_first_segment(tiny_model: Path, tmp_path: Path) -> None:
-    """With the first twelve tokens alone all documents are one, and the loss stays that of a draw among eight."""
-    data = long_data(tmp_path / "corpus")
-    settings: dict[str, Any] = {"negatives_per_query": 0, "batch_size": 8, "accumulate": 1, "max_steps": 12}
-    losses = {}
-    for cut in (segments.Segments(length=12, count=1), segments.Segments(length=12, count=3)):
-        encoder = load_learner(spec.ModelSpec(str(tiny_model), query_length=16, document_length=12), "cpu")
-        result = train(
-            encoder,
-            replace(data, segments=cut),
-            Star(temperature=0.1),
-            options(learning_rate=5e-3, **settings),
-            tmp_path / str(cut.count),
-            progress=progress.Silent(),
-        )
-        losses[cut.count] = [record["loss"] for record in result.history]
-    assert losses[3][-1] < 0.5 * losses[3][0]
-    assert losses[1][-1] > 0.8 * losses[1][0]
 
 
 def test_dev_metrics_count_the_best_segment() -> None:

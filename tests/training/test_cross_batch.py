@@ -10,18 +10,17 @@ import torch
 from guided_toy import toy_guide
 from precise import PreciseEncoder, PreciseTokens
 from processes import codes, launch
-from test_distributed import Watched
-from toy import Squares, options, toy_data
+from toy import BagEncoder, Squares, options, toy_data
 
 from hardneg.formats.segments import Segments
-from hardneg.losses import distillation, pairwise
+from hardneg.losses import pairwise
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records import ScoreBatch
 from hardneg.registry import needs_of
 from hardneg.runtime import Silent, World, distributed, leave, world
-from hardneg.training import examples, loop, loss_terms
+from hardneg.training import examples, loop
 from hardneg.training.methods import dual_encoder
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import GUIDES, GuidedMask, TrainOptions
 
 CASES: dict[str, dict[str, Any]] = {
     "even": {"batch_size": 6},
@@ -41,25 +40,26 @@ CASES: dict[str, dict[str, Any]] = {
     "guided-tokens": {"batch_size": 5, "chunk": 2},
     "guided-dims": {"batch_size": 6},
     "taught-by-a-guide": {"batch_size": 5, "chunk": 2},
+    "frozen": {"batch_size": 5},
 }
-MASKS = loss_terms.LossTerms(guided_mask=loss_terms.GuidedMask(0.1), self_mask=0.3)
+MASKS = dual_encoder.LossTerms(guided_mask=GuidedMask(0.1), self_mask=0.3)
 TERMS = {
     "guided": MASKS,
     "guided-in-chunks": MASKS,
     "guided-tokens": MASKS,
     "guided-dims": replace(MASKS, dims={6: 1.0, 2: 0.5}),
-    "dims": loss_terms.LossTerms({6: 1.0, 2: 0.5}),
-    "precisions": loss_terms.LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
-    "dims-of-segments": loss_terms.LossTerms({6: 1.0, 2: 0.5}),
-    "penalty": loss_terms.LossTerms({}, Squares(0.5, 0.25)),
+    "dims": dual_encoder.LossTerms({6: 1.0, 2: 0.5}),
+    "precisions": dual_encoder.LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
+    "dims-of-segments": dual_encoder.LossTerms({6: 1.0, 2: 0.5}),
+    "penalty": dual_encoder.LossTerms({}, Squares(0.5, 0.25)),
 }
 EVERY = InfoNCE(0.5, directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
 LOSSES: dict[str, Any] = {
     "accumulated": pairwise.Star(),
     **dict.fromkeys(("guided", "guided-in-chunks", "guided-tokens", "guided-dims"), EVERY),
-    "taught-by-a-guide": distillation.MarginMSE(),
+    "taught-by-a-guide": pairwise.MarginMSE(),
 }
-SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *loss_terms.GUIDES)
+SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *GUIDES)
 BROKEN = ("without-gradients", "own-gradients-alone")
 
 
@@ -83,6 +83,61 @@ class Seen:
         return value
 
 
+class Watched(torch.optim.SGD):
+    """Plain descent, for Adam makes steps of full size from rounding errors; keeps the gradients it was given."""
+
+    def __init__(self, model: torch.nn.Module, seen: list[dict[str, torch.Tensor]]) -> None:
+        named = list(model.named_parameters())
+        super().__init__([weight for _, weight in named], lr=1.0, momentum=0.5)
+        self._named, self._seen = named, seen
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self._seen.append({name: weight.grad.clone() for name, weight in self._named if weight.grad is not None})
+        super().step(closure)
+
+
+@dataclass(frozen=True)
+class Fragile:
+    """STAR's loss; its fourth call may be forbidden."""
+
+    version: ClassVar[int] = 1
+    calls: ClassVar[list[int]] = []
+    forbidden: ClassVar[bool] = False
+
+    def __call__(self, batch: ScoreBatch) -> torch.Tensor:
+        self.calls.append(1)
+        if self.forbidden and len(self.calls) == 4:
+            raise KeyboardInterrupt
+        return pairwise.Star()(batch)
+
+
+def resume(toy: Path, out: Path, number: int) -> None:
+    """Several processes stop at the fourth step and go on from the checkpoint after the second; one does not stop."""
+    here = world()
+    measured: list[int] = []
+    loop.steps.make_optimizer = lambda towers, options: Watched(towers, [])
+
+    def validate() -> dict[str, float]:
+        measured.append(1)
+        return {"mrr@10": [0.1, 0.2, 0.3][len(measured) - 1]}
+
+    chosen = options(max_steps=6, accumulate=1, evaluate_every=2)
+    for forbidden in (True, False) if number > 1 else (False,):
+        Fragile.forbidden = forbidden
+        encoder: Any = BagEncoder()
+        encoder.module.dropout.p = 0.0
+        try:
+            data, folder = toy_data(toy), out / f"resumed-{number}"
+            watched = {"progress": Silent(), "validate": validate}
+            result = dual_encoder.train(encoder, data, Fragile(), chosen, folder, **watched)
+        except KeyboardInterrupt:
+            assert forbidden
+    assert (result.steps, result.best_step, result.best) == (6, 6, 0.3)
+    assert len(measured) == (3 if here.first else 0)
+    assert len(result.history) == 9
+    torch.save(encoder.module.state_dict(), out / f"resumed-{number}-{here.rank}.pt")
+
+
 def broken(kind: str) -> Any:
     """A gather as it must not be: other processes' parts, or all of them, are constants."""
 
@@ -99,13 +154,14 @@ def broken(kind: str) -> Any:
 def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, torch.Tensor]:
     """Two steps: the gradients of each, the final weights, and all that the loss was shown; and so into a file."""
     seen: list[dict[str, torch.Tensor]] = []
-    loop.make_optimizer = lambda towers, options: Watched(towers, seen)
+    loop.steps.make_optimizer = lambda towers, options: Watched(towers, seen)
     encoder: Any = PreciseTokens() if "tokens" in name else PreciseEncoder()
+    encoder.module.words.requires_grad_(name != "frozen")
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
     loss = Seen(LOSSES.get(name, InfoNCE()))
     data = replace(data, guide=toy_guide(data) if "guide" in name else None)
     dual_encoder.train(
-        encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, loss_terms.LossTerms())
+        encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, dual_encoder.LossTerms())
     )
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
@@ -132,6 +188,7 @@ def main(toy: str, out: str, number: str) -> None:
         dual_encoder.gather = broken(name)
         learn(Path(toy), folder, name, settings(batch_size=6))
     dual_encoder.gather = right
+    resume(Path(toy), Path(out), int(number))
     leave()
 
 
@@ -147,7 +204,7 @@ def learnt(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture()
 def alone(toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What one process comes to."""
-    monkeypatch.setattr(loop, "make_optimizer", loop.make_optimizer)
+    monkeypatch.setattr(loop.steps, "make_optimizer", loop.steps.make_optimizer)
     return lambda name, **more: learn(toy_folder, tmp_path, name, settings(**more))
 
 
@@ -168,7 +225,7 @@ def results(learnt: Path, name: str) -> list[dict[str, torch.Tensor]]:
 @pytest.mark.parametrize("name", CASES)
 def test_all_is_that_of_one_process_and_the_plain_batch(learnt, alone, name):
     plain = alone(name, **{**CASES[name], "chunk": None})
-    assert sum(name.startswith("step 1") for name in plain) == 5
+    assert sum(name.startswith("step 1") for name in plain) == (4 if name == "frozen" else 5)
     for found in results(learnt, name):
         assert differences(found, plain) == set()
 
@@ -204,6 +261,31 @@ def test_wrong_gathers_are_caught(learnt, alone):
         assert differences(found, plain) >= gradients
         first = {name: found[name] * number for name in gradients}
         assert differences(first, {name: plain[name] for name in gradients}) == set()
+
+
+def test_shares_lie_in_a_row_and_differ_by_one() -> None:
+    for size in (1, 2, 3, 7):
+        for total in (0, 1, 2, 5, 12):
+            parts = [distributed.World(rank, size).share(total) for rank in range(size)]
+            assert [i for part in parts for i in range(total)[part]] == list(range(total))
+            lengths = [len(range(total)[part]) for part in parts]
+            assert max(lengths) - min(lengths) <= 1
+            assert distributed.World(0, size).shares(total) == lengths
+
+
+def test_alone_nothing_is_joined() -> None:
+    assert distributed.world() == distributed.World(0, 1)
+    assert distributed.world().first
+
+
+@pytest.mark.slow
+def test_all_processes_go_on_from_the_checkpoint(learnt: Path, toy_folder: Path, alone: Any) -> None:
+    resume(toy_folder, learnt, 1)
+    names = ("1-0", "2-0", "2-1", "3-0", "3-1", "3-2")
+    whole, *others = [torch.load(learnt / f"resumed-{name}.pt", weights_only=True) for name in names]
+    for other in others:
+        for name, tensor in whole.items():
+            torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-6)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,9 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import RankNet, Star
 from hardneg.protocols import Loss
 from hardneg.runtime import Silent
-from hardneg.training.loss_terms import GuidedMask, self_masked
 from hardneg.training.methods import dual_encoder as gradient_cache
-from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
+from hardneg.training.methods.dual_encoder import DualEncoderTraining, guide_masked, self_masked, train
+from hardneg.training.options import GuidedMask
 
 Gradients = dict[str, torch.Tensor]
 
@@ -222,9 +222,9 @@ def ours(loss: Loss, vectors: Vectors, mask: Callable[[Any], Any] = lambda batch
 def test_gist(shape: tuple[int, int, int], mask: GuidedMask, sides: tuple[bool, bool]) -> None:
     """Also its cached form, and alone where there are more negatives than it takes."""
     vectors = drawn(shape)
-    assert not mask(vectors.scored()).valid.all()
+    assert not guide_masked(vectors.scored(), mask).valid.all()
     chosen = [QUERY, *itertools.compress(("query-query", POSITIVE), sides)]
-    found = ours(InfoNCE(T, directions=tuple(chosen)), vectors, mask)  # type: ignore[arg-type]
+    found = ours(InfoNCE(T, directions=tuple(chosen)), vectors, lambda batch: guide_masked(batch, mask))  # type: ignore[arg-type]
     options = {"temperature": T, "margin_strategy": mask.kind, "margin": mask.margin}
     options |= {"contrast_anchors": sides[0], "contrast_positives": sides[1]}
     if shape[1] < 2:

@@ -1,9 +1,11 @@
-"""The loop: it learns, it can be killed, it stops early, and it says what is wrong."""
+"""The loop: it learns, it can be killed, it stops early, it says what is wrong; and the files it leaves."""
 
+import json
 import os
 import shutil
 import sys
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
 from hardneg.encoders import passes as precisions
+from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses import infonce, pairwise
@@ -28,10 +31,15 @@ HERE = Path(__file__).parent
 
 
 def run(
-    toy: Path, folder: Path, chosen: TrainOptions, encoder: Any = None, loss: Any = None, validate: Any = None
+    toy: Path, folder: Path, chosen: TrainOptions, encoder: Any = None, loss: Any = None, **more: Any
 ) -> TrainingResult:
-    encoder = encoder or BagEncoder()
-    return train(encoder, toy_data(toy), loss or pairwise.Star(), chosen, folder, progress=Silent(), validate=validate)
+    encoder, more = encoder or BagEncoder(), {"progress": Silent(), **more}
+    return train(encoder, toy_data(toy), loss or pairwise.Star(), chosen, folder, **more)
+
+
+@pytest.fixture
+def spec(tiny_model: Path) -> ModelSpec:
+    return ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
 
 
 def weights(encoder: BagEncoder) -> list[np.ndarray]:
@@ -187,7 +195,7 @@ def test_patience_stops_and_the_best_weights_come_back(toy_folder, tmp_path):
 
 
 def test_an_unknown_metric_is_named(toy_folder, tmp_path):
-    with pytest.raises(errors.UsageError, match="'map' is not measured; there are: mrr@10, ndcg@10"):
+    with pytest.raises(errors.UsageError, match="'map' is not measured: choose one of mrr@10, ndcg@10"):
         run(toy_folder, tmp_path, options(max_steps=1, metric="map"), validate=scripted([0.1]))
 
 
@@ -197,8 +205,7 @@ def test_options_are_checked_first(toy_folder, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_transformer_learns(toy_folder, tmp_path, tiny_model, precision):
-    spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
+def test_a_transformer_learns(toy_folder, tmp_path, spec, precision):
     found = []
     for checkpointing in (False, True):
         encoder = load_learner(spec, "cpu")
@@ -210,26 +217,8 @@ def test_a_transformer_learns(toy_folder, tmp_path, tiny_model, precision):
     assert found[0][-1] < found[0][0]
 
 
-def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, tiny_model):
-    spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
-    chosen = options(max_steps=6, precision="bf16")
-    whole = load_learner(spec, "cpu")
-    run(toy_folder, tmp_path / "whole", chosen, whole)
-    with pytest.raises(KeyboardInterrupt):
-        stopped = load_learner(spec, "cpu")
-        train(stopped, toy_data(toy_folder), pairwise.Star(), chosen, tmp_path / "broken", progress=Interrupted(5))
-    encoder = load_learner(spec, "cpu")
-    run(toy_folder, tmp_path / "broken", chosen, encoder)
-    found = encoder.module.state_dict()
-    assert all(torch.equal(tensor, found[name]) for name, tensor in whole.module.state_dict().items())
-    names = ("model.safetensors", "optimizer.safetensors", "state.json")
-    for path in (f"checkpoints/step-000000006/{name}" for name in names):
-        assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()
-
-
-def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, tiny_model, monkeypatch):
+def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, spec, monkeypatch):
     monkeypatch.setattr(precisions, "LARGE", 1)
-    spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, precision="auto")
 
     def learning(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
@@ -249,3 +238,99 @@ def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path,
     state = "checkpoints/step-000000006/state.json"
     states = [(tmp_path / folder / state).read_bytes() for folder in ("half", "broken")]
     assert states[0] == states[1] and b'weights": "bf16"' in states[0]
+
+
+FIRST, SECOND, THIRD = ({"step": step, "text": "x" * 20} for step in (1, 2, 3))
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    history = checkpoint.History(tmp_path / "history.jsonl")
+    assert history.read() == []
+    for record in (FIRST, SECOND):
+        history.add(record)
+    assert history.read() == [FIRST, SECOND]
+    history.truncate(1)
+    assert history.read() == [FIRST]
+
+
+class HalfFull(FileIO):
+    """Takes the first ten bytes, then there is no room."""
+
+    def write(self, data: Any) -> int:
+        if len(data) > 30:
+            return super().write(bytes(data)[:10])
+        raise OSError(28, "No space left on device")
+
+
+def test_what_a_full_disk_cuts_off_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "made.jsonl"
+    history = checkpoint.History(path)
+    history.add(FIRST)
+    whole = path.read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(Path, "open", lambda self, mode="r", **_: HalfFull(self, mode.replace("b", "")))
+        history.add(SECOND)
+    assert path.read_bytes() == whole
+    history.add(SECOND)
+    assert history.read() == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("left", ['{"step": 2, "te', '{"step": 2}'])
+def test_what_a_kill_cuts_off_is_removed_by_the_next_record(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(json.dumps(FIRST) + "\n" + left)
+    assert checkpoint.History(path).read() == [FIRST]
+    checkpoint.History(path).add(THIRD)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [FIRST, THIRD]
+
+
+def test_a_line_of_two_torn_records_is_told_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "made.jsonl"
+    path.write_text(f'{json.dumps(FIRST)}\n{{"step": 2, "te{json.dumps(SECOND)}\n{json.dumps(THIRD)}\n')
+    assert checkpoint.History(path).read() == [FIRST, THIRD]
+    assert "made.jsonl:2: not a complete record; skipped" in caplog.text
+
+
+def equal(one: Encoder, other: Encoder) -> bool:
+    there = other.module.state_dict()
+    return all(torch.equal(tensor, there[name]) for name, tensor in one.module.state_dict().items())
+
+
+def rates(result: TrainingResult) -> list[float]:
+    return [record["learning_rate"] for record in result.history]
+
+
+def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one(toy_folder, tmp_path, spec):
+    whole, short = load_learner(spec, "cpu"), load_learner(spec, "cpu")
+    long = run(toy_folder, tmp_path / "long", options(max_steps=6, keep_every=2), whole)
+    ended = run(toy_folder, tmp_path / "short", options(max_steps=6, stop_at=4), short)
+    assert (long.steps, ended.steps) == (6, 4)
+    assert rates(ended) == rates(long)[:4] and rates(ended)[-1] > rates(long)[-1] > 0
+    kept = tmp_path / "long" / "kept"
+    assert {path.name for path in kept.iterdir()} == {"step-2", "step-4", "step-6"}
+    assert equal(load_learner(kept / "step-4", "cpu"), short)
+    assert equal(load_learner(kept / "step-6", "cpu"), whole)
+    assert not equal(load_learner(kept / "step-2", "cpu"), short)
+    assert (tmp_path / "short" / "checkpoints" / "step-000000004").is_dir()
+    assert not (tmp_path / "short" / "kept").exists()
+
+
+def test_a_stopped_run_ends_with_the_same_kept_models(toy_folder, tmp_path, spec):
+    chosen = options(max_steps=8, stop_at=6, keep_every=3, checkpoint_every=2)
+    run(toy_folder, tmp_path / "whole", chosen, load_learner(spec, "cpu"))
+    broken = tmp_path / "broken"
+    with pytest.raises(KeyboardInterrupt):
+        run(toy_folder, broken, chosen, load_learner(spec, "cpu"), progress=Interrupted(5))
+    (broken / "kept" / "step-6").mkdir()
+    (broken / "kept" / ".step-6.0123abcd").mkdir()
+    run(toy_folder, broken, chosen, load_learner(spec, "cpu"))
+    assert {path.name for path in (broken / "kept").iterdir()} == {"step-3", "step-6"}
+    for step in (3, 6):
+        name = f"kept/step-{step}/model.safetensors"
+        assert (tmp_path / "whole" / name).read_bytes() == (broken / name).read_bytes()
+
+
+def test_dev_metrics_are_measured_where_it_stops(toy_folder, tmp_path, spec):
+    chosen, measured = (options(max_steps=9, stop_at=3, evaluate_every=2), [0.1, 0.3])
+    result = run(toy_folder, tmp_path, chosen, load_learner(spec, "cpu"), validate=scripted(measured))
+    assert (result.best_step, result.best) == (3, 0.3)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from guided_toy import SHAPES, Given, drawn, toy_guide
+from guided_toy import SHAPES, drawn, toy_guide
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from precise import PreciseEncoder, PreciseTokens
@@ -17,7 +17,6 @@ from toy import BagEncoder, Squares, options, toy_data
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors import FlatWriter
 from hardneg.indexes import compressed, product
@@ -25,8 +24,15 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
 from hardneg.records import ScoreBatch, TrainingError, UsageError
 from hardneg.runtime import Silent
-from hardneg.training.loss_terms import GuidedMask, LossTerms, self_masked, stored
-from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
+from hardneg.training.methods.dual_encoder import (
+    DualEncoderTraining,
+    LossTerms,
+    guide_masked,
+    self_masked,
+    stored,
+    train,
+)
+from hardneg.training.options import GuidedMask
 
 DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
 EVERY = InfoNCE(directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
@@ -193,28 +199,6 @@ def test_stored_vectors_are_those_that_the_index_decodes(precision, backend, tmp
     torch.testing.assert_close(stored(vectors, precision), decoded, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(4, 0, 8), (6, 1, 5), (5, 3, 16)])
-def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape):
-    """On fixed vectors, with weights; whole vectors among them."""
-    from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
-
-    vectors, dims = drawn(shape), {shape[2]: 1.0, shape[2] // 2: 0.5, 2: 2.0}
-    encoder: Any = SimpleNamespace(truncated=lambda encoded, dimension: shortened(encoded, dimension, True))
-
-    def loss_of(cut: Any, _: Any) -> torch.Tensor:
-        documents = cut(vectors.documents.flatten(0, 1)).unflatten(0, vectors.documents.shape[:2])
-        return InfoNCE(0.05)(replace(vectors, queries=cut(vectors.queries), documents=documents).scored())
-
-    value = LossTerms(dims).loss(encoder, loss_of)
-    gradients, theirs = vectors.gradients(value), Given("own", shape[2])
-    inner = MultipleNegativesRankingLoss(theirs, scale=20)  # type: ignore[arg-type]
-    whole = MatryoshkaLoss(theirs, inner, list(dims), list(dims.values()))  # type: ignore[arg-type]
-    expected = whole(vectors.columns(), torch.zeros(shape[0]))
-    assert value.item() == pytest.approx(expected.item(), abs=1e-5)
-    for mine, other in zip(gradients, vectors.gradients(expected), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
-
-
 def test_a_penalty_counts_documents_by_their_columns(toy_folder):
     """Against the mean over all columns, documents that stand in several of them repeated."""
     encoder: Any = PreciseEncoder()
@@ -266,7 +250,7 @@ def test_terms_are_part_of_a_runs_identity(toy_folder):
 
 def test_more_dimensions_than_there_are(toy_folder):
     encoder: Any = PreciseEncoder()
-    with pytest.raises(UsageError, match="dims: 7 is more than the model's 6 dimensions: give fewer"):
+    with pytest.raises(UsageError, match="dims: 7 exceeds the model's 6 dimensions: give fewer"):
         DualEncoderTraining(encoder, toy_data(toy_folder), options(), LossTerms({7: 1.0, 2: 1.0}))
 
 
@@ -327,7 +311,7 @@ def kept(batch: ScoreBatch) -> list[list[int]]:
 def test_a_guide_masks_by_hand(mask: GuidedMask, expected: list[list[int]]) -> None:
     """Kept up to .5 and -.2; up to .48 and -.22; up to .45 and -.25; up to .475 and -.21; up to .375 and -.25."""
     batch = scored()
-    found = mask(replace(batch, guide=batch.scores))
+    found = guide_masked(replace(batch, guide=batch.scores), mask)
     assert kept(found) == expected
     assert found.scores is batch.scores
 
@@ -337,14 +321,14 @@ def test_queries_and_documents_of_a_positive_are_masked_by_its_row() -> None:
     batch = scored(query_query=wide([[-torch.inf, 0.3], [0.3, -torch.inf]]), document_document=wide([[0.1] * 4] * 4))
     guides = {"guide_query_query": wide([[1, 0.5], [0.4, 1]])}
     guides["guide_document_document"] = wide([[0, 0, 0.6, 0.5], [0, 0, 0.5, 0.51], [-0.3, 0, 0, 0], [0, -0.2, 0, 0]])
-    found = GuidedMask()(replace(batch, guide=batch.scores, **guides))
+    found = guide_masked(replace(batch, guide=batch.scores, **guides), GuidedMask())
     assert found.query_query is not None and found.document_document is not None
     out = -torch.inf
     assert found.query_query.tolist() == [[out, 0.3], [out, out]]
     assert found.document_document.tolist() == [
         [0.1, 0.1, out, 0.1], [0.1, 0.1, 0.1, out], [0.1, out, out, out], [out, 0.1, out, out]
     ]  # fmt: skip
-    untouched = GuidedMask()(replace(batch, guide=batch.scores))
+    untouched = guide_masked(replace(batch, guide=batch.scores), GuidedMask())
     assert untouched.query_query is batch.query_query and untouched.document_document is batch.document_document
 
 
@@ -362,7 +346,12 @@ def test_the_models_own_scores_mask_by_hand() -> None:
 def test_of_several_positives_the_lowest_counts() -> None:
     batch = scored()
     both = batch.positive | torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0]], dtype=torch.bool)
-    assert kept(GuidedMask()(replace(batch, positive=both, own=batch.own, guide=batch.scores)))[0] == [1, 0, 0, 1]
+    assert kept(guide_masked(replace(batch, positive=both, own=batch.own, guide=batch.scores), GuidedMask()))[0] == [
+        1,
+        0,
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -370,14 +359,14 @@ def test_masks_take_away_only_and_never_a_positive(shape: tuple[int, int, int]) 
     batch = drawn(shape).scored()
     counts = []
     for margin in (0.0, 0.1, 0.5):
-        for found in (GuidedMask(margin)(batch), self_masked(batch, 0.5 - margin)):
+        for found in (guide_masked(batch, GuidedMask(margin)), self_masked(batch, 0.5 - margin)):
             assert not (found.valid & ~batch.valid).any() and (found.valid | ~batch.positive).all()
-        counts.append(int(GuidedMask(margin)(batch).valid.sum()))
+        counts.append(int(guide_masked(batch, GuidedMask(margin)).valid.sum()))
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
 
 
 def test_mistakes() -> None:
     with pytest.raises(TrainingError, match="guided_mask: the batch has no guide's scores: name an encode stage"):
-        GuidedMask()(scored())
+        guide_masked(scored(), GuidedMask())
     assert GuidedMask(-0.1).problems() == ["margin must be 0 or above, not -0.1"]
     assert GuidedMask(0.1).problems() == GuidedMask(0.0).problems() == []

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 from mixture_toy import STEPS, mixture_in, two_collections, write_two
-from processes import launch
-from safetensors.torch import load_file
 from scipy.stats import chisquare
 from toy import BagEncoder, options
 
@@ -156,25 +154,3 @@ def test_a_killed_training_ends_with_the_same_bytes(folder, tmp_path, one_source
     assert started(folder, tmp_path / "killed", one_source, 0) == 0
     whole, killed = ((tmp_path / name / "final-0.safetensors").read_bytes() for name in ("whole", "killed"))
     assert whole == killed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("one_source", [True, False])
-def test_two_processes_come_to_the_weights_of_one(folder, tmp_path, one_source, monkeypatch):
-    monkeypatch.setattr(BagEncoder, "__init__", without_dropout(BagEncoder.__init__))
-    alone = weights_after(mixture_in(folder, temperature=2.0, one_source=one_source), Star(), tmp_path / "one")
-    program = [HERE / "mixture_toy.py", folder, tmp_path / "both", one_source, 0]
-    assert [process.wait() for process in launch(program, 2)] == [0, 0]
-    for rank in range(2):
-        found = load_file(tmp_path / "both" / f"final-{rank}.safetensors")
-        names = list(BagEncoder().module.state_dict())
-        for name, expected in zip(names, alone, strict=True):
-            torch.testing.assert_close(found[name], torch.from_numpy(expected), rtol=1e-3, atol=1e-4)
-
-
-def without_dropout(init: Any) -> Any:
-    def made_still(self: BagEncoder) -> None:
-        init(self)
-        self.module.dropout.p = 0.0
-
-    return made_still

@@ -143,9 +143,9 @@ def test_a_module_that_is_shared_stays_on_its_own_device(monkeypatch):
 
     monkeypatch.setattr(nn.parallel, "DistributedDataParallel", Wrapped)
     module = nn.Linear(1, 1)
-    assert loop.shared(module) is module
+    assert loop.distributed(module) is module
     monkeypatch.setattr(loop, "world", lambda: World(1, 2, 1, 2))
-    assert list(loop.shared(module).children()) == [module]
+    assert list(loop.distributed(module).children()) == [module]
     assert given == {"find_unused_parameters": True}
 
 
@@ -212,12 +212,28 @@ def rates(steps: Iterable[int], total: int, **options: Any) -> list[float]:
     return [schedule_factor(step, total, TrainOptions(**options)) for step in steps]
 
 
-def test_the_learning_rate_rises_and_falls() -> None:
-    assert rates(range(7), 6, warmup_steps=2) == pytest.approx([1 / 3, 2 / 3, 1, 0.75, 0.5, 0.25, 0])
-    cosine = rates(range(2, 7), 6, warmup_steps=2, decay="cosine")
-    assert cosine == pytest.approx([1, 0.8535534, 0.5, 0.1464466, 0])
-    assert rates(range(4), 3, warmup_steps=1, decay="constant") == [0.5, 1, 1, 1]
-    assert rates([5], 5, warmup_steps=5) == [0] and rates([0], 1, warmup_steps=0) == [1]
+ROCKETQA = {"warmup_steps": 4, "warmup_from_zero": True, "decay_from_start": True}
+
+
+@pytest.mark.parametrize(
+    ("steps", "total", "options", "expected"),
+    [
+        (range(7), 6, {"warmup_steps": 2}, [1 / 3, 2 / 3, 1, 0.75, 0.5, 0.25, 0]),
+        (range(2, 7), 6, {"warmup_steps": 2, "decay": "cosine"}, [1, 0.8535534, 0.5, 0.1464466, 0]),
+        (range(4), 3, {"warmup_steps": 1, "decay": "constant"}, [0.5, 1, 1, 1]),
+        ([5], 5, {"warmup_steps": 5}, [0]),
+        ([0], 1, {"warmup_steps": 0}, [1]),
+        ([0, 1], 20, {"warmup_steps": 0, "warmup_from_zero": True}, [1, 19 / 20]),
+        # s / W, then 1 - s / S: at the end of the warm-up it falls from 3/4 to 16/20 of the peak
+        ([0, 1, 3, 4, 5, 20], 20, ROCKETQA, [0, 1 / 4, 3 / 4, 16 / 20, 15 / 20, 0]),
+        ([4, 10, 20], 20, {**ROCKETQA, "warmup_from_zero": False, "decay": "cosine"}, [0.9045085, 0.5, 0]),
+        ([9, 10], 95, {}, [10 / 11, 1]),
+        ([2], 95, {"warmup_steps": 3}, [3 / 4]),
+        ([0], 95, {"warmup_steps": 0}, [1]),
+    ],
+)
+def test_learning_rates_by_hand(steps: Iterable[int], total: int, options: Any, expected: list[float]) -> None:
+    assert rates(steps, total, **options) == pytest.approx(expected)
 
 
 def test_the_learning_rate_of_the_papers_programs() -> None:
@@ -231,21 +247,6 @@ def test_the_learning_rate_of_the_papers_programs() -> None:
         theirs.step()
         schedule.step()
     assert rates(steps, 20, warmup_steps=4) == pytest.approx([1 / 5, 2 / 5, 1, 15 / 16, 0])
-    assert rates([0, 1], 20, warmup_steps=0, warmup_from_zero=True) == pytest.approx([1, 19 / 20])
-
-
-def test_the_learning_rate_of_rocketqas_program() -> None:
-    """s / W, then 1 - s / S: at the end of the warm-up it falls from 3/4 to 16/20 of the peak, not to the peak."""
-    program = {"warmup_steps": 4, "warmup_from_zero": True, "decay_from_start": True}
-    assert rates([0, 1, 3, 4, 5, 20], 20, **program) == pytest.approx([0, 1 / 4, 3 / 4, 16 / 20, 15 / 20, 0])
-    cosine = rates([4, 10, 20], 20, warmup_steps=4, decay="cosine", decay_from_start=True)
-    assert cosine == pytest.approx([0.9045085, 0.5, 0])
-
-
-def test_warm_up_in_steps_goes_before_its_ratio() -> None:
-    assert schedule_factor(9, 95, TrainOptions()) == 10 / 11 and schedule_factor(10, 95, TrainOptions()) == 1
-    assert schedule_factor(2, 95, TrainOptions(warmup_steps=3)) == 3 / 4
-    assert schedule_factor(0, 95, TrainOptions(warmup_steps=0)) == 1
 
 
 def test_steps_are_full_batches() -> None:
@@ -263,9 +264,9 @@ def test_steps_are_full_batches() -> None:
         ({"learning_rate": 0}, "learning_rate must be above 0, not 0"),
         ({"warmup_ratio": 2}, "warmup_ratio must be between 0 and 1, not 2"),
         ({"epochs": None}, "give epochs or max_steps"),
-        ({"decay": "constant", "decay_from_start": True}, "decay_from_start goes with decay linear or"),
-        ({"negatives_drawn": "margin_bins", "negatives_per_query": 0}, "negatives_drawn: nothing is drawn by iterate"),
-        ({"negatives_drawn": "margin_bins", "iterate_negatives": True}, "negatives_drawn: nothing is drawn by iterate"),
+        ({"decay": "constant", "decay_from_start": True}, "decay_from_start needs decay linear or"),
+        ({"negatives_drawn": "margin_bins", "negatives_per_query": 0}, "negatives_drawn has no effect with iterate"),
+        ({"negatives_drawn": "margin_bins", "iterate_negatives": True}, "negatives_drawn has no effect with iterate"),
         ({"stop_at": 0}, "stop_at must be 1 or above, not 0"),
         ({"max_steps": 12, "stop_at": 13}, "stop_at must be 12 (max_steps) or below, not 13"),
         ({"max_steps": 12, "keep_every": 13}, "keep_every must be 12, the last step, or below, not 13"),
@@ -329,24 +330,15 @@ def names(module: nn.Module) -> dict[str, list[str]]:
     return {group: [known[id(weights)] for weights in held] for group, held in layer_groups(module).items()}
 
 
-def test_layers_are_split_in_thirds_between_embeddings_and_head():
-    found = names(Tower(12))
-    assert found["bottom"] == ["embedding.weight", *(f"layers.{i}.weight" for i in range(4))]
-    assert found["middle"] == [f"layers.{i}.weight" for i in range(4, 8)]
-    assert found["top"] == [*(f"layers.{i}.weight" for i in range(8, 12)), "head.weight", "head.bias"]
-
-
-@pytest.mark.parametrize(("layers", "sizes"), [(2, [2, 0, 3]), (3, [2, 1, 3]), (4, [2, 2, 3]), (6, [3, 2, 4])])
-def test_a_layer_goes_where_its_middle_lies(layers, sizes):
-    found = names(Tower(layers))
-    assert [len(found.get(group, [])) for group in ("bottom", "middle", "top")] == sizes
-
-
-def test_each_side_of_a_twin_is_split_by_its_own_layers():
-    found = names(nn.ModuleDict({"query": Tower(3), "document": Tower(3)}))
-    sides = ("query", "document")
-    assert found["bottom"] == [f"{side}.{name}.weight" for side in sides for name in ("embedding", "layers.0")]
-    assert found["top"][-3:] == ["document.layers.2.weight", "document.head.weight", "document.head.bias"]
+@pytest.mark.parametrize(("layers", "ends"), [(2, (1, 1)), (3, (1, 2)), (4, (1, 3)), (6, (2, 4)), (12, (4, 8))])
+def test_a_layer_goes_where_its_middle_lies_in_each_side_of_a_twin(layers, ends):
+    sides, (bottom, top) = ("query", "document"), ends
+    found = names(nn.ModuleDict({side: Tower(layers) for side in sides}))
+    weights = {side: [f"{side}.layers.{i}.weight" for i in range(layers)] for side in sides}
+    assert found["bottom"] == [name for s in sides for name in (f"{s}.embedding.weight", *weights[s][:bottom])]
+    assert found.get("middle", []) == [name for s in sides for name in weights[s][bottom:top]]
+    heads = {s: [f"{s}.head.weight", f"{s}.head.bias"] for s in sides}
+    assert found["top"] == [name for s in sides for name in (*weights[s][top:], *heads[s])]
 
 
 def test_without_layers_there_is_one_group_and_what_does_not_learn_or_has_its_own_rate_is_not_in_it():

@@ -1,1 +1,1 @@
-"""The ways to train: one module each."""
+"""Training methods, one module each."""

@@ -1,4 +1,4 @@
-"""The methods of stage `train-queries`: the query encoder learns to rank a fixed index's hits, or its centroids too."""
+"""Query-side training on a fixed index (stage `train-queries`): ADORE, and JPQ, which also learns the centroids."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,59 +12,58 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.formats.arrays import known_to, map_array
+from hardneg.formats import arrays
 from hardneg.formats.negatives import NegativesFile
 from hardneg.indexes.candidate_scoring import encoded_rows
 from hardneg.indexes.product import PqSearcher
 from hardneg.mining.choosing import search_queries
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.records import Encoded, errors, types
+from hardneg.records import Encoded, ScoreBatch, TrainingError
 from hardneg.runtime import Seconds, barrier, gather, generator, world
 from hardneg.store import digest, replacing
-from hardneg.training import batch_orders, checkpoint
-from hardneg.training.batches import ahead, in_parts, own_share
+from hardneg.training import batches, checkpoint, step
+from hardneg.training.batch_orders import Rows
 from hardneg.training.examples import Examples, QueryRows, TrainingData
-from hardneg.training.step import ExampleTraining
 
 Forced = Literal["none_retrieved", "always", "never"]
 FORCED: Forced = "none_retrieved"
-"""Which known positives are added to a list, where nothing else is chosen."""
-Blocks = Callable[[], Iterator[batch_orders.Rows]]
-"""Gives the lists of all queries, int64 [n, K] after int64 [n, K], in order; -1 pads."""
+"""The default rule for adding known positives to a list."""
+Blocks = Callable[[], Iterator[Rows]]
+"""A function that yields the lists of all queries in blocks, int64 [n, K], padded with -1."""
 _QUERIES = 4096
-QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
+QUERIES_PER_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
 
 
 class NegativeSource:
-    """The lists of each step.
+    """Source of the document lists of each step.
 
-    live: whether it ranks with the model as it is at each step. refresh_interval: steps between calls of `prepare`;
-    None means at the start only.
+    live: whether lists are ranked with the current model. refresh_interval: steps between calls of `prepare`; None
+    means at the start only.
     """
 
     live: ClassVar[bool] = False
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Called before training starts or continues at a step."""
+        """Prepare to start or continue at a step."""
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
-        """int64 [B, K], rows of the corpus for the queries from position `start` on, -1 pads.
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
+        """Rows of the corpus for the queries from position `start` on, int64 [B, K], padded with -1.
 
         vectors: of this process's share of the queries, for a live source.
         """
         raise NotImplementedError
 
-    def in_use(self, batch: QueryRows, vectors: Encoded) -> batch_orders.Rows:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
         """The current lists of B encoded queries."""
         return self.lists(batch, -1, None)
 
 
 @dataclass
-class Searched(NegativeSource):
-    """Dynamic hard negatives: the top of the index for each query as it is encoded at this step.
+class DynamicNegatives(NegativeSource):
+    """Dynamic hard negatives: the top of the index for the current encoding of each query.
 
-    collect: converts encoded queries to the form that the index searches with.
+    collect: converts encoded queries to the form that the index takes.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 10.
     """
@@ -75,35 +74,35 @@ class Searched(NegativeSource):
 
     live = True
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
-        """One search for the whole batch, each process for its share of the queries."""
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
+        """Search for the whole batch, each process for its share of the queries."""
         assert vectors is not None
         rows = torch.from_numpy(self.in_use(batch, self.collect(vectors)))
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
 
-    def in_use(self, batch: QueryRows, vectors: Encoded) -> batch_orders.Rows:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
         return self.searcher.search(vectors, self.depth).rows
 
 
 @dataclass
-class Uniform(NegativeSource):
-    """Random negatives: documents of the corpus, each as likely as any other, drawn anew at each step."""
+class RandomNegatives(NegativeSource):
+    """Random negatives: documents drawn uniformly from the corpus at each step."""
 
     documents: int
     depth: int
     seed: int
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
         draws = generator(self.seed, "random negatives", start)
         return draws.integers(0, self.documents, (len(batch.queries), self.depth))
 
 
 @dataclass
 class NegativeTable(NegativeSource):
-    """One list for every training query, in a file of `folder`.
+    """A list for every training query, in a file of `folder`.
 
-    make: returns the lists, by the model's weights at the call.
-    refresh_interval: steps between the calls; None means one call.
+    shape: (queries, K). make: returns the lists, ranked with the current weights. refresh_interval: steps between
+    calls of `make`; None means one call.
     """
 
     folder: Path
@@ -112,11 +111,7 @@ class NegativeTable(NegativeSource):
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Write the table where it is due, else open the one in use; remove older ones.
-
-        Raises:
-            TrainingError: the table in use is not there.
-        """
+        """Write the table if due, or open the current one; remove others. Raises TrainingError if it is missing."""
         mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{mined_at:09d}.npy"
         if world().first:
@@ -127,22 +122,22 @@ class NegativeTable(NegativeSource):
                     for lists in self.make():
                         file.write(np.ascontiguousarray(lists, "<i4").tobytes())
             if not path.exists():
-                gone = f"the lists of step {mined_at} are gone"
-                raise errors.TrainingError(f"{path}: {gone}: remove {self.folder} to start afresh")
+                gone = f"the lists of step {mined_at} are missing"
+                raise TrainingError(f"{path}: {gone}: remove {self.folder} to start afresh")
             for other in {*self.folder.glob("lists-*.npy")} - {path}:
                 other.unlink()
         barrier()
-        self.table = map_array(path, self.shape, np.int32)
+        self.table = arrays.map_array(path, self.shape, np.int32)
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
         return self.table[batch.queries].astype(np.int64)
 
 
-def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
-    """The first `depth` negatives of each query in a file of negatives."""
+def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
+    """A function that yields the first `depth` negatives of each query in a file of negatives."""
     row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
-    def blocks() -> Iterator[batch_orders.Rows]:
+    def blocks() -> Iterator[Rows]:
         for start in range(0, len(data.query_ids), _QUERIES):
             query_ids = data.query_ids[start : start + _QUERIES]
             items = [negatives[row_of[name]].negatives[:depth] if name in row_of else [] for name in query_ids]
@@ -151,55 +146,55 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     return blocks
 
 
-def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
-    """Return the top of the index for each query, by the encoder's weights at each call."""
+def searched_lists(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
+    """A function that yields the top of the index for each query, with the encoder's current weights."""
     encode: Any = partial(encoder.encode, side="query")
     return lambda: (hits.rows for *_, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, Seconds()))
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """The documents of B queries, M of each: a list's first, then positives that were added.
+class LabelledLists:
+    """The documents of B queries, M each: those of a list, then added positives.
 
-    rows: int64 [B, M], rows of the corpus; -1 pads.
-    ranks: int64 [B, M], ranks in the list, counted from 1; added positives follow; 0 where rows is -1.
-    positive: bool [B, M], known positives of the query. valid: bool [B, M], no padding and no copy of a positive, nor
-    the query's own text.
+    rows: int64 [B, M], rows of the corpus, padded with -1.
+    ranks: int64 [B, M], ranks in the list, counted from 1, continued for added positives; 0 for padding.
+    positive: bool [B, M], known positives of the query.
+    valid: bool [B, M], false for padding, copies of a positive, and the query's own text.
     """
 
-    rows: batch_orders.Rows
-    ranks: batch_orders.Rows
+    rows: Rows
+    ranks: Rows
     positive: NDArray[np.bool_]
     valid: NDArray[np.bool_]
 
 
-def label(lists: batch_orders.Rows, batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
-    """Labels lists from all known positives, and adds positives to them.
+def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> LabelledLists:
+    """Label lists by the known positives, and add positives to them.
 
-    lists: int64 [B, K], rows of the corpus, best first; -1 pads. content_hash: uint64 [N], by row of the corpus.
+    lists: int64 [B, K], rows of the corpus, best first, padded with -1. content_hash: uint64 [N], by row of the corpus.
     forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
     """
     wanted = np.zeros(len(batch.known), bool)
     if forced == "always":
         wanted = ~np.any(lists[batch.owner] == batch.known[:, None], axis=1)
     elif forced == "none_retrieved":
-        wanted = ~np.any(known_to(lists, batch.known, batch.owner, len(lists)), axis=1)[batch.owner]
+        wanted = ~np.any(arrays.known_to(lists, batch.known, batch.owner, len(lists)), axis=1)[batch.owner]
     owner = batch.owner[wanted]
     column = np.arange(len(owner)) - np.searchsorted(owner, owner)
     added = np.full((len(lists), int(column.max(initial=-1)) + 1), -1, np.int64)
     added[owner, column] = batch.known[wanted]
     rows = np.concatenate([lists, added], axis=1)
     there = rows >= 0
-    positive = known_to(rows, batch.known, batch.owner, len(rows))
+    positive = arrays.known_to(rows, batch.known, batch.owner, len(rows))
     known, owner = np.append(batch.known, batch.aside), np.append(batch.owner, batch.aside_owner)
-    copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[known], owner, len(rows))
+    copies = arrays.known_to(content_hash[np.maximum(rows, 0)], content_hash[known], owner, len(rows))
     ranks = np.where(there, np.arange(1, rows.shape[1] + 1), 0)
-    return Listed(rows, ranks, positive, positive | (there & ~copies))
+    return LabelledLists(rows, ranks, positive, positive | (there & ~copies))
 
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """The queries from position `start` of the endless order on, and the features of this process's share of them."""
+    """The queries from position `start` of the sequence on, and the features of this process's share of them."""
 
     rows: QueryRows
     features: dict[str, Tensor]
@@ -211,7 +206,7 @@ class QueryBatch:
 
 
 class QueryTower(nn.Module):
-    """The queries' side of an encoder."""
+    """The query side of an encoder."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -220,26 +215,26 @@ class QueryTower(nn.Module):
         self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """float32 [B, ...], encoded, and the weights of the index's side, where some learn too.
+        """Encoded queries, float32 [B, ...], and weights of the index that learn too, if any.
 
-        Scores take these from here: a distributed wrapper must see all that learns come out of the forward pass.
+        Scores must use these weights, since a distributed wrapper tracks the outputs of the forward pass.
         """
         embed = partial(self._embed, side="query")
-        return in_parts(queries, QUERIES_A_PASS).through(embed) if self._cpu else embed(queries), None
+        return batches.in_parts(queries, QUERIES_PER_PASS).through(embed) if self._cpu else embed(queries), None
 
 
 @dataclass(eq=False, kw_only=True)
-class AdoreTraining(ExampleTraining):
-    """Query-side training.
+class AdoreTraining(step.ExampleTraining):
+    """Query-side training with dynamic hard negatives.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
 
     Attributes:
         encoder: a twin; only its query side learns.
         examples: the queries and their positives.
-        searcher: the fixed index; index: names its content. content_hash: uint64 [N], by row.
-        source: gives each step its lists.
-        forced: which known positives are added to them. dropout: whether queries search as dropout left them.
+        searcher: the fixed index; index: its key. content_hash: uint64 [N], by row.
+        source: source of the lists of each step.
+        forced: rule for adding known positives to the lists. dropout: whether queries search with dropout.
         watch: called after each step for metrics besides the loss.
     """
 
@@ -274,12 +269,12 @@ class AdoreTraining(ExampleTraining):
     def batches(self, starts: range, size: int) -> Iterator[QueryBatch]:
         def make(start: int) -> QueryBatch:
             rows = self.examples.ask(start, size)
-            return QueryBatch(rows, self.encoder.features(rows.texts[own_share(size)], "query"), start)
+            return QueryBatch(rows, self.encoder.features(rows.texts[batches.own_share(size)], "query"), start)
 
-        return ahead(make, starts)
+        return batches.ahead(make, starts)
 
-    def scores(self, model: Any, batch: QueryBatch, half: bool) -> types.ScoreBatch:
-        """Each query against its own list; lists and vectors are those of all processes."""
+    def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
+        """Scores of each query's own list, with the lists and vectors of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
             searching = vectors.detach() if self.source.live else None
@@ -289,9 +284,9 @@ class AdoreTraining(ExampleTraining):
                     searching = self.forward_module(batch.features)[0]
                 self.trainable.train()
         lists = self.source.lists(batch.rows, batch.start, searching)
-        listed = label(lists, batch.rows, self.content_hash, self.forced)
-        scores = self._products(gather(vectors, len(lists)), listed, weights)
-        return score_batch(scores, listed, lists.shape[1], self.source.live)
+        labelled = label(lists, batch.rows, self.content_hash, self.forced)
+        scores = self._products(gather(vectors, len(lists)), labelled, weights)
+        return score_batch(scores, labelled, lists.shape[1], self.source.live)
 
     def log_metrics(self, step: int) -> checkpoint.Record:
         if self.watch is None or not world().first:
@@ -300,35 +295,33 @@ class AdoreTraining(ExampleTraining):
         self.trainable.train()
         return record
 
-    def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
-        """float32 [B, M], with gradients to the queries, and to the weights of the index's side where there are any."""
-        stored = encoded_rows(self.searcher, np.maximum(listed.rows, 0).reshape(-1))
+    def _products(self, queries: Tensor, lists: LabelledLists, weights: Tensor | None) -> Tensor:
+        """Inner products, float32 [B, M], with gradients to the queries and to the weights of the index, if any."""
+        stored = encoded_rows(self.searcher, np.maximum(lists.rows, 0).reshape(-1))
         return self.encoder.score_lists(queries, stored)
 
 
-def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> types.ScoreBatch:
-    """The lists' documents as a loss sees them, with the lists' own ranks where they are the model's as it is.
+def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) -> ScoreBatch:
+    """The score batch of labelled lists.
 
-    Else ranks are those among the documents in play.
-
-    scores: float32 [B, M]. listed: what they are of. width: how many of the M are a list's own, not added. live:
-    whether the model as it is has ranked the lists.
+    scores: float32 [B, M]. width: documents of the M that were in the list, not added. live: whether the current model
+    ranked the lists, whose ranks are then used; otherwise documents are ranked by `scores`.
     """
-    positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (listed.positive, listed.valid))
-    there = torch.from_numpy(listed.rows >= 0).to(scores.device)
+    positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (lists.positive, lists.valid))
+    there = torch.from_numpy(lists.rows >= 0).to(scores.device)
     if live:
-        ranks = torch.from_numpy(listed.ranks).to(scores.device)
+        ranks = torch.from_numpy(lists.ranks).to(scores.device)
     else:
         order = scores.detach().masked_fill(~there, -torch.inf).argsort(dim=1, descending=True, stable=True)
         ranks = torch.where(there, order.argsort(dim=1) + 1, 0)
     from_list = torch.arange(scores.shape[1], device=scores.device) < width
-    return types.ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)
+    return ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)
 
 
 class JpqTower(QueryTower):
-    """The queries' side of an encoder, and an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
+    """The query side of an encoder, with an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
 
-    The centroids learn at a rate of their own, the rotation stays.
+    The centroids have their own learning rate; the rotation is fixed.
     """
 
     rotation: Tensor | None
@@ -346,13 +339,13 @@ class JpqTower(QueryTower):
 
 @dataclass(eq=False, kw_only=True)
 class JpqTraining(AdoreTraining):
-    """Query-side training that moves the centroids of the opened index too; its file stays as it is.
+    """Query-side training that also learns the centroids of the opened index, without changing its file.
 
     Source: Zhan et al., Jointly Optimizing Query Encoder and Product Quantization to Improve Retrieval Performance
     (CIKM 2021).
 
     Attributes:
-        factor: the learning rate of the centroids, in multiples of the encoder's.
+        factor: learning rate of the centroids, as a multiple of the encoder's.
     """
 
     factor: float = 1.0
@@ -365,7 +358,7 @@ class JpqTraining(AdoreTraining):
 
     @property
     def centroids(self) -> NDArray[np.float32]:
-        """Those of the index as they are now, float32 [M, C, d / M]."""
+        """The current centroids, float32 [M, C, d / M]."""
         return self.forward_module.centroids.detach().cpu().numpy()
 
     def install(self) -> None:
@@ -376,8 +369,8 @@ class JpqTraining(AdoreTraining):
         self.install()
         super().prepare(step)
 
-    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> types.ScoreBatch:
-        """As in query-side training, with gradients to the centroids too."""
+    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> ScoreBatch:
+        """Scores of each query's own list, with gradients to the centroids too."""
         self.install()
         return super().scores(model, batch, half)
 
@@ -386,11 +379,11 @@ class JpqTraining(AdoreTraining):
             self.install()
         return super().log_metrics(step)
 
-    def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
-        """All processes have the whole batch, so the mean of their gradients is that of one process."""
+    def _products(self, queries: Tensor, lists: LabelledLists, weights: Tensor | None) -> Tensor:
+        """Inner products of the whole batch in every process, so that their mean gradient is that of one process."""
         assert weights is not None
-        codes = self.searcher.codes(np.maximum(listed.rows, 0).reshape(-1))
-        chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*listed.rows.shape, -1)
+        codes = self.searcher.codes(np.maximum(lists.rows, 0).reshape(-1))
+        chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*lists.rows.shape, -1)
         with torch.autocast(queries.device.type, enabled=False):
             rotation, whole = self.forward_module.rotation, queries.float()
             return code_products(whole if rotation is None else whole @ rotation.T, weights, chosen)

@@ -1,8 +1,7 @@
-"""The method of stage `train`: documents are drawn for each query, and both sides learn, from a batch of any size."""
+"""Training of a dual encoder (stage `train`): masks and terms of its loss, and gradient caching."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,26 +11,170 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import placed
-from hardneg.protocols import Loss
+from hardneg.protocols import Regularizer
 from hardneg.records import errors, types
+from hardneg.registry import needs_of
 from hardneg.runtime import Progress, gather, world
-from hardneg.training import batches, step
-from hardneg.training.batches import Batch, Features, Parts
-from hardneg.training.examples import SampledBatch, TrainingData
-from hardneg.training.loop import TrainingResult, Validate, check_options, learn
-from hardneg.training.loss_terms import Change, LossTerms
-from hardneg.training.options import TrainOptions
-from hardneg.training.sources import Mixture
+from hardneg.store import digest, plugin_identity
+from hardneg.training import batches, examples, loop, options, sources, step
+from hardneg.training.batches import Features, Parts
 
 Vectors = tuple[Tensor, ...]
 _Pass = Callable[[], Vectors]
+
+
+def guide_masked(batch: types.ScoreBatch, mask: options.GuidedMask) -> types.ScoreBatch:
+    """Mask negatives that a guide scores above g(positive) - margin. Raises TrainingError without a guide's scores.
+
+    guide [B, M], guide_query_query and guide_document_document are compared with the guide's score of the row's query
+    and positive, the lowest one if there are several.
+
+    Source: Solatorio, GISTEmbed (2024), section 3; margins as in sentence-transformers' `GISTEmbedLoss`.
+    """
+    if batch.guide is None:
+        raise errors.TrainingError("guided_mask: the batch has no guide's scores: name an encode stage as `guide`")
+    highest = _lowest_positive(batch.guide, batch)
+    highest = highest - mask.margin * (highest.abs() if mask.kind == "relative" else 1)
+    return _mask(batch, (batch.guide, batch.guide_query_query, batch.guide_document_document), highest)
+
+
+def self_masked(batch: types.ScoreBatch, margin: float) -> types.ScoreBatch:
+    """Mask negatives that the model itself scores above s(positive) + margin, as likely unjudged positives.
+
+    Scores between queries and between documents are masked too. No gradient flows through the comparison.
+
+    Source: Zhang et al., Qwen3 Embedding (2025), Eq. 1 and the mask below it, with a margin of 0.1 for cosines.
+    """
+    parts = (batch.scores, batch.query_query, batch.document_document)
+    scores = [None if part is None else part.detach() for part in parts]
+    return _mask(batch, scores, _lowest_positive(batch.scores.detach(), batch) + margin)
+
+
+def _lowest_positive(scores: Tensor, batch: types.ScoreBatch) -> Tensor:
+    """The lowest score of each row's positives, float [B, 1]; infinite for a row without any."""
+    return scores.masked_fill(~(batch.positive & batch.valid), torch.inf).amin(1, keepdim=True)
+
+
+def _mask(batch: types.ScoreBatch, parts: Sequence[Tensor | None], highest: Tensor) -> types.ScoreBatch:
+    """Mask what scores above `highest`, float [B, 1]; parts: scores [B, M], [B, B] or None, [M, M] or None."""
+    scores, query_query, document_document = parts
+    assert scores is not None
+    valid = batch.valid & (batch.positive | (scores <= highest))
+    queries, documents = batch.query_query, batch.document_document
+    if queries is not None and query_query is not None:
+        queries = queries.masked_fill(query_query > highest, -torch.inf)
+    if documents is not None and document_document is not None:
+        owner = (batch.positive | batch.own).int().argmax(0)
+        documents = documents.masked_fill(document_document > highest[owner], -torch.inf)
+    return replace(batch, valid=valid, query_query=queries, document_document=documents)
+
+
+Change = Callable[[Tensor], Tensor]
+"""A function that truncates encoded texts, or quantizes them as an index does."""
+
+
+def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
+    """Vectors quantized and decoded as by an index of this precision, with a straight-through gradient.
+
+    `int8` is the index `sq8`: 255 steps between the minimum and maximum of each dimension. `binary` is the index
+    `binary`: the sign of each number, at the mean length of the vectors.
+
+    Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic Neurons for
+    Conditional Computation (2013), section 5, for the gradients.
+    """
+    if precision == "float32":
+        return vectors
+    exact = vectors.detach()
+    if precision == "int8":
+        least, width = exact.amin(0), (exact.amax(0) - exact.amin(0)).clamp_min(torch.finfo(exact.dtype).tiny)
+        decoded = least + ((255 * ((exact - least) / width)).floor() + 0.5) / 255 * width
+    else:
+        decoded = torch.where(exact > 0, 1, -1) * exact.norm(dim=1).mean() / exact.shape[1] ** 0.5
+    return vectors + (decoded - exact)
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """Terms of the loss of a batch.
+
+    dims: weight of the loss at each number of dimensions; empty means all dimensions alone. precisions: of the
+    documents' vectors, with a loss at each. regularizer: its penalty is added. guided_mask: masks negatives by a
+    guide's scores. self_mask: masks negatives that the model scores above the positive by more than this.
+
+    Source: Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), Eq. 1.
+    """
+
+    dims: Mapping[int, float] = field(default_factory=dict)
+    regularizer: Regularizer | None = None
+    guided_mask: options.GuidedMask | None = None
+    self_mask: float | None = None
+    precisions: tuple[types.StoredPrecision, ...] = ()
+
+    def named_with(self, examples: str) -> str:
+        """A digest of the examples and these terms; the examples' own digest if there are no terms."""
+        if self == LossTerms():
+            return examples
+        guided, of = None if self.guided_mask is None else asdict(self.guided_mask), self.regularizer
+        named = None if of is None else plugin_identity(type(of).__qualname__, of)
+        masks = [mask for mask in (guided, self.self_mask) if mask is not None]
+        return digest([examples, [[dim, weight] for dim, weight in self.dims.items()], named, *masks, *self.precisions])
+
+    def needs(self, loss: object) -> frozenset[str]:
+        """The optional fields of a `ScoreBatch` that a loss and the masks read."""
+        named = frozenset(needs_of(loss))
+        if self.guided_mask is None:
+            return named
+        return named | {"guide", *(f"guide_{part}" for part in options.WITH_EACH_OTHER if part in named)}
+
+    def masked(self, batch: types.ScoreBatch) -> types.ScoreBatch:
+        """The batch after all masks."""
+        batch = batch if self.guided_mask is None else guide_masked(batch, self.guided_mask)
+        return batch if self.self_mask is None else self_masked(batch, self.self_mask)
+
+    def check(self, encoder: Any) -> None:
+        """Check that the encoder's vectors can be truncated and quantized.
+
+        Raises:
+            UsageError: it has fewer dimensions.
+            ModelError: its vectors cannot be truncated.
+        """
+        if not self.dims and not self.precisions:
+            return
+        if (most := max(self.dims, default=0)) > encoder.dimension:
+            raise errors.UsageError(f"dims: {most} exceeds the model's {encoder.dimension} dimensions: give fewer")
+        encoder.truncated(torch.zeros(1, encoder.dimension), min(self.dims, default=encoder.dimension))
+
+    def loss(self, encoder: Any, loss_of: Callable[[Change, Change], Tensor]) -> Tensor:
+        """The weighted sum of the losses at each number of dimensions and each precision of the documents.
+
+        loss_of: the loss with texts truncated by the first function and documents quantized by the second.
+        """
+        if not self.dims and not self.precisions:
+            return loss_of(lambda encoded: encoded, lambda encoded: encoded)
+        losses = [
+            weight * loss_of(partial(encoder.truncated, dimension=dim), partial(stored, precision=precision))
+            for dim, weight in (self.dims or {encoder.dimension: 1.0}).items()
+            for precision in self.precisions or ("float32",)
+        ]
+        return torch.stack(losses).sum()
+
+    def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
+        """The regularizer's penalty of the distinct encoded queries, float [B, ...], and documents, float [D, ...].
+
+        column: int64 [M], the document of each column of the scores. done: the fraction of finished steps.
+        """
+        if self.regularizer is None:
+            return None
+        counts = column.bincount(minlength=len(documents)).to(documents.device)
+        return self.regularizer(types.EncodedBatch(queries, documents, counts, done))
+
+
 _LOSS_ALONE = LossTerms()
 
 
 class TwoTowers(nn.Module):
-    """Queries and documents in one forward call, so that a distributed wrapper sees one a step."""
+    """An encoder of queries and documents in one forward call, as a distributed wrapper needs."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -39,57 +182,65 @@ class TwoTowers(nn.Module):
         self._embed = encoder.embed
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
-        """float32 [B, d] and [D, d]."""
+        """Vectors of queries and documents, float32 [B, d] and [D, d]."""
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
 class DualEncoderTraining(step.ExampleTraining):
-    """Draws documents for each query; both sides learn."""
+    """Training of both sides of an encoder on documents drawn for each query."""
 
     def __init__(
-        self, encoder: Encoder, data: TrainingData | Mixture, options: TrainOptions, terms: LossTerms = _LOSS_ALONE
+        self,
+        encoder: Encoder,
+        data: examples.TrainingData | sources.Mixture,
+        options: options.TrainOptions,
+        terms: LossTerms = _LOSS_ALONE,
     ) -> None:
-        """terms: UsageError or ModelError where the encoder does not fit them."""
+        """terms: raise UsageError or ModelError if the encoder does not fit them."""
         terms.check(encoder)
         self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
         self.forward_module = TwoTowers(encoder)
         self._corpus, self._cut, self._guide = data.corpus, data.segments, data.guide
         self._unmasked = not options.false_negative_mask
-        # where the largest of the shares is small enough, it is encoded at once
         fits = options.chunk is None or max(world().shares(options.batch_size)) <= options.chunk
         self._chunk = None if fits else options.chunk
         self.examples = data.examples(options)
 
-    def make(self, drawn: SampledBatch) -> Batch:
-        drawn = drawn.unmasked() if self._unmasked else drawn
+    def make(self, drawn: examples.SampledBatch) -> batches.Batch:
+        if self._unmasked:
+            drawn = replace(drawn, known=drawn.known[:0], owner=drawn.owner[:0])
         return batches.make_batch(self.encoder, self._corpus, drawn, self._cut, self._guide)
 
     def digest(self) -> str:
         return self._terms.named_with(self.examples.digest())
 
-    def scores(self, model: Any, batch: Batch, half: bool) -> types.ScoreBatch:
-        """Each query against each document of the batch, those of all processes."""
-        return self._scored(*self._gathered(model, batch, half), batch)
+    def scores(self, model: Any, batch: batches.Batch, half: bool) -> types.ScoreBatch:
+        """Scores of each query against each document of the batch, of all processes."""
+        return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(
-        self, loss: step.Objective, model: Any, batch: Batch, half: bool, done: float
+        self, loss: step.Objective, model: Any, batch: batches.Batch, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
         """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
-        queries, documents = self._gathered(model, batch, half)
+        queries, documents = self._encoded(model, batch, half)
         needs = self._terms.needs(loss)
 
         def loss_of(cut: Change, stored: Change) -> Tensor:
             def changed(vectors: Tensor) -> Tensor:
                 return stored(cut(vectors))
 
-            kept = changed(documents) if batch.counts is None else batches.cut_slots(documents, changed)
-            return loss(self._terms.masked(self._scored(cut(queries), kept, batch, needs)))
+            if batch.counts is None:
+                found = changed(documents)
+            else:  # slots of segments, whose last column is a mark
+                vectors = changed(documents[..., :-1].flatten(0, 1)).view(*documents.shape[:2], -1)
+                found = torch.cat([vectors, documents[..., -1:]], dim=2)
+            return loss(self._terms.masked(self._scored(cut(queries), found, batch, needs)))
 
         penalty = self._terms.penalty(queries, documents, batch.column, done)
         return self._terms.loss(self.encoder, loss_of), penalty
 
-    def _gathered(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
+    def _encoded(self, model: Any, batch: batches.Batch, half: bool) -> tuple[Tensor, Tensor]:
         """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes."""
         precision = partial(torch.autocast, self.encoder.device.type, torch.bfloat16, enabled=half)
         if self._chunk is None:
@@ -105,7 +256,7 @@ class DualEncoderTraining(step.ExampleTraining):
         return queries, gather(documents, batch.distinct)
 
     def _scored(
-        self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
+        self, queries: Tensor, documents: Tensor, batch: batches.Batch, needs: frozenset[str] = frozenset()
     ) -> types.ScoreBatch:
         column, of, score = placed(batch.column.numpy(), documents.device), batch.columns, self.encoder.score
         if batch.counts is None:
@@ -115,13 +266,13 @@ class DualEncoderTraining(step.ExampleTraining):
         parts: dict[str, Tensor] = {}
         if batch.guide:
             parts = batches.guide_scores(batch.guide, column, needs | ({"guide"} if "teacher" in needs else set()))
-            if "teacher" in needs and scored.teacher is None:  # the guide teaches where no run does
+            if "teacher" in needs and scored.teacher is None:  # the guide is the teacher unless a run is
                 parts["teacher"] = parts["guide"]
         if "query_query" in needs:
             parts["query_query"] = batches.apart(score(queries, queries), of.related_queries())
         if "document_document" in needs:
             if batch.counts is not None:
-                raise errors.UsageError("documents in segments have no scores with each other: take another loss")
+                raise errors.UsageError("documents in segments have no scores with each other: choose another loss")
             scores = score(documents, documents, column)[column]
             parts["document_document"] = batches.apart(scores, of.related_documents())
         return replace(scored, **parts)
@@ -129,45 +280,45 @@ class DualEncoderTraining(step.ExampleTraining):
 
 def train(
     encoder: Encoder,
-    data: TrainingData | Mixture,
-    loss: Loss,
-    options: TrainOptions,
+    data: examples.TrainingData | sources.Mixture,
+    loss: step.Objective,
+    options: options.TrainOptions,
     folder: Path,
     *,
     progress: Progress,
-    validate: Validate | None = None,
+    validate: loop.Validate | None = None,
     terms: LossTerms = _LOSS_ALONE,
-) -> TrainingResult:
+) -> loop.TrainingResult:
     """Train both sides of `encoder` in place, as `learn` does."""
-    check_options(options)
-    way = DualEncoderTraining(encoder, data, options, terms)
-    return learn(way, loss, options, folder, progress=progress, validate=validate)
+    loop.check_options(options)
+    method = DualEncoderTraining(encoder, data, options, terms)
+    return loop.learn(method, loss, options, folder, progress=progress, validate=validate)
 
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """The encoder: of one side's texts, or of both; `context` makes the context of a pass.
+    """Functions that encode the texts of one side, or of both; `context` makes the context of a pass.
 
-    `both` may be wrapped for several processes. It is called once with a graph, at the end, as the wrapper expects, and
-    then adds up the gradients that all parts have left; the other parts go past it.
+    `both` may be wrapped for several processes. It is called once with a graph, after all other parts, as the wrapper
+    expects, and then reduces the gradients that all parts have accumulated; the other parts bypass it.
     """
 
-    one: Callable[[Features, Side], Tensor]
+    one: Callable[[Features, Any], Tensor]
     both: Callable[[Features, Features], Vectors]
-    context: Callable[[], AbstractContextManager[Any]]
+    context: Callable[[], Any]
 
 
 def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
-    """The vectors of both sides, whose gradients go on to the weights part by part.
+    """The vectors of both sides, with gradients that reach the weights part by part (gradient caching).
 
-    So a batch of any size takes the memory of a part of it. All parts are encoded now, without a graph; the loss of
-    the whole batch gives each vector its gradient; then each part is encoded once more with a graph, and the same
-    dropout, through which its vectors' gradients go to the weights.
+    A batch of any size takes the memory of one part. All parts are encoded without a graph; the loss of the whole batch
+    gives each vector its gradient; then each part is encoded again, with a graph and the same dropout, to propagate its
+    vectors' gradients to the weights.
 
     Source: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021),
     section 3.
     """
-    sides: list[tuple[Parts, Side]] = [(queries, "query"), (documents, "document")]
+    sides: list[tuple[Parts, str]] = [(queries, "query"), (documents, "document")]
     passes: list[_Pass] = [
         partial(lambda features, side: (towers.one(features, side),), features, side)
         for parts, side in sides
@@ -188,7 +339,7 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
 
 
 class _Twice(torch.autograd.Function):
-    """The first argument stands for the weights, so that autograd computes gradients."""
+    """Encoding without a graph, repeated with one in the backward pass; `anchor` makes autograd call it."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:

@@ -12,7 +12,7 @@ from hardneg_reader.reader import Reader
 from hardneg_reader.train_reader import ReaderOptions, ReaderSpec
 from hardneg_reader.training import ReaderTraining, ReadingData, ReadingLoss, reading_data, reading_validation
 from processes import launch
-from test_distributed import Watched
+from test_cross_batch import Watched
 
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.records import Document, TrainingError
@@ -112,7 +112,7 @@ def one_step(model: str, corpus: str, out: str, number: str) -> None:
     from safetensors.torch import save_file
 
     reader, seen = toy_reader(Path(model)), list[dict[str, Any]]()
-    loop.make_optimizer = lambda module, options: Watched(module, seen)
+    loop.steps.make_optimizer = lambda module, options: Watched(module, seen)
     way = ReaderTraining(reader, toy_data(reader, Corpus.open(Path(corpus))), ReaderOptions(**OPTIONS))
     loop.learn(way, ReadingLoss(), ReaderOptions(**OPTIONS), Path(out) / f"run-{number}", progress=Silent())
     save_file(seen[0], str(Path(out) / f"{number}-{world().rank}.safetensors"))
@@ -125,12 +125,12 @@ def test_two_processes_have_the_gradients_of_one(tiny_model: Path, tmp_path: Pat
     toy_corpus(tmp_path / "corpus")
     given = [str(tiny_model), str(tmp_path / "corpus"), str(tmp_path)]
     running = launch([__file__, *given, "2"], 2)
-    make_optimizer = loop.make_optimizer
+    make_optimizer = loop.steps.make_optimizer
     try:
         one_step(*given, "1")
         assert [process.wait() for process in running] == [0, 0]
     finally:
-        loop.make_optimizer = make_optimizer
+        loop.steps.make_optimizer = make_optimizer
         for process in running:
             process.kill()
     one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))

@@ -11,7 +11,7 @@ from toy import write_toy
 from hardneg.encoders.encoder import Encoder
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records import EncodedBatch, PluginError
-from hardneg.training.loss_terms import LossTerms
+from hardneg.training.methods.dual_encoder import LossTerms
 from tests.training import test_kinds
 
 WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0], [0.0, 4.0, 1.0]])

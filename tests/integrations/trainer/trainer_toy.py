@@ -111,7 +111,7 @@ def noted(trainer: Any, tokenizer: Any) -> list[dict[str, list[str]]]:
 
 def killed_as_it_publishes(number: int) -> None:
     """Has this process killed when all of a refresh is mined and its folder is not there yet."""
-    from hardneg.training.refresh.folder import Refresh, RefreshFolder
+    from hardneg.training.checkpoint import Refresh, RefreshFolder
 
     publish = RefreshFolder.publish
 

@@ -15,8 +15,7 @@ from toy import toy_data
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.records import Negatives, TrainingError, UsageError
 from hardneg.training import examples, loop, options
-from hardneg.training.methods.ance import AnceTraining
-from hardneg.training.refresh.folder import kept
+from hardneg.training.methods.ance import AnceTraining, overlap
 
 TOY = Path(__file__).parents[1] / "refresh_toy.py"
 
@@ -66,8 +65,8 @@ def test_what_was_there_before_is_counted_by_query(tmp_path):
         return read_negatives(tmp_path / name)
 
     before = written("a", {"q1": ["d1", "d2"], "q2": ["d3"], "q4": ["d1"]})
-    assert kept(written("b", {"q1": ["d2", "d9"], "q2": ["d3"], "q3": ["d1"], "q4": []}), before) == 0.75
-    assert kept(written("c", {"q7": ["d1"]}), before) is None
+    assert overlap(written("b", {"q1": ["d2", "d9"], "q2": ["d3"], "q3": ["d1"], "q4": []}), before) == 0.75
+    assert overlap(written("c", {"q7": ["d1"]}), before) is None
 
 
 def test_nothing_to_train_on_is_an_error(toy_folder, tmp_path):

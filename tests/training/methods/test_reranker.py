@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reranker_toy import learn_pairs, pair_options, toy_network
+from processes import codes, launch
+from reranker_toy import learn_pairs, pair_options, toy_network, train_still
 from safetensors.torch import load_file
 from toy import Interrupted, toy_data
-from two_processes import results
 
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.losses import infonce, listwise
@@ -17,8 +17,9 @@ from hardneg.losses.pairwise import Bce, RankNet, TwoClass
 from hardneg.records import RankedList, TrainingError
 from hardneg.rerankers.network import PairScorer
 from hardneg.training import examples, options, validation
-from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation
+from hardneg.training.methods.reranker import RerankerTraining, ascent, perturbed
 
+HERE = Path(__file__).parents[1]
 FP32 = EncodeOptions(precision="fp32")
 
 
@@ -110,7 +111,7 @@ def test_the_adversary_moves_the_looked_up_embeddings_alone() -> None:
     loss = (layer(ids) * torch.tensor([[3.0, 0.0], [0.0, 2.0], [0.0, 2.0]])).sum()
     step = ascent(loss, layer.weight, 0.5)  # the gradient is [[3, 0], [0, 0], [0, 4]], of norm 5
     torch.testing.assert_close(step, torch.tensor([[0.3, 0.0], [0.0, 0.0], [0.0, 0.4]]))
-    with moved(layer, step):
+    with perturbed(layer, step):
         vectors = layer(ids)
         torch.testing.assert_close(vectors, torch.tensor([[1.3, 0.0], [2.0, 2.4], [2.0, 2.4]]))
         vectors.square().sum().backward()
@@ -137,11 +138,13 @@ def test_dev_queries_are_reranked(toy_folder: Path, tiny_model: Path) -> None:
     contents = data.corpus.contents(data.corpus.rows(listed[0]))
     (scores,) = PairScorer.of(network.module, "cpu", FP32).rerank([(data.texts[0], contents)])
     rank = 1 + sum(score > scores[1] for score in scores)
-    found = rerank_validation(network, dev, 3, FP32)()
+    found = validation.rerank_validation(network, dev, 3, FP32)()
     expected = {"mrr@10": 1 / rank / 2, "ndcg@10": 1 / np.log2(rank + 1) / 2, "recall@100": 0.5}
     assert found == pytest.approx(expected)
     with pytest.raises(TrainingError, match="no dev query"):
-        rerank_validation(network, validation.ValidationData(data.corpus, ["q2"], ["x"], qrels, run), 3, FP32)
+        validation.rerank_validation(
+            network, validation.ValidationData(data.corpus, ["q2"], ["x"], qrels, run), 3, FP32
+        )
 
 
 def test_options_of_a_reranker() -> None:
@@ -153,8 +156,11 @@ def test_options_of_a_reranker() -> None:
 
 @pytest.mark.slow
 def test_two_processes_learn_what_one_does(toy_folder: Path, tiny_model: Path, tmp_path: Path) -> None:
-    one, *two = results(toy_folder, tiny_model, tmp_path)
-    assert len(two) == 2 and len(one) > 20
+    running = launch([HERE / "reranker_toy.py", toy_folder, tiny_model, tmp_path], 2)
+    train_still(toy_folder, tiny_model, tmp_path, 0, 1)
+    assert codes(running) == [0, 0]
+    one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
+    assert len(one) > 20
     for other in two:
         for name, tensor in one.items():
             torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-6)

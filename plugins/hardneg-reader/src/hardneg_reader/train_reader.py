@@ -47,17 +47,20 @@ class ReaderSpec:
         return lines
 
 
+_Options = hp.training_options.LearningOptions
+
+
 @dataclass(frozen=True)
-class ReaderOptions(hp.training_options.LearningOptions):
+class ReaderOptions(_Options):
     """Training options with other defaults: one passage with an answer and 23 without, 16 questions per step.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
 
-    batch_size: int = hp.training_options.again(hp.training_options.LearningOptions, "batch_size", 16)
-    negatives_per_query: int = hp.training_options.again(hp.training_options.LearningOptions, "negatives_per_query", 23)
-    learning_rate: float = hp.training_options.again(hp.training_options.LearningOptions, "learning_rate", 1e-5)
-    metric: str = hp.training_options.again(hp.training_options.LearningOptions, "metric", "exact_match")
+    batch_size: int = hp.training_options.with_default(_Options, "batch_size", 16)
+    negatives_per_query: int = hp.training_options.with_default(_Options, "negatives_per_query", 23)
+    learning_rate: float = hp.training_options.with_default(_Options, "learning_rate", 1e-5)
+    metric: str = hp.training_options.with_default(_Options, "metric", "exact_match")
 
     def mistakes(self) -> Iterator[str]:
         """Options without effect on a reader."""

@@ -1,7 +1,7 @@
-"""A refresh: encode the corpus, search it for the training queries, and mine negatives; as a program, again and again.
+"""One refresh of the negatives: encode the corpus, search it for the training queries, and mine; and the inferencer.
 
-The program runs beside the trainer: it loads the newest checkpoint, mines, publishes, and starts over. It ends with the
-trainer, even a killed one: the system then closes the pipe between the two.
+The inferencer is a program that runs during training: it loads the newest checkpoint, mines, publishes, and repeats. It
+ends with the trainer, even with a killed one, since the system closes the pipe between the two.
 """
 
 import os
@@ -20,20 +20,16 @@ from typing import Any, ClassVar
 import torch
 from pydantic import TypeAdapter
 
+from hardneg.encoders import protocol, spec, stream
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.stream import write_index
-from hardneg.formats import qrels, runs
+from hardneg.formats import negatives, qrels, runs
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.negatives import with_positives, write_negatives
 from hardneg.formats.segments import Segments
 from hardneg.indexes.candidate_scoring import pooled
 from hardneg.indexes.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.open_store import open_store
 from hardneg.mining import choosing
-from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares
 from hardneg.mining.filters import Filters, MiningTexts, paired
 from hardneg.mining.ranks import Sampled, TopK
 from hardneg.protocols import IndexBackend, NegativeMiner, Searcher
@@ -41,19 +37,18 @@ from hardneg.records import errors, layout, types, wording
 from hardneg.registry import configure
 from hardneg.runtime import Seconds, Silent, barrier, derive_seed, world
 from hardneg.store import replace_text
-from hardneg.training.checkpoint import Checkpoints
-from hardneg.training.examples import TrainingData
+from hardneg.training import examples
+from hardneg.training.checkpoint import Checkpoints, Refresh, RefreshFolder
 from hardneg.training.options import RefreshOptions
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
 
 AGAIN = 30.0
-"""Seconds before the program retries a failed write."""
-_BLOCKS = 16  # of queries, as large as those of documents that are written, searched at a time: they are in memory
+"""Seconds before the inferencer retries a failed write."""
+_BLOCKS = 16  # blocks of queries that are searched at a time; they are held in memory
 
 
 @dataclass(frozen=True)
-class FirstOnes:
-    """A miner that keeps the first `count` negatives of another one."""
+class FirstNegatives:
+    """A miner that truncates the negatives of another one to `count`."""
 
     version: ClassVar[int] = 1
 
@@ -61,7 +56,7 @@ class FirstOnes:
     count: int
 
     def mine(self, candidates: Iterable[types.Candidates], *, seed: int) -> Iterator[types.Negatives]:
-        """The negatives of each query."""
+        """Yield the negatives of each query."""
         for query, mined in paired(candidates, partial(self.miner.mine, seed=seed)):
             first, scores = mined.negatives[: self.count], mined.scores[: self.count]
             yield types.Negatives(query.query_id, query.positives, list(first), scores, mined.dropped)
@@ -69,14 +64,13 @@ class FirstOnes:
 
 @dataclass(frozen=True)
 class Mining:
-    """What is mined, and how.
+    """Configuration of the mining of all refreshes.
 
-    seed: draws depend on it, the refresh and the query alone. miner: selects from the top of the corpus; None: that of
-    the options' `choice`. backend: builds the index that is searched, anew for each refresh; None searches what was
-    encoded itself, exactly.
+    seed: draws depend on it, the refresh and the query alone. miner: selects from the top of the corpus; None uses the
+    options' `choice`. backend: builds the index that a refresh searches; None searches the vectors exactly.
     """
 
-    data: TrainingData
+    data: examples.TrainingData
     options: RefreshOptions
     seed: int
     filters: Filters = Filters()  # noqa: RUF009
@@ -84,47 +78,47 @@ class Mining:
     backend: IndexBackend | None = None
 
     def trainable(self, number: int) -> list[int]:
-        """The positions of the queries of refresh `number` that have positives: the others cannot be trained on."""
+        """The positions of the queries of refresh `number` that have positives, which training needs."""
         data = self.data
         queries = chunk(len(data.query_ids), number, self.options.query_chunks)
         return [position for position in queries if data.positives.get(data.query_ids[position])]
 
-    def choosing(self, number: int) -> Choosing:
-        """How refresh `number` chooses from the top of the corpus."""
-        data, options = self.data, self.options
+    def selection(self, number: int) -> choosing.Choosing:
+        """The selection of negatives from the top of the corpus in refresh `number`."""
+        data, chosen, seed = self.data, self.options, derive_seed(self.seed, "refresh", number)
         if self.miner is not None:
-            miner: NegativeMiner = FirstOnes(self.miner, options.negatives)
-        elif options.choice == "top":
-            miner = TopK(options.negatives)
+            miner: NegativeMiner = FirstNegatives(self.miner, chosen.negatives)
+        elif chosen.choice == "top":
+            miner = TopK(chosen.negatives)
         else:
-            miner = Sampled(options.depth, options.negatives)
-        return Choosing(data.corpus, data.positives, miner, self.filters, derive_seed(self.seed, "refresh", number))
+            miner = Sampled(chosen.depth, chosen.negatives)
+        return choosing.Choosing(data.corpus, data.positives, miner, self.filters, seed)
 
     def searcher(self, folder: Path, device: str) -> Searcher:
-        """Search of an encoded corpus by document: of the index that `backend` builds within its folder, or exactly."""
-        options, built = ExactOptions(device=device), folder / "searched"
+        """A searcher of the encoded corpus by document, with the index that `backend` builds in its folder."""
+        exact, built = ExactOptions(device=device), folder / "searched"
         if self.backend is None:
-            searcher: Searcher = open_store(folder, options)
+            searcher: Searcher = open_store(folder, exact)
         else:
-            shutil.rmtree(built, ignore_errors=True)  # what a killed process has left
+            shutil.rmtree(built, ignore_errors=True)  # a killed process may have left one
             built.mkdir()
             self.backend.build(folder, built, Silent())
             searcher = self.backend.open(built, self.data.corpus.rows)
-            searcher = searcher.using(options, None) if isinstance(searcher, ExactSearcher) else searcher
+            searcher = searcher.using(exact, None) if isinstance(searcher, ExactSearcher) else searcher
         return pooled(searcher, folder, self.data.corpus.doc_ids)
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
-    """Part `number` modulo `chunks` of `count` things in a row, all of one size but the last."""
+    """Part `number` modulo `chunks` of `count` consecutive items; the last part takes the remainder."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
 
 
 def known_to_be_relevant(
-    positives: Mapping[str, Sequence[str]], options: RefreshOptions
+    positives: Mapping[str, Sequence[str]], refresh: RefreshOptions
 ) -> Mapping[str, Sequence[str]]:
-    """The positives that training and mining know of."""
-    if options.excluded == "last":
+    """The positives that training and mining use."""
+    if refresh.excluded == "last":
         return {query_id: doc_ids[-1:] for query_id, doc_ids in positives.items()}
     return positives
 
@@ -132,17 +126,17 @@ def known_to_be_relevant(
 def mine_refresh(
     encoders: Sequence[Encoder], mining: Mining, refreshes: RefreshFolder, number: int, step: int
 ) -> Refresh | None:
-    """Mines with a model of `step` updates and publishes the result as refresh `number`, counted from 0.
+    """Mine with a model of `step` updates and publish the result as refresh `number`, counted from 0.
 
-    Memory does not grow with the corpus: its vectors go to a file, block by block, and are searched block by block.
-    Vectors that a killed process left of the same model are reused. Several processes each call this with the same
-    arguments and encode a part of the corpus; the first one does the rest, and the others get None.
+    Memory does not grow with the corpus, whose vectors are written and searched block by block. Vectors that a killed
+    process left of the same model are reused. Several processes each call this with the same arguments and encode a
+    part of the corpus; the first one does the rest, and the others return None.
 
     encoders: the same weights on each device; each encodes a part of the corpus, the first one the queries.
 
     Raises:
-        OSError: the disk is full, or cannot be written; the partial refresh is removed.
-        TrainingError: there is nothing to train on; it is not published.
+        OSError: the disk is full or cannot be written; the partial refresh is removed.
+        TrainingError: there is nothing to train on; nothing is published.
     """
     if not mining.trainable(number):
         total = len(mining.data.query_ids)
@@ -150,14 +144,14 @@ def mine_refresh(
         message = f"none of its {queries}, of {total} in all, has a positive: give fewer query_chunks"
         raise errors.TrainingError(f"refresh {number}: nothing to train on: {message}")
     seconds, first, folder = Seconds(), world().first, refreshes.vectors(step)
-    options = EncodeOptions(precision=mining.options.precision)
+    precision = protocol.EncodeOptions(precision=mining.options.precision)
     if first:
         refreshes.tidy(step)
     barrier()
     try:
         with seconds.of("encode"):
             rows = encoders[0].rows(mining.data.corpus, mining.data.segments, refreshes.folder, Silent(), world())
-            write_index(encoders, rows, folder, options, Silent())
+            stream.write_index(encoders, rows, folder, precision, Silent())
         return _published(encoders[0], mining, refreshes, Refresh(number, step, 0, 0), seconds) if first else None
     except OSError:
         if first:
@@ -172,30 +166,31 @@ def _published(
     with nullcontext() if mining.backend is None else seconds.of("index"):
         searcher = mining.searcher(vectors, str(encoder.device))
     with seconds.of("write", without=("queries", "search")):
-        lists = _listed(encoder, searcher, mining, planned.number, seconds)
-        write_negatives(folder / layout.NEGATIVES, mining.choosing(planned.number).negatives(lists, facts))
-    counts = {name: count for name, count in facts.items() if name.startswith((LEFT_OUT, SEEN_BY))}
+        lists = _hits(encoder, searcher, mining, planned.number, seconds)
+        negatives.write_negatives(folder / layout.NEGATIVES, mining.selection(planned.number).negatives(lists, facts))
+    counts = {name: count for name, count in facts.items() if name.startswith((choosing.LEFT_OUT, choosing.SEEN_BY))}
     refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, counts)
     if not refresh.negatives:
-        refreshes.tidy(planned.step)  # the vectors stay for the next try
-        top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or dropped"
-        raise errors.TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth, or drop less")
+        refreshes.tidy(planned.step)  # keeps the vectors for the next attempt
+        top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or filtered out"
+        raise errors.TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth or filter less")
     refreshes.publish(refresh)
     shutil.rmtree(vectors)
     return refresh
 
 
-def _listed(
+def _hits(
     encoder: Encoder, searcher: Searcher, mining: Mining, number: int, seconds: Seconds
 ) -> Iterator[runs.QueryLists]:
     """Yield the hits of each query that has positives."""
     data, queries, depth = mining.data, mining.trainable(number), mining.options.depth
-    texts, options = [data.texts[position] for position in queries], EncodeOptions(precision=mining.options.precision)
-    encode: Any = partial(encoder.encode, side="query", options=options)
+    texts = [data.texts[position] for position in queries]
+    precision = protocol.EncodeOptions(precision=mining.options.precision)
+    encode: Any = partial(encoder.encode, side="query", options=precision)
     blocks = choosing.search_queries(encode, texts, searcher, depth, _BLOCKS * encoder.block, seconds)
     for window, vectors, hits in blocks:
         query_ids, tops = [data.query_ids[position] for position in queries[window]], choosing.as_lists(hits)
-        if compares(mining.miner, *mining.filters.plugins):  # with the positives that the search has missed
+        if choosing.compares(mining.miner, *mining.filters.plugins):  # adds the positives that the search missed
             known = [data.positives[query_id] for query_id in query_ids]
             with seconds.of("search"):
                 tops = iter([*choosing.with_positives(hits, searcher, vectors, known, data.corpus)])
@@ -205,16 +200,15 @@ def _listed(
 
 @dataclass(frozen=True)
 class Settings:
-    """What the trainer hands over to the program.
+    """Settings of the inferencer, from the trainer.
 
-    model: the one that training starts from. collection: its folder; split: whose queries are mined. checkpoints and
-    refreshes: the folders. first: the first step to mine from. devices: one or more to encode on; threads: on a CPU.
-    segments: how documents are cut, if they are. pseudo_positives: a file of negatives whose positives count, too.
-    miner, filters: what selects, and what leaves candidates out before; no miner: that of the options' `choice`.
-    backend: of the index that a refresh searches; None searches the vectors themselves.
+    model: the start model. collection, checkpoints, refreshes: folders. split: of the queries. first: the first step to
+    mine at. devices: to encode on; threads: on a CPU. segments: windows that documents are split into, if any.
+    pseudo_positives: a file of negatives whose positives count as relevant too. miner, filters, backend: plugins, as in
+    `Mining`.
     """
 
-    model: ModelSpec
+    model: spec.ModelSpec
     collection: str
     split: str
     checkpoints: str
@@ -238,36 +232,37 @@ class Settings:
         return TypeAdapter(cls).validate_json(path.read_bytes())
 
     def mining(self) -> Mining:
-        """What a refresh mines, and how."""
-        collection = StoredCollection.open(Path(self.collection))
-        queries, options = collection.queries(self.split), self.options
+        """Open the collection and the plugins."""
+        collection, refresh = StoredCollection.open(Path(self.collection)), self.options
+        queries = collection.queries(self.split)
         known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
         if self.pseudo_positives is not None:
-            known = with_positives(known, Path(self.pseudo_positives))
-        relevant = known_to_be_relevant(known, options)
-        data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=self.segments)
-        match = options.answer_match if options.without_answers else None
+            known = negatives.with_positives(known, Path(self.pseudo_positives))
+        known = known_to_be_relevant(known, refresh)
+        data = examples.TrainingData(collection.corpus, queries.query_ids, queries.texts, known, segments=self.segments)
+        match = refresh.answer_match if refresh.without_answers else None
         plugins = [configure("filters", each) for each in self.filters]
-        filters = Filters.of(MiningTexts(collection, self.split), plugins, match, relevant)
+        excluding = Filters.of(MiningTexts(collection, self.split), plugins, match, known)
         miner = None if self.miner is None else configure("miners", self.miner)
         backend = None if self.backend is None else configure("indexes", self.backend)
-        return Mining(data, options, self.seed, filters, miner, backend)
+        return Mining(data, refresh, self.seed, excluding, miner, backend)
 
 
 def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
-    """Mines from the newest checkpoint whenever one is due; does not return.
+    """Mine with the newest checkpoint whenever a refresh is due; never return.
 
-    A checkpoint that is removed while it is read is skipped for the next newest. A full disk is reported once and
-    retried at the next checkpoint or after `AGAIN`. A refresh with nothing to train on is reported, and the next part
-    of the queries is mined from the next checkpoint, unless training waits for this one.
+    A checkpoint that is removed while it is read is skipped. A full disk is reported once and retried at the next
+    checkpoint or after `AGAIN`. A refresh with nothing to train on is reported, and the next part of the queries is
+    mined with the next checkpoint, unless training waits for this one.
 
     Raises:
-        TrainingError: there is nothing to begin to train on.
+        TrainingError: there is nothing to start training on.
     """
-    folder, checkpoints = RefreshFolder(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
+    folder = RefreshFolder(Path(settings.refreshes))
+    checkpoints = Checkpoints(Path(settings.checkpoints), "")
     mining, every = settings.mining(), settings.options.every or 1
     encoders = [load_learner(settings.model, device) for device in settings.devices]
-    complained, refused = False, 0
+    reported, refused = False, 0
     while True:
         mined, step = folder.newest(report=report), max(checkpoints.steps(), default=0)
         if step < (settings.first if mined is None else (mined.step // every + 1) * every):
@@ -279,39 +274,39 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
         except errors.ArtifactError:
             if max(checkpoints.steps(), default=0) == step:
                 raise
-            continue  # a newer one has replaced it meanwhile
+            continue  # replaced by a newer one
         try:
             mine_refresh(encoders, mining, folder, (-1 if mined is None else mined.number) + 1 + refused, step)
-            complained, refused = False, 0
+            reported, refused = False, 0
         except OSError as error:
-            if not complained:
-                report(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
-            complained = True
+            if not reported:
+                report(f"cannot write the negatives of step {step} ({error.strerror or error}); will retry")
+            reported = True
             wait(AGAIN)
         except errors.TrainingError as error:
             if mined is None and settings.first == 0:
                 raise
-            report(f"{error}; training goes on with what it has")
+            report(f"{error}; training continues with the negatives it has")
             refused += 1
             wait(None)
 
 
 def main(path: str) -> None:
-    """The program; its settings are in a file."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer's to hear
+    """Run the inferencer with the settings in a file."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the trainer
     settings, to_trainer = Settings.read(Path(path)), partial(print, flush=True)
     torch.set_num_threads(settings.threads)
-    woken = threading.Event()
+    wake = threading.Event()
 
     def listen() -> None:
-        """The pipe from the trainer: each line wakes this process, its end ends it."""
+        """Wake at each line from the trainer; exit when it closes the pipe."""
         while sys.stdin.buffer.readline():
-            woken.set()
-        os._exit(0)  # at once, whatever the other threads do: nothing half-written has a name
+            wake.set()
+        os._exit(0)  # without waiting for other threads: partial files are never published
 
     def wait(seconds: float | None) -> None:
-        woken.wait(seconds)
-        woken.clear()
+        wake.wait(seconds)
+        wake.clear()
 
     threading.Thread(target=listen, daemon=True).start()
     with RefreshFolder(Path(settings.refreshes)).alone():

@@ -27,14 +27,13 @@ from hardneg.indexes.product import IvfFlat
 from hardneg.mining.filters import Filters
 from hardneg.records import TrainingError, errors, layout
 from hardneg.runtime import Silent, World
-from hardneg.training.checkpoint import Checkpoints
+from hardneg.training import refresh as mining_module
+from hardneg.training.checkpoint import Checkpoints, Refresh, RefreshFolder
+from hardneg.training.methods.ance import BackgroundProvider, RefreshProvider, SynchronousProvider, refresh_facts
 from hardneg.training.options import Devices, RefreshOptions
-from hardneg.training.refresh import mining as mining_module
-from hardneg.training.refresh.folder import Refresh, RefreshFolder, refresh_facts
-from hardneg.training.refresh.mining import Mining, chunk, known_to_be_relevant, mine_refresh
-from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider
+from hardneg.training.refresh import Mining, chunk, known_to_be_relevant, mine_refresh
 
-MINING = Path(__file__).parents[1] / "mining_toy.py"
+MINING = Path(__file__).parent / "mining_toy.py"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +72,7 @@ def test_the_top_is_kept_in_order_without_positives_and_copies(encoder, toy_fold
     assert not list(tmp_path.glob("vectors-*")) and not list(tmp_path.glob("*.partial"))
 
 
-@pytest.mark.parametrize("backend", [Flat(), IvfFlat(lists=4, nprobe=4), Hnsw(m=8)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("backend", [Flat(), IvfFlat(lists=4, nprobe=4), Hnsw(m=8), IvfFlat(lists=8, nprobe=1)])
 def test_an_index_is_built_and_searched(backend, encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
     options = RefreshOptions("every", 5, depth=40, negatives=5, choice="top", precision="fp32")
@@ -83,19 +82,9 @@ def test_an_index_is_built_and_searched(backend, encoder, toy_folder, tmp_path):
     (place.vectors(0) / "searched" / "docid").write_text("what a killed process has left")
     made = mine_refresh([encoder], Mining(data, options, 1, backend=backend), place, 0, 0)
     assert sorted(made.seconds) == ["encode", "index", "queries", "search", "write"]
-    found = read_negatives(place.negatives(0))
-    assert [list(item.negatives) for item in found] == [list(item.negatives) for item in exact]
+    found, coarse = read_negatives(place.negatives(0)), backend == IvfFlat(lists=8, nprobe=1)
+    assert ([list(item.negatives) for item in found] != [list(item.negatives) for item in exact]) is coarse
     assert not list(place.folder.glob("vectors-*"))
-
-
-def test_a_coarse_index_finds_other_negatives(encoder, toy_folder, tmp_path):
-    data = replace(toy_data(toy_folder), negatives=None)
-    options = RefreshOptions("every", 5, depth=40, negatives=5, choice="top", precision="fp32")
-    place, coarse = RefreshFolder(tmp_path / "made"), IvfFlat(lists=8, nprobe=1)
-    mine_refresh([encoder], Mining(data, options, 1, backend=coarse), place, 0, 0)
-    exact = mine(encoder, toy_folder, tmp_path / "exact", choice="top", depth=40, negatives=5)[1]
-    found = [list(item.negatives) for item in read_negatives(place.negatives(0))]
-    assert found != [list(item.negatives) for item in exact]
 
 
 def test_documents_with_an_answer_and_excluded_ones_are_left_out(encoder, toy_folder, tmp_path):
@@ -157,7 +146,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(encoder, toy_folder
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(mining_module, "write_negatives", die)
+        patch.setattr(mining_module.negatives, "write_negatives", die)
         mine(encoder, toy_folder, tmp_path / "broken")
     assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
     monkeypatch.setattr("hardneg.encoders.stream.encoded_blocks", die)
@@ -169,7 +158,7 @@ def test_a_full_disk_gives_its_room_back(encoder, toy_folder, tmp_path, monkeypa
         next(items)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(mining_module, "write_negatives", full)
+    monkeypatch.setattr(mining_module.negatives, "write_negatives", full)
     with pytest.raises(OSError, match="No space left"):
         mine(encoder, toy_folder, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == []
@@ -265,41 +254,19 @@ def publish(place: RefreshFolder, number: int, step: int, text: str = "negatives
     place.publish(Refresh(number, step, 10, 200, SECONDS))
 
 
-def test_what_is_published_is_found(tmp_path):
+def test_the_newest_two_of_what_is_published_are_found_and_all_are_remembered(tmp_path):
+    """One that was made twice died between the line and the name, or was damaged later: it counts once."""
     place = RefreshFolder(tmp_path / "refreshes")
     assert place.newest() is None and place.records() == []
-    publish(place, 0, 0)
-    publish(place, 1, 40)
-    assert place.newest() == Refresh(1, 40, 10, 200, SECONDS)
-    assert place.newest(39) == Refresh(0, 0, 10, 200, SECONDS)
-    assert place.negatives(1).read_text() == "negatives"
-    manifest = json.loads((tmp_path / "refreshes" / "000001" / "manifest.json").read_text())
-    assert manifest["files"] == {"negatives.arrow": 9}
-
-
-def test_the_newest_two_stay_and_all_are_remembered(tmp_path):
-    place = RefreshFolder(tmp_path)
-    for number in range(4):
-        publish(place, number, 10 * number)
-    assert place.numbers() == [2, 3]
-    assert [record["step"] for record in place.records()] == [0, 10, 20, 30]
-
-
-def test_one_that_was_made_twice_counts_once(tmp_path):
-    """The first time died between the line and the name, or was damaged later."""
-    place = RefreshFolder(tmp_path)
-    for number, step in ((0, 0), (1, 9), (1, 10), (2, 20)):
+    for number, step in ((0, 0), (1, 9), (1, 10), (2, 40)):
         publish(place, number, step)
-    assert [(record["number"], record["step"]) for record in place.records()] == [(0, 0), (1, 10), (2, 20)]
-
-
-def test_what_is_being_written_is_not_found(tmp_path):
-    place = RefreshFolder(tmp_path)
-    publish(place, 0, 0)
-    (place.partial(1) / "negatives.arrow").write_text("neg")
-    assert place.numbers() == [0]
+    (place.partial(3) / "negatives.arrow").write_text("neg")  # still being written
+    assert place.numbers() == [1, 2] and place.negatives(2).read_text() == "negatives"
+    assert place.newest() == Refresh(2, 40, 10, 200, SECONDS) and place.newest(39) == Refresh(1, 10, 10, 200, SECONDS)
+    assert json.loads((place.folder / "000002" / "manifest.json").read_text())["files"] == {"negatives.arrow": 9}
+    assert [(record["number"], record["step"]) for record in place.records()] == [(0, 0), (1, 10), (2, 40)]
     place.tidy()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000", "made.jsonl"]
+    assert sorted(path.name for path in place.folder.iterdir()) == ["000001", "000002", "made.jsonl"]
 
 
 @pytest.mark.parametrize("name", ["negatives.arrow", "manifest.json"])
@@ -313,7 +280,7 @@ def test_a_damaged_one_is_told_once_and_removed(tmp_path, name, damage):
     for _ in range(2):
         found = place.newest(20, told.append)
         assert found is not None and found.number == 0
-    assert len(told) == 1 and "damaged" in told[0] and told[0].endswith("it is mined again") and "\n" not in told[0]
+    assert len(told) == 1 and "damaged" in told[0] and told[0].endswith("mining it again") and "\n" not in told[0]
     publish(place, 1, 20)
     assert place.newest() == Refresh(1, 20, 10, 200, SECONDS)
 
@@ -328,10 +295,6 @@ def test_what_later_models_mined_is_forgotten(tmp_path):
     assert place.numbers() == [4] and [path.name for path in tmp_path.glob("vectors-*")] == ["vectors-000000040"]
     place.forget_after(39)
     assert place.newest() is None
-
-
-def test_vectors_of_one_model_are_kept(tmp_path):
-    place = RefreshFolder(tmp_path)
     for step in (40, 50):
         place.vectors(step).mkdir()
     place.tidy(50)
@@ -415,24 +378,17 @@ def published(folder: Path) -> tuple[RefreshFolder, Refresh]:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_training_that_waits_ends_and_what_is_damaged_is_made_again_by_the_next_run(tmp_path, error):
-    place, refresh = published(tmp_path)
+def test_a_refused_refresh_ends_a_training_that_waits_and_a_damaged_one_is_made_again(tmp_path, error):
+    place, refresh = published(tmp_path / "waiting")
     nothing: Any = None
     supply: RefreshProvider = SynchronousProvider(nothing, nothing, place, Checkpoints(tmp_path, ""), 0, 5, print)
     with pytest.raises(errors.TrainingError, match=f"{NAMED}: {error}$"):
         supply.refuse(refresh, error)
     assert place.numbers() == ([] if error is ERRORS[0] else [3])
-
-
-@pytest.mark.parametrize("error", ERRORS)
-def test_training_beside_goes_on_and_has_what_is_damaged_made_again(tmp_path, error):
-    place, refresh = published(tmp_path)
+    place, refresh = published(tmp_path / "beside")
     told, process = list[str](), Woken()
     beside: Any = process
-    supply: RefreshProvider = BackgroundProvider(beside, place, True, 5, told.append)
+    supply = BackgroundProvider(beside, place, True, 5, told.append)
     supply.refuse(refresh, error)
-    if error is ERRORS[0]:
-        assert told == [f"{NAMED}: cannot be read; it is mined again"] and (place.numbers(), process.times) == ([], 1)
-    else:
-        assert told == [f"{NAMED}: no query can be trained on; it is not used"]
-        assert (place.numbers(), process.times) == ([3], 0)
+    then, left = ("mining it again", ([], 1)) if error is ERRORS[0] else ("it is not used", ([3], 0))
+    assert told == [f"{NAMED}: {error}; {then}"] and (place.numbers(), process.times) == left

@@ -18,12 +18,11 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records import errors, layout, types
-from hardneg.training.checkpoint import Checkpoints, TrainState
+from hardneg.training import refresh as mining
+from hardneg.training.checkpoint import Checkpoints, Refresh, RefreshFolder, TrainState
+from hardneg.training.methods import ance
 from hardneg.training.options import RefreshOptions
-from hardneg.training.refresh import mining, provider
-from hardneg.training.refresh import provider as process
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.mining import AGAIN, Settings, serve
+from hardneg.training.refresh import AGAIN, Settings, serve
 
 
 class Idle(Exception):
@@ -132,7 +131,7 @@ def test_a_truncated_refresh_is_made_again(settings):
     whole = path.read_bytes()
     path.write_bytes(whole[:100])
     told, _ = until_idle(settings)
-    assert len(told) == 1 and "has 100 bytes" in told[0] and told[0].endswith("it is mined again")
+    assert len(told) == 1 and "has 100 bytes" in told[0] and told[0].endswith("mining it again")
     assert path.read_bytes() == whole and steps(settings) == [0]
 
 
@@ -167,7 +166,7 @@ def test_a_full_disk_is_one_line_and_tried_again(settings, monkeypatch):
 
     monkeypatch.setattr(mining, "mine_refresh", full_once)
     told, waits = until_idle(settings)
-    assert told == ["negatives of step 0 cannot be written (No space left on device); trying again later"]
+    assert told == ["cannot write the negatives of step 0 (No space left on device); will retry"]
     assert waits == [AGAIN, None] and steps(settings) == [0]
 
 
@@ -188,22 +187,22 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(s
         serve(replace(settings, first=10), wait, told.append)
     (line,) = told
     assert line.startswith("refresh 0: nothing to train on: none of its 36 queries")
-    assert line.endswith("; training goes on with what it has")
+    assert line.endswith("; training continues with the negatives it has")
     assert RefreshFolder(Path(settings.refreshes)).numbers() == [1]
 
 
-def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -> tuple[provider.Process, list[str]]:
+def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -> tuple[ance.Process, list[str]]:
     Path(settings.refreshes).mkdir(parents=True)
-    monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", program))
+    monkeypatch.setattr(ance, "PROGRAM", (sys.executable, "-c", program))
     told: list[str] = []
-    found = provider.Process(settings, told.append)
+    found = ance.Process(settings, told.append)
     found.start()
     return found, told
 
 
 def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times(settings, monkeypatch):
-    hear = process.Process._hear
-    monkeypatch.setattr(process.Process, "_hear", lambda *rest: time.sleep(0.3) or hear(*rest))
+    hear = ance.Process._read_output
+    monkeypatch.setattr(ance.Process, "_read_output", lambda *rest: time.sleep(0.3) or hear(*rest))
     found, told = running(settings, monkeypatch, "print('hello', flush=True); raise ValueError('no such thing')")
 
     def given_up() -> bool:
@@ -211,29 +210,29 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
         return found.exhausted
 
     wait_until(given_up)
-    assert told[::2] == ["inferencer: hello"] * provider.LIVES
+    assert told[::2] == ["inferencer: hello"] * ance.LIVES
     ends = told[1::2]
-    assert ends[0] == "inferencer: ended with code 1 (ValueError: no such thing); it is started again"
-    assert ends[-1] == "inferencer: ended with code 1 (ValueError: no such thing); it is not started again"
-    assert len(ends) == provider.LIVES
+    assert ends[0] == "inferencer: ended with code 1 (ValueError: no such thing); restarted"
+    assert ends[-1] == "inferencer: ended with code 1 (ValueError: no such thing); not restarted"
+    assert len(ends) == ance.LIVES
 
 
 def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings, monkeypatch):
     found, told = running(settings, monkeypatch, "import sys; sys.stdin.read()")
-    for _ in range(provider.LIVES + 1):
-        found.lives = provider.LIVES
+    for _ in range(ance.LIVES + 1):
+        found.lives = ance.LIVES
         assert found.running is not None
         found.running.kill()
         wait_until(lambda: found.check() or bool(told))
-        assert told.pop() == "inferencer: was killed by SIGKILL; it is started again"
-    monkeypatch.setattr(process, "PATIENCE", 500.0)
+        assert told.pop() == "inferencer: was killed by SIGKILL; restarted"
+    monkeypatch.setattr(ance, "PATIENCE", 500.0)
     found.stop()
     assert found.running.returncode == 0
 
 
 def test_one_that_does_not_listen_is_killed(settings, monkeypatch):
     found, _ = running(settings, monkeypatch, "import time; time.sleep(600)")
-    monkeypatch.setattr(process, "PATIENCE", 0.1)
+    monkeypatch.setattr(ance, "PATIENCE", 0.1)
     found.stop()
     assert found.running is not None and found.running.returncode == -signal.SIGKILL
 
@@ -242,12 +241,12 @@ def test_one_that_does_not_listen_is_killed(settings, monkeypatch):
 def test_training_goes_on_without_it_where_it_can(settings, monkeypatch, needed):
     found, told = running(settings, monkeypatch, "raise SystemExit(3)")
     place = RefreshFolder(Path(settings.refreshes))
-    beside = provider.BackgroundProvider(found, place, needed, 10, told.append)
+    beside = ance.BackgroundProvider(found, place, needed, 10, told.append)
     if needed:
         with pytest.raises(errors.TrainingError, match="died too often before its first refresh"):
             beside.prepare(0)
     wait_until(lambda: beside.newest(0) is None and found.exhausted)
-    assert told[-1] == "inferencer: ended with code 3; it is not started again"
+    assert told[-1] == "inferencer: ended with code 3; not restarted"
     (place.partial(0) / layout.NEGATIVES).write_text("")
     place.publish(Refresh(0, 5, 0, 0))
     beside.prepare(10)
@@ -262,8 +261,8 @@ def test_what_was_mined_after_the_checkpoint_is_not_used(settings, monkeypatch):
     for number, step in enumerate((20, 30)):
         (place.partial(number) / layout.NEGATIVES).write_text("")
         place.publish(Refresh(number, step, 0, 0))
-    monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", "import sys; sys.stdin.read()"))
-    beside = provider.BackgroundProvider(provider.Process(settings, print), place, True, 10, print)
+    monkeypatch.setattr(ance, "PROGRAM", (sys.executable, "-c", "import sys; sys.stdin.read()"))
+    beside = ance.BackgroundProvider(ance.Process(settings, print), place, True, 10, print)
     beside.prepare(20)
     assert place.numbers() == [0] and beside.newest(20) == Refresh(0, 20, 0, 0)
     assert beside.newest(35) == Refresh(0, 20, 0, 0)

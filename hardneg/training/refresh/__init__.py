@@ -1,1 +1,0 @@
-"""Negatives mined again and again, by the model as it is while it trains."""

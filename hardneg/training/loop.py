@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from hardneg.encoders.passes import takes_bf16
+from hardneg.encoders.towers import takes_bf16
 from hardneg.records import HISTORY, TrainingError, UsageError, counted
 from hardneg.runtime import Progress, Silent, Task, barrier, check_settings, from_first, join, world
 from hardneg.runtime.devices import float32_products

@@ -181,7 +181,7 @@ def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
         ({"peft_type": "PREFIX_TUNING"}, "of type PREFIX_TUNING"),
         ({"peft_type": "LORA", "megatron_config": {"a": 1}}, "megatron_config"),
         ({"peft_type": "LORA", "modules_to_save": ["pooler"]}, "modules_to_save"),
-        ([], "not names and values"),
+        ([], "not a JSON object"),
     ],
 )
 def test_adapters_that_are_not_known(base: Path, tmp_path: Path, content: object, said: str) -> None:
@@ -195,13 +195,13 @@ def test_all_problems_of_an_adapter_at_once() -> None:
     found = ModelSpec("m", adapter=AdapterSpec(type="dora", rank=0, alpha=0, dropout=1, save="apart")).problems()
     assert [line.split(" is ")[0] for line in found] == [f"adapter.{x}" for x in ("rank", "alpha", "dropout", "save")]
     assert AdapterSpec("folder", rank=4).problems() == [
-        "adapter.rank: a trained adapter has its own: leave out, or leave out source"
+        "adapter.rank: a trained adapter has its own settings: leave them out, or leave out source"
     ]
     assert AdapterSpec(target_modules=()).problems()
 
 
 def test_layers_that_are_not_there(base: Path) -> None:
-    with pytest.raises(ModelError, match="cannot be put into"):
+    with pytest.raises(ModelError, match="cannot be added to"):
         load_learner(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")
 
 

@@ -194,7 +194,7 @@ def test_a_chat_template_is_refused(tmp_path: Path):
     way = {"method": "forward", "method_output_name": "last_hidden_state"}
     kinds = {"text": way, "message": {**way, "format": "structured"}}
     write(folder, LENGTHS, modality_config=kinds, module_output_name="token_embeddings", max_seq_length=40)
-    with pytest.raises(ModelError, match="in a chat template: use another model"):
+    with pytest.raises(ModelError, match="or uses a chat template: use another model"):
         load_learner(ModelSpec(str(folder)), "cpu")
 
 

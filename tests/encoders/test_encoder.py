@@ -164,7 +164,7 @@ def test_a_plain_folder_has_no_pooling_of_its_own(tmp_path: Path):
         ("modules.json", '{"a": 1}', "not in the form that sentence-transformers writes"),
         ("model.safetensors", "broken", "cannot be opened"),
         ("adapter_config.json", "{}", "of type None, which is not supported"),
-        ("config_sentence_transformers.json", '{"truncate_dim": "8"}', "no number of dimensions"),
+        ("config_sentence_transformers.json", '{"truncate_dim": "8"}', "not a number of dimensions"),
     ],
 )
 def test_broken_folders(tmp_path: Path, file: str, content: str, said: str):

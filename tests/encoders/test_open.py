@@ -10,7 +10,6 @@ from recipes.recipes import recipe_in, small_tree
 from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_static
 
 from hardneg import registry
-from hardneg.encoders import adapters
 from hardneg.encoders.families import Dense, Static
 from hardneg.encoders.open import contract, model_files
 from hardneg.encoders.open.resolved import load_encoder, resolve
@@ -43,7 +42,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, users: l
 @pytest.mark.parametrize("name", MAKERS)
 def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     folder = MAKERS[name][0](tmp_path / "model")
-    looked = counted(monkeypatch, model_files, "locate", [adapters, model_files])
+    looked = counted(monkeypatch, model_files, "locate", [model_files])
     read = counted(monkeypatch, contract, "read_contract", [contract])
     load_encoder(ModelSpec(str(folder)), "cpu", "fp32")
     assert looked == [str(folder)] and read == [folder] * (name not in ("static", "model2vec"))

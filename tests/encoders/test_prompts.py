@@ -56,11 +56,11 @@ def test_a_template_takes_the_task() -> None:
 def test_what_is_wrong_is_told() -> None:
     template, none = "Instruct: {task} ", {"query_prompt": "", "document_prompt": "x"}
     assert prompt_problems({"query_prompt": template}, None) == [
-        "query_prompt has {task} and there is no task: give model.task"
+        "query_prompt has {task}, but no task is set: set model.task"
     ]
     assert prompt_problems({"query_prompt": template}, "t") == []
     assert prompt_problems({"query_prompt": None, "document_prompt": None}, "t") == []  # the model's may take it
-    assert [line.split(",")[0] for line in prompt_problems(none, "t")] == ["task is given"]
+    assert [line.split(",")[0] for line in prompt_problems(none, "t")] == ["task is set"]
     assert prompt_problems({"query_prompt": PromptName("")}, None) == ["query_prompt.name is empty"]
     with pytest.raises(ModelError, match="'s2s'; it has: query, s2p_query"):
         whole_prompts("m", {"query_prompt": PromptName("s2s")}, None, OWN)

@@ -53,7 +53,7 @@ def test_a_layer_that_is_missing(folder: Path):
 
 def test_a_layer_too_many(folder: Path):
     weights(folder, encoder__layer__2__output__dense__bias=torch.zeros(HIDDEN))
-    refused(folder, "have encoder.layer.2.output.dense.bias, which its config.json knows nothing of")
+    refused(folder, "have encoder.layer.2.output.dense.bias, but its config.json does not")
 
 
 def test_heads_may_lack_or_be_too_many(folder: Path, capfd: pytest.CaptureFixture[str]):
@@ -98,7 +98,7 @@ def test_ids_that_have_no_embedding(folder: Path):
     content = json.loads(path.read_text())
     content["model"]["vocab"]["beyond"] = 9000
     path.write_text(json.dumps(content))
-    refused(folder, "ids up to 9000, the transformer embeddings for")
+    refused(folder, "ids up to 9000, but its transformer has")
 
 
 @pytest.mark.parametrize("kept", [0, 4, 40, -1], ids=["empty", "no length", "no header", "no last byte"])

@@ -155,11 +155,11 @@ def _fewer_rows(folder: Path) -> None:
     [
         (lambda folder: _without(folder, "tokenizer.json"), {}, r"no tokenizer\.json there: copy the model again"),
         (lambda folder: _without(folder, "model.safetensors"), {}, "no weights there: copy the model again"),
-        (_fewer_rows, {}, "they do not belong together"),
+        (_fewer_rows, {}, "they are of different models"),
         (lambda folder: cut_at(folder, 0, "Right"), {}, "truncation to 0 tokens: copy the model again"),
-        (lambda folder: None, {"pooling": "cls"}, "is static: it has no pooling, leave that out"),
-        (lambda folder: None, {"query_token_type": 1}, "is static: it has no query_token_type, leave that out"),
-        (lambda folder: None, {"encoder": PluginSetting("static", {"sif": 0.1})}, "is static already: leave the op"),
+        (lambda folder: None, {"pooling": "cls"}, "is static: leave out pooling"),
+        (lambda folder: None, {"query_token_type": 1}, "is static: leave out query_token_type"),
+        (lambda folder: None, {"encoder": PluginSetting("static", {"sif": 0.1})}, "already has a table: leave out"),
     ],
 )
 def test_what_cannot_be_had(tmp_path: Path, damage, options, told):
@@ -191,7 +191,7 @@ def test_a_table_for_queries_alone(tmp_path: Path, static: Path, tiny_model: Pat
     router = Router.for_query_document([table], [Transformer(str(tiny_model)), Pooling(HIDDEN)])
     SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "apart"), create_model_card=False)
     for opened in (lambda spec: resolve(spec).full, load_learner):
-        with pytest.raises(ModelError, match="a table on one side and none on the other: use another model"):
+        with pytest.raises(ModelError, match="only one side has a table of token vectors"):
             opened(ModelSpec(str(tmp_path / "apart")))
 
 
@@ -283,5 +283,5 @@ def test_a_transformer_without_a_table(tmp_path: Path):
     weights = load_file(folder / "model.safetensors")
     del weights["embeddings.word_embeddings.weight"]
     save_file(weights, folder / "model.safetensors")
-    with pytest.raises(ModelError, match="no token table in its weights: name another model"):
+    with pytest.raises(ModelError, match="its weights have no token embeddings: use another model"):
         load_learner(ModelSpec(str(folder), encoder=PluginSetting("static")))

@@ -17,7 +17,7 @@ from hardneg.records import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
-NO_HEAD = "no head for scores in these weights, this is an encoder"
+NO_HEAD = "this is an encoder, its weights have no head for scores"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_static_model_is_no_reranker(tmp_path):
 
 
 def test_a_reranker_needs_its_source():
-    with pytest.raises(PluginError, match="source is empty; give a folder or a hub id"):
+    with pytest.raises(PluginError, match="source is empty: give a folder or a hub id"):
         CrossEncoder(" ")
 
 

@@ -108,7 +108,7 @@ def test_a_head_may_be_modules_behind_the_transformer(tiny_model):
     np.testing.assert_allclose(half, expected, atol=0.02)
     assert scorer.network.module[2].linear.weight.dtype == torch.float32 and len(set(half)) == len(set(exact))
     transformer.transformer_task = "text-generation"
-    with pytest.raises(ModelError, match="with a head after it"):
+    with pytest.raises(ModelError, match="with a head over its vectors"):
         PairNetwork(network)
 
 
@@ -121,7 +121,7 @@ def test_a_fresh_head_depends_on_its_seed_alone(tiny_model):
 def test_what_cannot_be_loaded_is_told(tiny_model, tmp_path):
     with pytest.raises(PluginError, match="length is 2"):
         CrossEncoder(str(tiny_model), length=2)
-    with pytest.raises(ModelError, match="at most 512 tokens: length is 900"):
+    with pytest.raises(ModelError, match="at most 512 tokens, but length is 900"):
         CrossEncoder(str(tiny_model), length=900).load()
     three = CrossEncoder(str(tiny_model), length=32).load()
     three[0].model.config.num_labels = 3
@@ -196,5 +196,5 @@ def test_a_fresh_head_is_saved_with_a_token_that_pads(tmp_path: Path) -> None:
 def test_without_any_such_token_it_is_told(tmp_path: Path) -> None:
     names = ("pad", "eos", "bos", "cls", "unk")
     folder = tokenizer(llama(tmp_path), **{f"{name}_token": None for name in names})
-    with pytest.raises(ModelError, match="no token that could pad: set pad_token in its"):
+    with pytest.raises(ModelError, match="no padding token: set pad_token in its"):
         next(CrossEncoder(str(folder), length=64).rerank(PAIRS))

@@ -13,7 +13,7 @@ import pytest
 import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
-from hardneg.encoders import passes as precisions
+from hardneg.encoders import towers as precisions
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses import infonce, pairwise

@@ -16,7 +16,7 @@ from tiny import tiny_encoder
 from trainer_toy import losses, train, write_toy
 from transformers.utils import enable_tf32
 
-from hardneg.encoders import passes
+from hardneg.encoders import towers
 from hardneg.formats.negatives import read_negatives
 from hardneg.records import TrainingError
 
@@ -183,7 +183,7 @@ def test_one_of_two_processes_scores_a_given_run(tmp_path, data):
 @pytest.mark.slow
 def test_a_trainer_with_tf32_mines(tmp_path, data, tiny_model, monkeypatch):
     """`TrainingArguments(tf32=True)` needs a GPU; what it calls sets the same on a CPU."""
-    monkeypatch.setattr(passes, "LARGE", 1)
+    monkeypatch.setattr(towers, "LARGE", 1)
     enable_tf32(True)
     try:
         found = train(tmp_path, data, tiny_model, every=2, arguments={"max_steps": 3, "save_strategy": "no"})

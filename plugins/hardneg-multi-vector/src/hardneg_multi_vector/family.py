@@ -64,7 +64,7 @@ def _transformer_options(folder: Path, side: model_specs.Side) -> Mapping[str, A
 def _count(value: Any, folder: Path) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    raise errors.ModelError(f"model {folder}: {value!r} is no number of tokens: copy the model again")
+    raise errors.ModelError(f"model {folder}: {value!r} is not a number of tokens: copy the model again")
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,6 @@ def _fill(model: Any, folder: Path) -> None:
 
 
 def _learn(model: Any) -> None:
-    """Makes the adapter's weights trainable, and freezes all others of the model."""
     own = set[int]()
     for part in _layers(model):  # except the weights of the layer inside
         own |= {id(each) for each in part.parameters()} - {id(each) for each in part.get_base_layer().parameters()}

@@ -19,9 +19,8 @@ from hardneg.encoders import stream, tokens, towers
 from hardneg.encoders.open import loading
 from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, Windows
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.formats.corpus import Corpus
+from hardneg.formats import corpus, vectors
 from hardneg.formats.segments import Segments
-from hardneg.formats.vectors import FlatWriter
 from hardneg.records import Encoded, ModelError
 from hardneg.runtime import Progress, Silent, World, devices
 
@@ -93,13 +92,15 @@ class Representation:
         """
         return towers.list_products(queries, self.tensor(encoded, queries.device))
 
-    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
+    def rows(
+        self, encoder: "Encoder", corpus: corpus.Corpus, folder: Path, progress: Progress, here: World
+    ) -> StoredRows:
         """The rows to store: the documents."""
         return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
         """A writer of the rows."""
-        return FlatWriter(folder, dimension, len(rows))
+        return vectors.FlatWriter(folder, dimension, len(rows))
 
 
 class Encoder:
@@ -212,11 +213,11 @@ class Encoder:
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
         """Encodes the segments of documents, such as float32 [S, dimension], and counts those of each, int64 [n]."""
-        counts = [np.empty(0, np.int64)]
-        parts = _windows(texts, max(1, options.window // cut.count))
+        windows = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
-            encoded = self.encode_windows(parts, "document", options, task.advance, cut, counts.append)
-            return self._joined([part for _, part in encoded]), np.concatenate(counts)
+            found = list(Inference.of(self, "document", options, cut).windows(windows, task.advance))
+        counts = [np.empty(0, np.int64), *(counts for *_, counts in found if counts is not None)]
+        return self._joined([part for _, _, part, _ in found]), np.concatenate(counts)
 
     def encode_windows(
         self,
@@ -225,21 +226,18 @@ class Encoder:
         options: EncodeOptions,
         advance: Callable[[int], None],
         cut: Segments | None = None,
-        counted: Callable[[NDArray[np.int64]], None] | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yields the number of the first text and the encoded texts of each window; two windows are in memory.
+        """Yields the number of the first text and the encoded texts of each window; few windows are in memory.
 
-        cut: how documents are cut into segments, if at all. counted: called with the segments of each document of a
-        window.
+        cut: how documents are cut into segments, if at all.
 
         Raises ModelError: a number is not finite; or all vectors of the first window are equal.
         """
-        inference = Inference.of(self, side, options, cut)
-        for number, (start, texts, encoded, counts) in enumerate(inference.windows(windows, advance)):
+        for number, (start, texts, encoded, _) in enumerate(
+            Inference.of(self, side, options, cut).windows(windows, advance)
+        ):
             if not number:
                 _check_different(self.spec.name, side, texts, encoded)
-            if counts is not None and counted is not None:
-                counted(counts)
             yield start, encoded
 
     def _joined(self, parts: Sequence[Any]) -> Any:
@@ -247,7 +245,7 @@ class Encoder:
             return self.representation.gathered((), 0, self.dimension)
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
-    def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
+    def rows(self, corpus: corpus.Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
         """The rows of the corpus to store: documents or segments. Raises ModelError: documents cannot be cut."""
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
@@ -285,7 +283,6 @@ def _check_different(name: str, side: Side, texts: Sequence[str], encoded: Encod
 
 
 def _first_broken(encoded: Encoded) -> int | None:
-    """The number of the first text with a value that is not finite; None if there is none."""
     if isinstance(encoded, np.ndarray):
         broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
         return int(broken[0]) if len(broken) else None
@@ -353,8 +350,8 @@ class Inference:
     def _tokens(self, texts: Sequence[str]) -> tuple[tokens.Tokens, _Counts]:
         if self.cut is None:
             return self.encoder.tokenise(texts, self.side), None
-        segments = self.encoder.segment(texts, self.cut)
-        return segments.tokens, segments.counts
+        found = self.encoder.segment(texts, self.cut)
+        return found.tokens, found.counts
 
     def _together(self, group: list[_Window], advance: Callable[[int], None]) -> Iterator[Any]:
         encoded, stop = self._encoded(tokens.Tokens.join([own for _, _, (own, _) in group]), advance), 0

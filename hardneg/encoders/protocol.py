@@ -12,8 +12,6 @@ from hardneg.records import Lookup
 from hardneg.runtime import Progress, World
 
 if TYPE_CHECKING:
-    import torch
-
     from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.formats.corpus import Corpus
     from hardneg.records import Encoded
@@ -68,7 +66,7 @@ class TextEncoder(Protocol):
     """An opened model that encodes texts.
 
     files: names of the files that `writer` writes in a folder, the last one written first. block: the most documents
-    written at a time. dimension: size of a vector, or number of terms.
+    written at a time. device: a `torch.device`. dimension: size of a vector, or number of terms.
     """
 
     files: Sequence[str]
@@ -78,7 +76,7 @@ class TextEncoder(Protocol):
     def spec(self) -> FullSpec: ...
 
     @property
-    def device(self) -> "torch.device": ...
+    def device(self) -> Any: ...
 
     @property
     def dimension(self) -> int: ...

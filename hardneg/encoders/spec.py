@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from hardneg.records import ModelError, PluginSetting
 
@@ -19,12 +19,8 @@ TOKEN_TYPES = ("query_token_type", "document_token_type")
 TASK = "{task}"
 """The placeholder of the task's description in a prompt, such as `Instruct: {task}\\nQuery: `."""
 AUTO = "auto"
-_ALLOWED = {
-    "pooling": ("own", "cls", "mean", "lasttoken"),
-    "similarity": (*SIMILARITIES, None),
-    "activation": ("identity", "tanh"),
-    "dtype": ("auto", "fp32", "bf16", "fp16"),
-}
+_ALLOWED = {"pooling": get_args(Pooling), "similarity": (*SIMILARITIES, None)}
+_ALLOWED |= {"activation": get_args(Activation), "dtype": get_args(Weights)}
 _LEAST = dict.fromkeys(("projection", "truncate_dim"), 1) | dict.fromkeys(TOKEN_TYPES, 0)
 _LEAST |= dict.fromkeys(("query_length", "document_length"), 3)
 

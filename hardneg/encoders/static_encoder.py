@@ -98,22 +98,15 @@ def make_static(model: resolved.ResolvedModel, options: families.Static, device:
 
 def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:
     modules = towers.folded(modules, spec.name)
-    whole = nn.Sequential(*modules)
-    sides = {side: towers.route(whole, side) for side in SIDES}
     longest = max(spec.length(side) for side in SIDES)
-    for table, *_ in sides.values():
+    for table in towers.transformers(nn.Sequential(*modules)):
         loading.check_tokenizer(table.tokenizer, table.num_embeddings, spec.name)
         if longest < contract.UNBOUNDED:  # truncates at the same end as before
             direction = (table.tokenizer.truncation or {}).get("direction", "right")
             table.tokenizer.enable_truncation(longest, direction=direction)
         else:
             table.tokenizer.no_truncation()
-    if towers.has_twins(whole):
-        arranged = [towers.twins(*(loading.with_head(sides[side], spec) for side in SIDES))]
-    else:
-        arranged = loading.with_head(modules, spec)
-        arranged = [towers.twins(towers.with_own_queries(arranged), arranged)] if spec.twins else arranged
-    return StaticEncoder(loading.assembled(arranged, spec, device), spec)
+    return StaticEncoder(loading.assembled(loading.with_heads(modules, spec), spec, device), spec)
 
 
 def read_table(files: contract.TableFiles) -> Tensor:
@@ -144,7 +137,6 @@ def word_embeddings(folder: Path) -> Tensor:
 
 
 def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yields the tensors of a file by name, one at a time."""
     if path.suffix == ".safetensors":
         with safe_open(path, framework="pt") as file:
             yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118

@@ -12,26 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
+from hardneg.formats import segments
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.segments import Segments, segment_ids
 from hardneg.records.encoded import arrays_of, encoded_of
 from hardneg.runtime import Progress, distributed
-from hardneg.store import replacing
-from hardneg.store.blocks import BlockResult, BlockStore, write_behind
+from hardneg.store import blocks, replacing
 
 BLOCK = 1024
 """The most rows of a block, which a stop may cost; a family of encoders may write fewer at a time."""
 _DOCUMENTS = 1024  # counted at a time
-Count = Callable[[Sequence[str]], NDArray[np.int64]]
-"""Counts the rows of each document."""
 
 
 def count_rows(
-    corpus: Corpus, unit: str, count: Count, folder: Path, progress: Progress, here: distributed.World
+    corpus: Corpus, unit: str, count: Any, folder: Path, progress: Progress, here: distributed.World
 ) -> NDArray[np.int64]:
     """Counts the rows of each document, int64 [N]; each process counts a share and waits for the others.
 
-    The counts are saved in `folder` as `<unit>-*.npy`, so that a resumed run need not count again.
+    count: returns the counts of some texts, int64 [n]; they are saved in `folder` as `<unit>-*.npy` for a resumed run.
     """
     paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
     if not paths[here.rank].exists():
@@ -57,19 +54,25 @@ class SegmentedCorpus:
     """
 
     corpus: Corpus
-    cut: Segments
+    cut: segments.Segments
     first: NDArray[np.int64]
     cut_off: int
 
     @classmethod
     def counted(
-        cls, encoder: Any, corpus: Corpus, cut: Segments, folder: Path, progress: Progress, here: distributed.World
+        cls,
+        encoder: Any,
+        corpus: Corpus,
+        cut: segments.Segments,
+        folder: Path,
+        progress: Progress,
+        here: distributed.World,
     ) -> "SegmentedCorpus":
         """Counts the segments of each document by `count_rows`; encoder: an `Encoder`."""
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more for a document that is cut off
-            segments = encoder.segment(texts, cut)
-            counts: NDArray[np.int64] = segments.counts + segments.cut_off
+            found = encoder.segment(texts, cut)
+            counts: NDArray[np.int64] = found.counts + found.cut_off
             return counts
 
         wanted = count_rows(corpus, "segments", count, folder, progress, here)
@@ -86,7 +89,7 @@ class SegmentedCorpus:
     @property
     def doc_ids(self) -> Iterator[str]:
         """The id of each row."""
-        return segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))
+        return segments.segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def write_index(
     complete = here.first and (folder / encoders[0].files[0]).exists()
     if distributed.from_first(complete):  # one process looks, as it may finish and rename the folder
         return
-    store, sizes = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows).sizes
+    store, sizes = blocks.BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows).sizes
     if here.first:
         store.begin(sizes)
     distributed.barrier()
@@ -141,8 +144,7 @@ def write_index(
         share = distributed.World(here.rank * len(encoders) + number, size).share(len(sizes))
         missing = [block for block in range(len(sizes))[share] if block not in finished]
         with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
-            blocks = encoded_blocks(encoders[number], rows, missing, options, task.advance)
-            write_behind(blocks, store.write)
+            blocks.write_behind(encoded_blocks(encoders[number], rows, missing, options, task.advance), store.write)
 
     with ThreadPoolExecutor(len(encoders)) as devices:
         list(devices.map(part, range(len(encoders))))
@@ -159,17 +161,17 @@ def encoded_blocks(
     numbers: Sequence[int],
     options: EncodeOptions,
     advance: Callable[[int], None],
-) -> Iterator[tuple[int, BlockResult]]:
+) -> Iterator[tuple[int, blocks.BlockResult]]:
     """Yields these blocks with their numbers, few in memory; texts are sorted by length within a block."""
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
     windows = encoder.encode_windows(texts, "document", options, advance, cut)
     for number, (_, encoded) in zip(numbers, windows, strict=True):
-        yield number, BlockResult(arrays_of(encoded))
+        yield number, blocks.BlockResult(arrays_of(encoded))
 
 
-def join_blocks(encoder: TextEncoder, rows: StoredRows, store: BlockStore, folder: Path) -> None:
+def join_blocks(encoder: TextEncoder, rows: StoredRows, store: blocks.BlockStore, folder: Path) -> None:
     """Writes the index of all blocks, which are finished, into a folder."""
     with encoder.writer(folder, rows) as writer:
         for number in range(len(Layout.of_encoder(encoder, rows).sizes)):

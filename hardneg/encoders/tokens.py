@@ -109,16 +109,12 @@ class Backend:
         self.frames = {pair: frame for pair in (False, True) if (frame := Frame.of(self._tokenizer, pair))}
 
     def ids(self, texts: Sequence[str]) -> Ids:
-        """The ids of texts without special tokens."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return _flat([encoding.ids for encoding in encodings])
-
-    def ids_of_repeated(self, texts: Sequence[str]) -> Ids:
         """The ids of texts without special tokens; each distinct text is tokenised once."""
         different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        encodings = self._tokenizer.encode_batch_fast(list(different), add_special_tokens=False)
+        values, offsets = _flat([encoding.ids for encoding in encodings])
         if len(different) == len(texts):
-            return self.ids(texts)
-        values, offsets = self.ids(list(different))
+            return values, offsets
         rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
         lengths = np.diff(offsets)[rows]
         return values[run_positions(offsets[rows], lengths)], _offsets(lengths)
@@ -230,7 +226,7 @@ def tokenise(
     room = max(length - frame.size, 0)
     if pairs is None:
         return framed(tokenizer, frame, [cut(backend.ids(texts), room, left)], prompt_length)
-    parts = cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)
+    parts = cut_pairs(backend.ids(texts), backend.ids(pairs), room, left)
     return framed(tokenizer, frame, parts, prompt_length)
 
 

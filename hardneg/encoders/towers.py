@@ -1,7 +1,6 @@
 """Modules of a model by side of its texts, forward passes of about equal work, and the precision they compute in."""
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -35,17 +34,13 @@ _log = logging.getLogger(__name__)
 
 def route(module: nn.Module, side: Side) -> list[Any]:
     """The modules that texts of a side pass through, the transformer first."""
-    routes = _routes(module)
-    return list(module.children() if routes is None else routes[side])
-
-
-def _routes(module: nn.Module) -> Any:
-    return getattr(next(iter(module.children()), None), "sub_modules", None)
+    parts = list(module.children())
+    return list(parts[0].sub_modules[side]) if has_twins(module) else parts  # type: ignore[index, arg-type]
 
 
 def has_twins(module: nn.Module) -> bool:
     """Return whether queries and documents have separate modules."""
-    return _routes(module) is not None
+    return hasattr(next(iter(module.children()), None), "sub_modules")
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
@@ -175,8 +170,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     """Return whether the transformer in a network computes in bfloat16; `auto` does if the device has units for it.
 
-    `auto` is float32 without a transformer, and for one of fewer than a million weights. A resumed run keeps its first
-    choice.
+    `auto` is float32 without a transformer, and for one of fewer than a million weights.
 
     Raises UsageError: bfloat16 is requested on a GPU that only emulates it.
     """
@@ -273,9 +267,9 @@ def in_passes(
 
 def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
     """The items, each yielded once the next `count` ones have been drawn."""
-    waiting: deque[_Item] = deque()
+    waiting = list[_Item]()
     for item in pending:
         waiting.append(item)
         if len(waiting) > count:
-            yield waiting.popleft()
+            yield waiting.pop(0)
     yield from waiting

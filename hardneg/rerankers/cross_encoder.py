@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from hardneg.encoders.open import model_files, resolved
+from hardneg.encoders.open import contract, model_files, resolved
 from hardneg.records import HardnegError, ModelError, PluginError, counted
 from hardneg.runtime import FIXED
 from hardneg.store import digest
@@ -64,8 +64,9 @@ class CrossEncoder:
         """Opens the source or `folder` as a sentence-transformers `CrossEncoder`. Raises ModelError: it cannot."""
         from hardneg.rerankers import network
 
-        own, squashed = folder or self._location.fetched().path, self.activation == "sigmoid"
-        return network.load_classifier(own, self.length, self.outputs, self.seed, self.code, squashed)
+        own = folder or self._location.fetched().path
+        contract.check_code(str(own), contract.own_code(own), self.code)
+        return network.load_classifier(own, self.length, self.outputs, self.seed, self.activation)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """Yields the scores of the documents of each query."""

@@ -17,7 +17,7 @@ from sentence_transformers import CrossEncoder
 from torch import Tensor, nn
 
 from hardneg.encoders import tokens, towers
-from hardneg.encoders.open import contract, loading, model_card, model_files, resolved
+from hardneg.encoders.open import loading, model_card, model_files, resolved
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.protocols import TrainableReranker
 from hardneg.records import ModelError
@@ -34,23 +34,16 @@ _REQUESTS = 256
 
 
 def load_classifier(
-    folder: Path,
-    length: int,
-    outputs: int | None = None,
-    seed: int = FIXED,
-    code: str | None = None,
-    squashed: bool = True,
+    folder: Path, length: int, outputs: int | None = None, seed: int = FIXED, activation: str = "sigmoid"
 ) -> CrossEncoder:
     """Opens the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
     length: tokens of a pair. outputs: of the head; None is the folder's own number, or 1 for a new head. seed: of the
-    weights that the folder lacks, such as a new head. code: `native` as in a model's spec. squashed: whether a sigmoid
-    turns scores into probabilities.
+    weights that the folder lacks, such as a new head. activation: of the scores, `sigmoid` or `none`.
 
     Raises ModelError: the folder holds no such model, or only a part of a classifier's weights.
     """
     model_files.check_files(folder)
-    contract.check_code(str(folder), contract.own_code(folder), code)
     labels, whole = outputs or own_head(folder) or 1, own_head(folder) and outputs in (None, own_head(folder))
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **model_files.load_options(folder)}
     with resolved.opening("the reranker", folder, seed):
@@ -58,8 +51,8 @@ def load_classifier(
         transformer = loading.library_transformer(folder, weights, config, transformer_task=_TASKS[0])
         if whole:
             loading.check_missing(loading.differences(transformer.model, folder, unused=None)[0], str(folder))
-    activation = nn.Sigmoid() if squashed else nn.Identity()
-    network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=activation)
+    last = nn.Identity() if activation == "none" else nn.Sigmoid()
+    network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=last)
     most = network.max_seq_length
     if most is not None and most < length:
         raise ModelError(f"reranker {folder}: reads at most {most} tokens, but length is {length}: lower it")
@@ -248,7 +241,7 @@ class PairScorer:
 
 
 def best_device() -> str:
-    """The default device."""
+    """The default device: `cuda`, `mps` or `cpu`."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"

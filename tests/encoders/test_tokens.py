@@ -147,10 +147,10 @@ def test_texts_that_are_repeated_are_read_once(monkeypatch: pytest.MonkeyPatch) 
         return np.concatenate([np.arange(len(text)) for text in texts]), np.cumsum([0, *map(len, texts)])
 
     monkeypatch.setattr(backend, "ids", ids)
-    values, offsets = backend.ids_of_repeated(["abc", "x", "abc", "de", "x"])
+    values, offsets = backend.ids(["abc", "x", "abc", "de", "x"])
     assert read == ["abc", "x", "de"]
     assert values.tolist() == [0, 1, 2, 0, 0, 1, 2, 0, 1, 0] and offsets.tolist() == [0, 3, 4, 7, 9, 10]
-    assert backend.ids_of_repeated(["x", "de"])[0].tolist() == [0, 0, 1] and read[3:] == ["x", "de"]
+    assert backend.ids(["x", "de"])[0].tolist() == [0, 0, 1] and read[3:] == ["x", "de"]
 
 
 FP32 = EncodeOptions(precision="fp32")

@@ -75,7 +75,7 @@ def test_a_head_of_other_outputs_is_drawn_too(tmp_path, tiny_reranker):
     for source, own, other in ((tiny_reranker, 1, 2), (two, 2, 1)):
         for outputs in (own, None):
             CrossEncoder(str(source), outputs=outputs).check_trained()
-        with pytest.raises(ModelError, match=f"has {own} outputs?, and outputs is {other}"):
+        with pytest.raises(ModelError, match=f"has {own} outputs?, but outputs is {other}"):
             CrossEncoder(str(source), outputs=other).check_trained()
 
 

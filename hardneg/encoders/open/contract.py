@@ -148,7 +148,6 @@ def _own_length(folder: Path, side: str, trained: bool) -> int:
 
 
 def _head(folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The pooling of the modules after a transformer, and the size of vectors, if the files declare them."""
     pooling, dimension = "", _number(network.get("hidden_size"), folders[0], "dimensions")
     for path in folders[1:]:
         content = model_files.json_object(path / "config.json")

@@ -28,11 +28,8 @@ _PROJECTION_STD = 0.02
 
 def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
     """The dtype of loaded weights: float32 to train (no precision) and for `auto`, else the requested one."""
-    if precision is None or spec.dtype == "fp32":
-        return torch.float32
-    if spec.dtype == "auto":
-        return torch.bfloat16 if precision == "bf16" else torch.float32
-    return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
+    name = None if precision is None else precision if spec.dtype == "auto" else spec.dtype
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name or "", torch.float32)
 
 
 def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
@@ -111,12 +108,7 @@ def load_module(model: resolved.ResolvedModel, device: str | None, precision: Pr
     adapters.put_adapters(whole, spec, model.location, learns=precision is None)
     for transformer in towers.transformers(whole):
         tokens.check_token_types(transformer, spec)
-    if towers.has_twins(whole):
-        modules = [towers.twins(*(with_head(_pooled(towers.route(whole, side), spec), spec) for side in SIDES))]
-    else:
-        modules = with_head(_pooled(modules, spec), spec)
-        modules = [towers.twins(towers.with_own_queries(modules), modules)] if spec.twins else modules
-    module = assembled(modules, spec, device)
+    module = assembled(with_heads(modules, spec), spec, device)
     return with_prompts(module, model.contract.prompts, model.contract.default_prompt_name)
 
 
@@ -187,10 +179,9 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
     missing, unexpected = differences(model, folder)
     check_missing(missing, name)
     own = {stem(key) for key in model.state_dict()} - {None}
-    if surplus := [key for key in unexpected if stem(key) in own]:
-        raise ModelError(
-            f"model {name!r}: its weights have {_first(surplus)}, but its config.json does not: copy the model again"
-        )
+    if surplus := sorted(key for key in unexpected if stem(key) in own):
+        problem = f"its weights have {', '.join(surplus[:_SHOWN])}, but its config.json does not"
+        raise ModelError(f"model {name!r}: {problem}: copy the model again")
 
 
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
@@ -206,14 +197,8 @@ def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUS
 
 def check_missing(missing: Iterable[str], name: str) -> None:
     """Refuses a model whose files lack weights."""
-    if lacking := list(missing):
-        raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
-
-
-def _first(keys: Iterable[str]) -> str:
-    ordered = sorted(keys)
-    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return ", ".join(ordered[:_SHOWN]) + more
+    if lacking := sorted(missing):
+        raise ModelError(f"model {name!r}: its weights lack {', '.join(lacking[:_SHOWN])}: copy the model again")
 
 
 def assembled(
@@ -250,12 +235,20 @@ def with_prompts(module: SentenceTransformer, others: Mapping[str, str], default
     return module
 
 
-def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """Adds the head and the normalisation of the spec to modules with one vector per text.
+def with_heads(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
+    """The modules with the pooling, head and normalisation of the spec, and its two sides.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is the head of CoRT.
     """
+    whole = nn.Sequential(*modules)
+    if towers.has_twins(whole):
+        return [towers.twins(*(_with_head(_pooled(towers.route(whole, side), spec), spec) for side in SIDES))]
+    modules = _with_head(_pooled(modules, spec), spec)
+    return [towers.twins(towers.with_own_queries(modules), modules)] if spec.twins else modules
+
+
+def _with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 
     def dimension() -> int:
         for module in reversed(modules):
@@ -279,7 +272,7 @@ def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     encoder: Any = modules[0]
     if spec.pooling == "own":
-        if len(modules) == 1:
+        if len(modules) == 1 and hasattr(encoder, "model"):
             raise ModelError(f"model {spec.name!r} has no pooling of its own: set pooling to cls, mean or lasttoken")
         return modules
     pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode=spec.pooling)

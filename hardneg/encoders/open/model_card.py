@@ -8,13 +8,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import Any
 
 from hardneg.encoders.open import contract, model_files
 from hardneg.records import HUB_ID
-
-if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
 
 ROUNDED = "model_kwargs"
 """The option that opens half-precision weights as float32."""
@@ -64,8 +61,8 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
-    """The code for `FaissSearcher`, by Pyserini's own encoder if its vectors are the same; None if there is none."""
+def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
+    """The code for `FaissSearcher` with the queries of an `Encoder`; None if no code gives the same vectors."""
     spec, cosine = encoder.spec, encoder.spec.similarity == "cosine"
     pooling = None if ROUNDED in model.options else _plain_pooling(encoder)
     if pooling is not None:
@@ -100,7 +97,6 @@ def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
 
 
 def _of_class(name: str, encode: tuple[str, ...], imported: str, opened: str, *more: str) -> Program:
-    """The code of a class with these lines as its `encode`, and of its instance with an opened model."""
     begin = (f"class {name}(QueryEncoder):", "    def encode(self, query, **options):")
     body = (*(f"        {line}" for line in encode), "", "")
     end = (f"encoder = {name}()", f"encoder.model = {opened}", *more)
@@ -108,14 +104,13 @@ def _of_class(name: str, encode: tuple[str, ...], imported: str, opened: str, *m
 
 
 def _opened(class_name: str, model: ModelReference) -> tuple[str, ...]:
-    """The code that imports a class of sentence-transformers, opens the model and sets its attributes."""
     options = "".join(f", {name}={value!r}" for name, value in model.options.items())
     opened = f'{class_name}({quoted(model.folder)}, device="cpu"{options})'
     more = (f"encoder.model.{attribute} = {value!r}" for attribute, value in model.attributes.items())
     return (f"from sentence_transformers import {class_name}", opened, *more)
 
 
-def _plain_pooling(encoder: "Encoder") -> str | None:
+def _plain_pooling(encoder: Any) -> str | None:
     """The pooling `mean` or `cls` if Pyserini's `AutoQueryEncoder` gives the same vectors, else None."""
     spec, prompt = encoder.spec, encoder.spec.query_prompt
     first, *rest = encoder.module.children()
@@ -133,8 +128,8 @@ def _plain_pooling(encoder: "Encoder") -> str | None:
     return str(mode) if whole else None
 
 
-def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
-    """Markdown on a model's origin and how to open it.
+def model_card(encoder: Any, facts: Mapping[str, object]) -> str:
+    """Markdown on the origin of an `Encoder` and how to open it.
 
     facts: in order, such as `Base model`, `Dataset`, `Loss`, `Negatives`; absolute paths are cut to their last part.
     """
@@ -176,7 +171,7 @@ scores = model.similarity(queries, documents)
 """
 
 
-def _pyserini(encoder: "Encoder") -> str:
+def _pyserini(encoder: Any) -> str:
     form, model = encoder.representation.form, ModelReference("path/to/this/folder")
     program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, IMPACT_SCALE)
     if form == "token-vectors" or program is None:

@@ -302,7 +302,6 @@ class Location:
 
 
 def _cached_folder(repository: str, revision: str | None) -> Path | None:
-    """The folder in the hub's cache with the configuration of a model or an adapter; None if there is none."""
     paths = (huggingface_hub.try_to_load_from_cache(repository, name, revision=revision) for name in _CONFIGURATIONS)
     return next((Path(path).parent for path in paths if isinstance(path, str)), None)
 

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 def route(module: nn.Module, side: Side) -> list[Any]:
     """The modules that texts of a side pass through, the transformer first."""
     parts = list(module.children())
-    return list(parts[0].sub_modules[side]) if has_twins(module) else parts  # type: ignore[index, arg-type]
+    return list(parts[0].sub_modules[side]) if has_twins(module) else parts  # type: ignore[index]
 
 
 def has_twins(module: nn.Module) -> bool:

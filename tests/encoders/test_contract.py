@@ -181,14 +181,6 @@ def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_
     assert read_contract(folder).document_length == 512
 
 
-def test_last_tokens_by_a_recipe(tmp_path: Path):
-    folder = tiny_encoder(tmp_path / "model")
-    asked = load_learner(ModelSpec(str(folder), pooling="lasttoken"), "cpu").encode(QUERIES, "query", FP32)
-    with_last_tokens(folder)
-    own = load_learner(ModelSpec(str(folder)), "cpu").encode(QUERIES, "query", FP32)
-    np.testing.assert_array_equal(asked, own)
-
-
 def test_a_chat_template_is_refused(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
     way = {"method": "forward", "method_output_name": "last_hidden_state"}

@@ -1,4 +1,3 @@
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,19 +25,6 @@ def names(encoder: Encoder) -> list[str]:
     return [type(part).__name__ for part in encoder.module.children()]
 
 
-def test_vectors_are_those_of_sentence_transformers(encoder: Encoder):
-    vectors = encoder.encode(TEXTS, "document", FP32)
-    assert vectors.dtype == np.float32 and vectors.shape == (len(TEXTS), encoder.dimension) == (67, 32)
-    np.testing.assert_allclose(vectors, encoder.module.encode(TEXTS), atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-
-
-def test_vectors_do_not_depend_on_the_batch(encoder: Encoder):
-    one = encoder.encode(TEXTS, "document", EncodeOptions(64, "fp32"))
-    other = encoder.encode(TEXTS, "document", EncodeOptions(100_000, "fp32", window=5))
-    np.testing.assert_allclose(one, other, atol=1e-5)
-
-
 def test_features_are_padded_and_cut_to_their_kind(tiny_model: Path):
     spec = ModelSpec(str(tiny_model), query_length=5, document_length=9, query_prompt="q: ")
     encoder = load_learner(spec, "cpu")
@@ -51,26 +37,11 @@ def test_features_are_padded_and_cut_to_their_kind(tiny_model: Path):
     assert read[0] == "[CLS]" and document["input_ids"][0, -1] == encoder.module.tokenizer.sep_token_id
 
 
-def test_embed_gives_gradients_and_the_vectors_of_encode(encoder: Encoder):
-    vectors = encoder.embed(encoder.features(TEXTS[:5], "document"), "document")
-    expected = encoder.encode(TEXTS[:5], "document", FP32)
-    np.testing.assert_allclose(vectors.detach().numpy(), expected, atol=1e-5)
-    vectors.sum().backward()
-    weight = encoder.module[0].model.embeddings.word_embeddings.weight
-    assert weight.grad is not None and float(weight.grad.abs().sum()) > 0
-    encoder.module.zero_grad()
-
-
 def test_embed_is_float32_under_autocast(encoder: Encoder):
     with torch.autocast("cpu", torch.bfloat16):
         vectors = encoder.embed(encoder.features(TEXTS[:5], "document"), "document")
     assert vectors.dtype == torch.float32
     np.testing.assert_allclose(np.linalg.norm(vectors.detach().numpy(), axis=1), 1, atol=1e-6)
-
-
-def test_bf16_is_close(encoder: Encoder):
-    half = encoder.encode(TEXTS, "document", EncodeOptions(precision="bf16"))
-    assert float((half * encoder.encode(TEXTS, "document", FP32)).sum(axis=1).min()) > 0.999
 
 
 def test_training_mode_comes_back_part_by_part(tiny_model: Path):
@@ -104,22 +75,6 @@ def test_vectors_that_are_all_the_same_are_no_encoding(tiny_model: Path, side):
         encoder.encode(TEXTS, side)
     assert len(encoder.encode(["the same"] * 40, side)) == 40  # as of few different texts nothing can be said
     assert len(encoder.encode(["漢", "字"], side)) == 2
-
-
-def test_progress_counts_every_text(encoder: Encoder):
-    counts: list[int] = []
-
-    class Counter:
-        @contextmanager
-        def task(self, title, total, unit, done=0):
-            counts.append(-total)
-            yield self
-
-        def advance(self, count=1):
-            counts.append(count)
-
-    encoder.encode(TEXTS, "document", EncodeOptions(64, window=20), Counter())
-    assert sum(counts) == 0 and len(counts) > 4
 
 
 def test_the_head_is_drawn_from_the_spec_alone(tiny_model: Path):

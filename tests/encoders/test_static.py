@@ -18,7 +18,6 @@ from hardneg.encoders.families import Static
 from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
-from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.records import ModelError, PluginSetting
@@ -81,16 +80,6 @@ def test_model2vec_shares_rows_and_weighs_them(tmp_path: Path, normalised):
     mean = rows.mean(0)
     expected = mean / np.linalg.norm(mean) if normalised else mean
     np.testing.assert_allclose(encoder.encode(["abc d"], "query")[0], expected, atol=1e-6)
-
-
-def test_any_order_and_any_batches_give_the_same(static: Path):
-    encoder = load_learner(ModelSpec(str(static)))
-    alone = np.concatenate([encoder.encode([text], "document") for text in TEXTS])
-    order = [3, 0, 5, 1, 2, 4]
-    for tokens in (1, 7, 10_000):
-        found = encoder.encode([TEXTS[place] for place in order], "document", EncodeOptions(tokens, window=4))
-        np.testing.assert_allclose(found, alone[order], atol=1e-7)
-    assert encoder.encode([], "query").shape == (0, HIDDEN)
 
 
 def test_a_saved_model_is_opened_by_sentence_transformers(tmp_path: Path, from_transformer: ModelSpec):

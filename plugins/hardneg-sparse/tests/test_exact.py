@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_lists import rows_of, write
 
-from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, rank_candidates, score_matrix, score_pairs
+from hardneg.indexes.kernels.candidate_scoring import score_matrix, score_pairs
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records import Hits, UsageError
@@ -93,17 +93,3 @@ def test_blocks_hold_no_more_than_they_may(tmp_path):
     blocks = [(start, len(block), len(block.terms)) for start, block in store.blocks(3, 2)]
     assert blocks == [(0, 2, 1), (2, 1, 4), (3, 3, 2)]
     assert [start for start, _ in store.blocks(2, 100)] == [0, 2, 4]
-
-
-def test_segments_give_their_documents(tmp_path):
-    searcher = open_store(write(tmp_path, _DOCUMENTS))
-    pooled = PooledSearcher(searcher, np.array([0, 2, 4, 5]))  # documents of the rows 0 and 1, 2 and 3, 4
-    hits = pooled.search(rows_of([{0: 3.0, 2: 0.5}, {1: 1.0}, {}]), 3)
-    assert hits.rows.tolist() == [[0, 1, -1], [2, 0, -1], [-1] * 3]
-    assert hits.scores[:2, :2].tolist() == [[6.0, 3.5], [3.0, 1.0]]
-    candidates = np.array([[1, 0, -1], [2, 1, 0], [0, -1, -1]])
-    ranked = rank_candidates(pooled, rows_of([{0: 3.0, 2: 0.5}, {1: 1.0}, {}]), candidates, 3)
-    assert ranked.rows.tolist() == [[0, 1, -1], [2, 0, 1], [0, -1, -1]]
-    assert ranked.scores.tolist() == [[6.0, 3.5, -np.inf], [3.0, 1.0, 0.0], [0.0, -np.inf, -np.inf]]
-    with pytest.raises(UsageError, match="an index of segments is searched by encoded queries"):
-        pooled.search(["text"], 3)

@@ -211,18 +211,6 @@ def test_digests(tmp_path: Path, static: Path, from_transformer: ModelSpec):
     assert made == resolve(ModelSpec(from_transformer.name, encoder=PluginSetting("static", same))).digest
 
 
-def test_what_is_told_before_it_is_opened(tmp_path: Path, static: Path, from_transformer: ModelSpec):
-    spec = ModelSpec(str(static))
-    full = resolve(spec).known
-    assert full is not None and (full.similarity, full.query_length) == ("cosine", UNBOUNDED)
-    table = load_file(static / "model.safetensors")["embedding.weight"]
-    assert resolve(spec).look_up().there > table.numel() * 4
-    shape = resolve(spec).shape
-    assert (shape.vector, shape.layers) == (HIDDEN, 0) and table.numel() * 4 <= shape.weights
-    assert resolve(from_transformer).shape.layers == 0
-    assert resolve(ModelSpec(str(tmp_path / "none"), encoder=PluginSetting("static"))).known is None
-
-
 def test_a_length_without_bound_is_told_in_words(static: Path):
     card = model_card(load_learner(ModelSpec(str(static), document_length=9)), {})
     assert "all of a query, 9 of a document" in card and str(UNBOUNDED) not in card

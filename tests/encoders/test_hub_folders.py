@@ -1,4 +1,4 @@
-"""Published models in small: vectors as sentence-transformers makes them, five steps of training, and fetched from a hub."""
+"""Published models in small: vectors of sentence-transformers, a training of five steps, and models of a hub."""
 
 import json
 import subprocess
@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hub_server import Hub, hub_server
 from safetensors.torch import load_file
-from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
@@ -23,6 +21,7 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime import Silent
 from hardneg.training.methods.dual_encoder import train
 from tests.encoders.test_adapters import apart
+from tests.hub_server import Hub, hub_server
 from tests.tiny import tiny_encoder
 from tests.training.toy import options, toy_data, write_toy
 

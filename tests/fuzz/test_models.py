@@ -167,7 +167,7 @@ BROKEN = [
     ("model2vec", "config.json", content("0"), "not a JSON object"),
     ("sparse", CONFIG, value(model_type=...), "modules are those of a sparse encoder: set encoder: sparse"),
     ("sparse", CONFIG, value(model_type="CrossEncoder"), "a CrossEncoder, not a dense encoder"),
-    ("sparse", OPTIONS, value(transformer_task=...), "without its head of masked words"),
+    ("sparse", OPTIONS, value(transformer_task=...), "without its masked-language-model head"),
     ("sparse", "config.json", value(hidden_size=None), "cannot be opened"),
     ("query-terms", "query_0_SparseStaticEmbedding/model.safetensors", to_folder, "no weights there"),
     ("multi-vector", "1_Dense/config.json", value(module_output_name="sentence_embedding"), "not token_embeddings"),

@@ -1,4 +1,4 @@
-"""Models of every form are read as sentence-transformers reads them; the family and the indexes keep their contracts."""
+"""Models of every form are read as sentence-transformers reads them; the family and its indexes keep the contract."""
 
 import json
 from collections.abc import Sequence
@@ -127,11 +127,11 @@ def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
 @pytest.mark.parametrize(
     ("values", "options", "said"),
     [
-        ({"pooling": "cls"}, {}, "pooling: not for token vectors"),
+        ({"pooling": "cls"}, {}, "pooling cannot be set for token vectors"),
         ({"similarity": "cosine"}, {}, "maxsim or meanmaxsim"),
         ({"query_length": 8}, {}, "filled up to 12 tokens"),
-        ({}, {"dimension": 8}, "it has its own"),
-        ({}, {"query_expansion": -1}, "0 is none"),
+        ({}, {"dimension": 8}, "the folder has its own"),
+        ({}, {"query_expansion": -1}, "or 0 for no expansion"),
     ],
 )
 def test_what_cannot_be_had_is_told(folder, values, options, said):

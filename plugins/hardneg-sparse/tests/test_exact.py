@@ -57,7 +57,7 @@ def test_scores_are_sums_over_the_terms_that_both_have(tmp_path):
 def test_queries_of_another_kind_are_refused(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS))
     for queries in (["text"], np.ones((1, 5), np.float32)):
-        with pytest.raises(UsageError, match="weights of terms"):
+        with pytest.raises(UsageError, match="term weights"):
             searcher.search(queries, 2)
     with pytest.raises(UsageError, match="6 terms instead of 5"):
         searcher.search(rows_of([{0: 1.0}], 6), 2)

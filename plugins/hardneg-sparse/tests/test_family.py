@@ -102,7 +102,7 @@ def test_a_router_of_sentence_transformers(folder: Path, tmp_path: Path) -> None
     encoder = load_learner(ModelSpec(str(tmp_path / "router")), "cpu")
     check_equal(encoder, SparseEncoder(str(tmp_path / "router"), device="cpu"))
     assert not route(encoder.module, "query")[0].weight.requires_grad
-    with pytest.raises(ModelError, match="has no encoder of queries"):
+    with pytest.raises(ModelError, match="has no query encoder"):
         load_learner(sparse(tmp_path / "router", queries="encoder"), "cpu")
     next((tmp_path / "router").glob("query*/config.json")).write_text('{"path": "../idf.json"}')
     with pytest.raises(ModelError, match=r"in another folder, \.\./idf\.json"):
@@ -139,7 +139,7 @@ def test_a_dense_model_gets_a_head(dense: Path) -> None:
 def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
     found = [resolve(sparse(place)).remarks for place in (dense, base, folder)]
-    told = "it has no head of masked words: a new one is initialised from its word embeddings"
+    told = "it has no masked-language-model head: a new one is initialised from its word embeddings"
     assert found == [[told], [], []]
 
 
@@ -188,9 +188,9 @@ def test_twins(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"pooling": "cls"}, "pooling: not for weights"),
+        ({"pooling": "cls"}, "pooling cannot be set for term weights"),
         ({"projection": 8, "truncate_dim": 4}, "projection, truncate"),
-        ({"twins": True, "encoder": PluginSetting("sparse", {"queries": "terms"})}, "leave one of the two out"),
+        ({"twins": True, "encoder": PluginSetting("sparse", {"queries": "terms"})}, "leave out one of the two"),
     ],
 )
 def test_what_is_for_vectors_is_refused(folder: Path, fields: dict[str, Any], reason: str) -> None:

@@ -36,7 +36,7 @@ def test_terms_are_told_by_their_words(tmp_path: Path) -> None:
     with SparseWriter(tmp_path / "other", 5, 5) as writer:
         with pytest.raises(UsageError, match="4 different terms instead of 5"):
             writer.write_terms(["a", "b", "c", "d", "d"])
-        with pytest.raises(DataError, match="cannot be written in a line"):
+        with pytest.raises(DataError, match="is empty or has a line break"):
             writer.write_terms(["a", "b", "c", "d", "\n"])
     (tmp_path / "terms.txt").write_text("a\nb\n")
     with pytest.raises(ArtifactError, match=r"terms.txt: 2 different terms instead of 5"):
@@ -159,7 +159,7 @@ def test_weights_are_scaled_and_rounded() -> None:
 
 
 def test_what_lucene_cannot_count_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"from row 7 on, weights are below 0.*use the sparse index"):
+    with pytest.raises(UsageError, match=r"from row 7 on, weights are below 0.*use the index sparse"):
         Impact().impacts(rows_of([{0: 1.0}, {1: -1.0}]), "from row 7 on, ")
     with pytest.raises(UsageError, match=r"too large for scale 100"):
         Impact().impacts(rows_of([{0: 1.0}, {1: 2e7, 2: 2e7}]), "")

@@ -129,7 +129,7 @@ def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
     [
         ({"pooling": "cls"}, {}, "pooling cannot be set for token vectors"),
         ({"similarity": "cosine"}, {}, "maxsim or meanmaxsim"),
-        ({"query_length": 8}, {}, "filled up to 12 tokens"),
+        ({"query_length": 8}, {}, "padded to 12 tokens"),
         ({}, {"dimension": 8}, "the folder has its own"),
         ({}, {"query_expansion": -1}, "or 0 for no expansion"),
     ],

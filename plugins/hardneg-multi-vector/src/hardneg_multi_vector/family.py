@@ -159,7 +159,7 @@ class LateInteraction(resolving.FolderFamily):
     ) -> list[str]:
         lines = []
         if wrong := spec.changed(_OF_ONE_VECTOR):
-            lines.append(f"{', '.join(wrong)}: cannot be set for token vectors: leave out")
+            lines.append(f"{', '.join(wrong)} cannot be set for token vectors: leave out")
         if full.similarity not in SIMILARITIES:
             lines.append(f"similarity is {full.similarity!r}: set maxsim or meanmaxsim for token vectors")
         if wrong := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:

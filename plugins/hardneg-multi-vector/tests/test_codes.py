@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_told(tmp_path):
     for options, told in (
         ({"subvectors": 4}, "cannot be cut into 4 subvectors; these fit: 1, 2, 3, 6"),
         ({"subvectors": 3}, "token vectors and 4096 at most|256 centroids .* need 256 or more"),
-        ({"subvectors": 3, "centroids": 9999}, "9999 lists take 9999 or more"),
+        ({"subvectors": 3, "centroids": 9999}, "9999 lists need 9999 or more"),
     ):
         with pytest.raises(UsageError, match=told):
             MultiVectorPq(**options).build(source, tmp_path / "codes", Silent())

@@ -372,7 +372,6 @@ def tokenise_segments(
 
 
 def _prompted(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> tuple[Ids, NDArray[np.int64]]:
-    """The ids of the texts with the prompt, at most `longest` of each, and the number of prompt ids, int64 [n]."""
     rows: list[list[int]] = []
     prompts: list[int] = []
     for start in range(0, len(texts), _TEXTS):

@@ -150,7 +150,6 @@ def sharing(network: nn.Module) -> Any:
 
 
 def _tokenizers(network: nn.Module) -> dict[int, Any]:
-    """The parts that a copy shares with its original: tokenizers, which are slow to copy, and states of a pass."""
     there = [item for part in network.modules() for item in vars(part).items()]
     return {id(value): value for name, value in there if name == "processor" or isinstance(value, Tensor)}
 

@@ -111,7 +111,6 @@ def _opened(class_name: str, model: ModelReference) -> tuple[str, ...]:
 
 
 def _plain_pooling(encoder: Any) -> str | None:
-    """The pooling `mean` or `cls` if Pyserini's `AutoQueryEncoder` gives the same vectors, else None."""
     spec, prompt = encoder.spec, encoder.spec.query_prompt
     first, *rest = encoder.module.children()
     own = [part for part in rest if type(part).__name__ != "Normalize"]

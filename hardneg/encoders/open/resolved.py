@@ -176,7 +176,6 @@ class ResolvedModels:
 
 
 def _claiming(folder: Path | None) -> EncoderFamily:
-    """The family that claims a folder, with default options; the most special ones are asked first."""
     families: dict[str, Any] = {}
     for name in registry.plugin_names("encoders") if folder is not None else ():
         try:

@@ -274,7 +274,6 @@ def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
 
 
 def _check_different(name: str, side: Side, texts: Sequence[str], encoded: Encoded) -> None:
-    """Refuses equal vectors of all texts, unless these are so few that the model may know none of their words."""
     arrays = [encoded] if isinstance(encoded, np.ndarray) else encoded.flat.values()
     alike = all(np.all(array == array[:1]) for array in arrays)
     if alike and len({" ".join(text.casefold().split()) for text in texts}) > _FEW:

@@ -280,8 +280,9 @@ class Location:
             if self.commit is None:
                 raise
         patterns = [*_HUB_FILES, *(f"*{name}" for name in _PICKLES)]
-        shown = not huggingface_hub.utils.are_progress_bars_disabled()
-        huggingface_hub.utils.disable_progress_bars()
+        bars: Any = huggingface_hub.utils
+        shown = not bars.are_progress_bars_disabled()
+        bars.disable_progress_bars()
         try:  # a gated repository is refused by the heads of its files
             files: Any = huggingface_hub.snapshot_download(
                 self.name, revision=self.commit, allow_patterns=patterns, dry_run=True
@@ -294,7 +295,7 @@ class Location:
             raise ModelError(f"model {self.name!r}: {problem}") from error
         finally:
             if shown:
-                huggingface_hub.utils.enable_progress_bars()
+                bars.enable_progress_bars()
         sizes = {Path(file.filename): int(file.file_size or 0) for file in files}
         safe = {path.parent for path in sizes if path.match(SAFE)}
         sizes = {path: size for path, size in sizes.items() if path.suffix != ".bin" or path.parent not in safe}

@@ -32,8 +32,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions, FlatSearcher
 from hardneg.losses.pairwise import LambdaLoss
 from hardneg.runtime import Silent
 from hardneg.training.examples import Examples, TrainingData

@@ -24,10 +24,9 @@ from gpu.material import around_topics
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.indexes.backends.compressed import Hnsw, IvfFlat, IvfPq
-from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.compressed import Hnsw
+from hardneg.indexes.exact import ExactOptions, Flat
+from hardneg.indexes.product import IvfFlat, IvfPq, OpqPq, Pq
 from hardneg.records import Hits
 from hardneg.runtime import Silent
 

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from hardneg.evaluation.intervals import group_index, mean_variance
-from hardneg.evaluation.two_level import SeedTable, Spread, spread
+from hardneg.evaluation.intervals import SeedTable, Spread, group_index, mean_variance, spread
 from hardneg.records import METRICS
 from hardneg.report.figure import COLOURS, MARKERS, Points, figure, lines, plain_axes
 

@@ -16,9 +16,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation.intervals import GroupIndex, Resampling, bootstrap_p, mean_variance, query_draws, seed_weights
+from hardneg.evaluation.intervals import (
+    GroupIndex,
+    Resampling,
+    SeedTable,
+    bootstrap_test,
+    mean_variance,
+    query_draws,
+    seed_weights,
+    spread,
+)
 from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test, tost
-from hardneg.evaluation.two_level import SeedTable, spread
 
 Tests = dict[str, float]
 """The p of each test, by its name."""
@@ -104,7 +112,7 @@ class Grouped:
             "randomised by group": randomisation_test(one, signs, index),
             "t over queries and seeds": spread(tables).p,
             "t over groups and seeds": by_group.p,
-            "bootstrap of groups and seeds": bootstrap_p(drawn[0] - drawn[1], by_group.freedom),
+            "bootstrap of groups and seeds": bootstrap_test(drawn[0] - drawn[1], by_group.freedom)[1],
         }
 
     def _table(self, random: np.random.Generator, index: GroupIndex) -> SeedTable:

@@ -30,7 +30,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.stream import write_index
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors import index_bytes
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records import Document, PluginSetting

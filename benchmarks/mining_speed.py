@@ -56,8 +56,8 @@ def _unit(vectors: Vectors) -> Vectors:
 def hardneg(folder: Path, depth: int) -> Job:
     """Exact search in the file, selection of the top, negatives on disk."""
     from hardneg.formats.negatives import write_negatives
-    from hardneg.indexes.backends.flat import Flat
-    from hardneg.mining.miners.ranks import TopK
+    from hardneg.indexes.exact import Flat
+    from hardneg.mining.ranks import TopK
 
     queries, searcher = np.load(folder / "queries.npy"), Flat().open(folder / "index")
     ids = np.array(searcher.flat.doc_ids[:], dtype=object)
@@ -104,7 +104,7 @@ def pyserini(folder: Path, depth: int) -> Job:
     """`FaissSearcher.batch_search`, given vectors, with as many threads as there are cores."""
     import os
 
-    from hardneg.indexes.kernels.lucene import start_java
+    from hardneg.indexes.lucene import start_java
 
     start_java()
     from pyserini.search.faiss import FaissSearcher

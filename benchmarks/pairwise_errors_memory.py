@@ -14,7 +14,7 @@ import numpy as np
 from hardneg_papers.analyses.errors import errors_in_index
 
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.indexes.checks import vector_blocks
 
 _BLOCK = 4096
 

@@ -41,7 +41,7 @@ def measure_search(folder: Path) -> None:
     """Searches the folder exactly with random queries."""
     import numpy as np
 
-    from hardneg.indexes.backends.flat import Flat
+    from hardneg.indexes.exact import Flat
 
     queries = np.random.default_rng(1).standard_normal((QUERIES, DIMENSION), dtype=np.float32)
     Flat().open(folder).search(queries, K)

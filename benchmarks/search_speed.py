@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import search_exact
+from hardneg.indexes import exact
+from hardneg.indexes.exact import search_exact
 from hardneg.records import HardnegError
 
 DIMENSION = 384
@@ -75,7 +75,7 @@ def _ours(folder: Path, queries: NDArray[np.float32], k: int) -> NDArray[np.int6
 
 
 def _pyserini(folder: Path, queries: NDArray[np.float32], k: int) -> Search:
-    from hardneg.indexes.kernels.lucene import start_java
+    from hardneg.indexes.lucene import start_java
 
     start_java()
     from pyserini.search.faiss import FaissSearcher

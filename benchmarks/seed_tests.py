@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hardneg.evaluation.intervals import Resampling, bootstrap_p, query_draws, seed_weights
+from hardneg.evaluation.intervals import Resampling, bootstrap_test, query_draws, seed_weights, spread
 from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test
-from hardneg.evaluation.two_level import spread
 
 Pair = tuple[np.ndarray, np.ndarray]
 """Scores of two systems, each [seeds, queries]."""
@@ -82,8 +81,8 @@ def p_values(pair: Pair, means: Pair, options: Resampling) -> dict[str, float]:
         "t by query, one seed": paired_t_test(one),
         "randomised by query, one seed": randomisation_test(one, Randomisation(1_000, options.seed)),
         "t by query, means over seeds": paired_t_test(first.mean(axis=0) - second.mean(axis=0)),
-        "bootstrap as it is": bootstrap_p(_difference(means, plain), 1e9),
-        "bootstrap, corrected": bootstrap_p(_difference(means, right), found.freedom),
+        "bootstrap as it is": bootstrap_test(_difference(means, plain), 1e9)[1],
+        "bootstrap, corrected": bootstrap_test(_difference(means, right), found.freedom)[1],
         "t over queries and seeds": found.p,
     }
 

@@ -34,16 +34,19 @@ def _navigation(known: Mapping[tuple[str, ...], Any]) -> Iterator[dict[str, Any]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Links between the core's pages and those of packages as the site has them; mkdocs calls this.
+    """Rewrites links between pages of the core and of packages as the site has them; mkdocs calls this.
 
-    The home page gets the line that fetches the repository at $REPOSITORY_URL too.
+    Links to packages' READMEs lead to the repository at $REPOSITORY_URL, or become plain text. `install.md` gets the
+    line that clones it.
     """
+    readme = rf"[\1]({config['repo_url']}/blob/main/plugins/\2)" if config["repo_url"] else r"\1"
+    markdown = re.sub(r"\[([^]]*)\]\(\.\./plugins/([\w-]+/README\.md(?:#[\w-]+)?)\)", readme, markdown)
     markdown = (
         re.sub(rf"\]\(\.\./{PAPERS}/", "](", markdown)
         .replace("](../../../../docs/", "](../")
         .replace("](../../../docs/", "](")
     )
-    if page.file.src_uri != "index.md" or not config["repo_url"]:
+    if page.file.src_uri != "install.md" or not config["repo_url"]:
         return markdown
     clone = f"    git clone {config['repo_url']} && cd {config['repo_name']}\n"
     return re.sub(r"^(?=    pip install )", clone, markdown, count=1, flags=re.MULTILINE)

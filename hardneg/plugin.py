@@ -13,8 +13,7 @@ from hardneg import type_checkers_imports
 if TYPE_CHECKING:
     from hardneg import fields, protocols, recipes, records, registry
     from hardneg.analysis import runs as overlap
-    from hardneg.analysis.base import Analysis, Runs
-    from hardneg.analysis.inputs import AnalysisInputs, System
+    from hardneg.analysis.base import Analysis, AnalysisInputs, Runs, System
     from hardneg.cli import adaptor, planned_work
     from hardneg.cli import console as terminal
     from hardneg.cli.commands import Command
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open import resolved as resolving
     from hardneg.encoders.open.resolved import load_encoder
     from hardneg.encoders.spec import spec_from
-    from hardneg.evaluation import intervals, significance, two_level
+    from hardneg.evaluation import intervals, significance
     from hardneg.evaluation import metrics as measuring
     from hardneg.evaluation import metrics_json as metrics_files
     from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
@@ -45,17 +44,16 @@ if TYPE_CHECKING:
     from hardneg.functions import session as sessions
     from hardneg.functions.evaluate import Evaluation
     from hardneg.functions.mine import training_stage
-    from hardneg.indexes import exact_ranks
-    from hardneg.indexes.backends import compressed as compression
-    from hardneg.indexes.kernels import checks as index_checks
-    from hardneg.indexes.kernels import lucene as lucene_search
-    from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-    from hardneg.indexes.kernels.exact import top_k
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.lucene import start_java
+    from hardneg.indexes import checks as index_checks
+    from hardneg.indexes import compressed as compression
+    from hardneg.indexes import exact_ranks, top_k
+    from hardneg.indexes import lucene as lucene_search
+    from hardneg.indexes.candidate_scoring import rank_candidates
+    from hardneg.indexes.exact import ExactOptions
+    from hardneg.indexes.lucene import start_java
     from hardneg.integrations import pyserini as pyserini_lines
-    from hardneg.mining.listing import ListsOfFile
-    from hardneg.mining.miners.selection import RULES as FILTER_RULES
+    from hardneg.mining.choosing import ListsOfFile
+    from hardneg.mining.thresholds import RULES as FILTER_RULES
     from hardneg.recipes import laid_indexes as run_indexes
     from hardneg.records import errors, layout, wording
     from hardneg.records import text as word_terms
@@ -75,7 +73,7 @@ if TYPE_CHECKING:
     from hardneg.report.content import estimates
     from hardneg.report.table import Section, Table
     from hardneg.rerankers import network as pair_scoring
-    from hardneg.runtime import distributed, model_server, seeding
+    from hardneg.runtime import distributed, seeding
     from hardneg.runtime.devices import has_bf16_units
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.stages import base as stages
@@ -85,8 +83,7 @@ if TYPE_CHECKING:
     from hardneg.store import artifacts as stores
     from hardneg.store import atomic_write, identity
     from hardneg.store import blocks as block_store
-    from hardneg.store import choices as stored_choices
-    from hardneg.store.replaced_files import Target
+    from hardneg.store.outputs import Target
     from hardneg.training import examples as training_examples
     from hardneg.training import options as training_options
     from hardneg.training.batches import own_share
@@ -103,12 +100,12 @@ __all__ = [  # noqa: RUF022
     "compression", "configure", "distributed", "encoders", "encoding", "errors", "estimates", "exact_ranks",
     "fields", "figures", "forms", "given", "has_bf16_units", "hash_index", "hub_tables", "identity", "index_checks",
     "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
-    "measuring", "metrics_files", "model_files", "model_server", "model_specs", "negatives_files", "numbers",
+    "measuring", "metrics_files", "model_files", "model_specs", "negatives_files", "numbers",
     "overlap", "own_share", "pair_scoring", "planned_work", "protocols", "pyserini_lines", "qrels_files",
     "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
     "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
-    "start_java", "stored_choices", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
-    "train_config", "training_examples", "training_options", "training_stage", "two_level", "word_terms", "wording",
+    "start_java", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
+    "train_config", "training_examples", "training_options", "training_stage", "word_terms", "wording",
 ]  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def test_data() -> Path:
 @pytest.fixture(scope="session")
 def started_java() -> None:
     """This process's Java machine; skips where there is none that fits."""
-    from hardneg.indexes.kernels.lucene import start_java
+    from hardneg.indexes.lucene import start_java
 
     try:
         start_java()

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hardneg.formats.vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
-from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.exact import FlatSearcher
 from hardneg.indexes.open_store import open_store
 from hardneg.records import DOC_IDS, SHARDS, TERMS, WEIGHTS
 

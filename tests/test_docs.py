@@ -151,7 +151,6 @@ def test_the_architecture_names_every_part() -> None:
     named_parts = {part for line in rows for part in re.findall(r"`([\w/]+)`", line)}
     parts = {path.name + "/" for path in (ROOT / "hardneg").iterdir() if (path / "__init__.py").exists()}
     parts |= {path.stem for path in (ROOT / "hardneg").glob("*.py") if not path.stem.startswith("__")}
-    parts |= {path.stem for path in (ROOT / "hardneg" / "recipes").glob("*.py") if path.stem != "__init__"}
     assert parts - named_parts == set()
 
 
@@ -174,7 +173,7 @@ def test_the_site_lists_the_commands_and_names_the_repository(monkeypatch: pytes
     assert {"search": "reference/commands/search.md"} in [search, *more]
     [recipe] = [item["recipe"] for item in more if "recipe" in item]
     assert {"recipe run": "reference/commands/recipe/run.md"} in recipe
-    home = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    home = SimpleNamespace(file=SimpleNamespace(src_uri="install.md"))
     text = reference.on_page_markdown("Here:\n\n    pip install x\n    pip install y\n", home, config, None)
     clone = "    git clone https://example.org/team/hardneg && cd hardneg\n"
     assert text == f"Here:\n\n{clone}    pip install x\n    pip install y\n"

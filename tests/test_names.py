@@ -37,12 +37,13 @@ def test_flags_are_named_by_the_command_line_alone() -> None:
 
 
 PROGRAMS = (
-    "kernels/lucene.py",
+    "indexes/lucene.py",
     "--ink: ",
     "hardneg artifacts check",
     " --preset ",
     "hardneg browse",
     "hardneg evaluate --run",
     "pip install --force-reinstall",
+    "report/content.py: ",
 )
 """Options of other programs, variables of a page, and whole commands to copy."""

@@ -10,9 +10,8 @@ from gpu.setting import Figures, Setting, Skipped, expect
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors import FlatWriter
-from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions, Flat
+from hardneg.indexes.product import OpqPq, Pq
 from hardneg.records import Hits
 from hardneg.runtime import Silent
 

@@ -9,7 +9,7 @@ import torch
 from gpu.material import encoder, seconds, texts
 from gpu.setting import Figures, Setting, expect
 
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.exact import ExactOptions, search_exact
 
 
 def faiss(setting: Setting) -> Figures:

@@ -9,8 +9,8 @@ from gpu.material import finish, model, seconds
 from gpu.recipes import collection
 from gpu.setting import Figures, Setting, expect
 
-from hardneg.indexes.backends.product import Pq
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.product import Pq
 from hardneg.runtime import Silent
 
 _BATCH = 32

@@ -14,8 +14,8 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
+from hardneg.indexes import exact
+from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.devices import float32_products
 from hardneg.training.methods.dual_encoder import train
@@ -179,11 +179,11 @@ def search(setting: Setting) -> Figures:
     options, installed = ExactOptions(device=setting.device), exact.faster
     for engine, way in (("auto", installed), ("float32", lambda name: None)):
         exact.faster = way  # type: ignore[attr-defined]
-        lists[engine] = search_exact(DeviceVectors(there), queries, depth, options).rows
-        add(f"{engine}, resident", lambda: search_exact(DeviceVectors(there), queries, depth, options), asked)
+        lists[engine] = search_exact(there, queries, depth, options).rows
+        add(f"{engine}, resident", lambda: search_exact(there, queries, depth, options), asked)
         add(f"{engine}, from memory", lambda: search_exact(here, queries, depth, options), asked, 1)
         few = queries[:256]
-        add(f"{engine}, 256 queries", lambda q=few: search_exact(DeviceVectors(there), q, depth, options), len(few))
+        add(f"{engine}, 256 queries", lambda q=few: search_exact(there, q, depth, options), len(few))
     exact.faster = installed  # type: ignore[attr-defined]
     found["same ids at the same place"] = round(float((lists["auto"] == lists["float32"]).mean()), 6)
     for engine, ids in lists.items():
@@ -216,9 +216,9 @@ def _missed(there: torch.Tensor, asked: torch.Tensor, ids: np.ndarray) -> float:
 
 def adore_search(setting: Setting) -> Figures:
     """Milliseconds of a step's search: 32 queries in as many vectors as MS MARCO has passages, resident."""
-    there = DeviceVectors(cloud(setting, setting.size(8_841_823, 20_000)))
+    there = cloud(setting, setting.size(8_841_823, 20_000))
     queries, found = cloud(setting, 32, seed=9).cpu().numpy(), Figures()
-    found["one read of all, ms"] = round(1e3 * median_seconds(lambda: there.rows.sum(), setting), 2)
+    found["one read of all, ms"] = round(1e3 * median_seconds(lambda: there.sum(), setting), 2)
     for block in (None, 1 << 19, 1 << 21):
         options = ExactOptions(device=setting.device, corpus_block=block)
         taken = median_seconds(lambda options=options: search_exact(there, queries, 200, options), setting)

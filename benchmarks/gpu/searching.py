@@ -6,7 +6,7 @@ from gpu.material import peak, seconds
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
+from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.records import Hits
 
 _BLOCK, _QUERIES, _DIMENSION = 65_536, 2048, 768
@@ -62,14 +62,14 @@ def speed(setting: Setting) -> Figures:
     draws = np.random.default_rng(0)
     vectors, asked = (draws.standard_normal((count, _DIMENSION), np.float32) for count in (documents, queries))
     options = ExactOptions(device=setting.device)
-    there = DeviceVectors(torch.from_numpy(vectors).to(setting.device))
+    there = torch.from_numpy(vectors).to(setting.device)
     found: Figures = {}
     for name, searched in (("on the device", there), ("from memory", vectors)):
         search_exact(searched, asked[: setting.size(2048, 50)], 200, options)  # to warm up
         taken = seconds(lambda searched=searched: search_exact(searched, asked, 200, options), setting)
         found[f"{name}, billion scores/s"] = round(documents * queries / taken / 1e9, 3)
         for dtype in (torch.float32, torch.bfloat16):
-            plain = _products(there.rows, torch.from_numpy(asked).to(setting.device), dtype, setting)
+            plain = _products(there, torch.from_numpy(asked).to(setting.device), dtype, setting)
             found[f"{name}, share of {str(dtype).removeprefix('torch.')} products"] = round(plain / taken, 3)
     return found
 

@@ -6,7 +6,7 @@ from gpu.material import model
 from gpu.recipes import collection
 from gpu.setting import Figures, Setting, expect
 
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.exact import ExactOptions, search_exact
 
 
 def tf32(setting: Setting) -> Figures:

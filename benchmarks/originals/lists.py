@@ -14,8 +14,8 @@ from originals.comparing import Differences, Item
 from originals.source import lines, take
 
 from hardneg.evaluation.metrics import evaluate, means
-from hardneg.mining.miners.ranks import Sampled, TopK, Window
-from hardneg.mining.miners.thresholds import Denoised, SimAns
+from hardneg.mining.ranks import Sampled, TopK, Window
+from hardneg.mining.thresholds import Denoised, SimAns
 from hardneg.records import Candidates, RankedList
 
 QUERIES = 40

@@ -1,1 +1,1 @@
-"""What the papers look at besides effectiveness: pairwise errors, how negatives age, projections, costs."""
+"""Analyses of runs and trainings beyond effectiveness, such as overlap, wins and losses, and recall at depth."""

@@ -1,41 +1,282 @@
-"""What an analysis is: its options, what it measures, a table and a figure.
-
-Recipes, the command line and reports are made from these alone, so that an analysis is one module.
-"""
+"""The base of analyses, which defines their options, measurement, table and figure, and the inputs that they read."""
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.evaluation import metrics, metrics_json
 from hardneg.fields import Name, Reference, marked_fields, marked_references
 from hardneg.fields import Option as Option
+from hardneg.formats import source_files, text_lines
+from hardneg.formats.qrels import Qrels, positives, read_qrels
+from hardneg.formats.queries import queries_part
+from hardneg.formats.runs import EMPTY, Run, read_run
+from hardneg.protocols import DenseSearcher
+from hardneg.records import NEGATIVES, DataError, Document, Query, RankedList, Side, UsageError, suggestion
 from hardneg.registry import plugin_errors
 from hardneg.report.figure import draw_table
 from hardneg.report.table import Section, Table
+from hardneg.runtime import SEED, Progress, Silent
 from hardneg.store import options_in_key, replace_text
 
+_LINES = 65_536
+
+Record = Mapping[str, Any]
+"""One row of a training history."""
+
+
+@dataclass(frozen=True)
+class System:
+    """An open index with one vector per document, and the model that encodes its queries.
+
+    doc_ids: ids by row. rows: returns the rows of documents, int64 [n], -1 for those that the index lacks. encode:
+    returns query vectors float32 [n, d] of texts. device: where to compute. encode_documents: returns document vectors
+    of texts; None if the model cannot.
+    """
+
+    searcher: DenseSearcher
+    doc_ids: Sequence[str]
+    rows: Callable[[Sequence[str]], NDArray[np.int64]]
+    encode: Callable[[Sequence[str]], NDArray[np.float32]]
+    device: str = "cpu"
+    encode_documents: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
+
+
+class AnalysisInputs(Protocol):
+    """The inputs of an analysis; `path` is the path of one of its references, such as `runs.BM25`."""
+
+    split: str = "test"
+    relevance_level: int = 1
+    seed: int = SEED
+
+    def location(self, path: str) -> str:
+        """Return the name of a referenced input in messages."""
+
+    def label(self, path: str) -> str:
+        """Return the name of a referenced input in tables."""
+
+    def run(self, path: str) -> Run:
+        """Return a run, read whole."""
+
+    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
+        """Yield the queries and lists of a run, which may be too large for memory."""
+
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
+        """Yield the lists of a run in the order of `query_ids`, empty for queries that it lacks."""
+
+    def query_ids(self, path: str, split: str) -> Sequence[str]:
+        """Return the queries of a split that a run may have, in its order."""
+
+    def qrels(self) -> Qrels:
+        """Return the relevance judgements of the split."""
+
+    def relevant(self) -> Mapping[str, Sequence[str]]:
+        """Return all known relevant documents by query, of every split and grade."""
+
+    def withheld(self) -> Mapping[str, Sequence[str]]:
+        """Return positives withheld from training, by query."""
+
+    def queries(self, split: str | None) -> Mapping[str, str]:
+        """Return query texts by id, of a split or of all; empty if unknown."""
+
+    def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return document texts by id; unknown ones are left out."""
+
+    def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
+        """Return these documents and those with the same contents."""
+
+    def groups(self) -> Mapping[str, str]:
+        """Return the group of each document that has one, by id."""
+        return {}
+
+    def negatives(self, path: str) -> Path:
+        """Return the file of mined negatives."""
+
+    def mined(self, path: str) -> tuple[Path, Path]:
+        """Return the file of dropped candidates of a miner, and the file of its negatives."""
+
+    def history(self, path: str) -> list[Record]:
+        """Return the rows of a training history."""
+
+    def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        """Return the type of a stage's artifact, and the facts of its manifest."""
+
+    def measured(self, path: str) -> metrics_json.Measured:
+        """Return an evaluation: scores by system and by seed, and its tests."""
+
+    def results(self, path: str) -> Mapping[str, metrics.Scores]:
+        """Return the scores of an evaluation by system."""
+        return self.measured(path).results
+
+    def index(self, path: str) -> tuple[Path, int | None]:
+        """Return the folder of an index, and its number of documents if the index does not tell it."""
+
+    def system(self, index: str, model: str) -> System:
+        """Open an index and the model that encodes its queries."""
+
+    def runs(self, field_name: str, labels: Iterable[str]) -> dict[str, Run]:
+        """Return the runs of a mapping of references, by label."""
+        return {label: self.run(f"{field_name}.{label}") for label in labels}
+
+    def positives(self) -> dict[str, list[str]]:
+        """Return the positives of the split's queries, from the relevance level up."""
+        return positives(self.qrels(), self.relevance_level)
+
+
+@dataclass(frozen=True)
+class Files(AnalysisInputs):
+    """Inputs from plain files and from the stages of a run folder.
+
+    named: a file, a folder, a model or a stage by path of reference. labels: names of files in tables. judged, topics,
+    corpus, hidden: files of judgements, queries, documents, withheld judgements. stages: artifact type and facts by
+    stage.
+    """
+
+    named: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    judged: Path | None = None
+    topics: Path | None = None
+    corpus: Path | None = None
+    hidden: Path | None = None
+    stages: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    device: str | None = None
+    relevance_level: int = 1
+    seed: int = SEED
+    progress: Progress = field(default_factory=Silent)
+
+    def _path(self, path: str) -> Path:
+        return Path(self.named[path])
+
+    def location(self, path: str) -> str:
+        return self.named.get(path, path)
+
+    def label(self, path: str) -> str:
+        return self.labels.get(self.named[path], self._path(path).name)
+
+    def run(self, path: str) -> Run:
+        return read_run(self._path(path))
+
+    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
+        return iter(self.run(path).items())
+
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
+        run = self.run(path)
+        return (run.get(query_id, EMPTY) for query_id in query_ids)
+
+    def query_ids(self, path: str, split: str) -> Sequence[str]:
+        return list(self.run(path))
+
+    @cached_property
+    def _qrels(self) -> Qrels:
+        return read_qrels(self.judged) if self.judged else {}
+
+    def qrels(self) -> Qrels:
+        return self._qrels
+
+    def relevant(self) -> Mapping[str, Sequence[str]]:
+        return positives(self._qrels)
+
+    def withheld(self) -> Mapping[str, Sequence[str]]:
+        return positives(read_qrels(self.hidden)) if self.hidden else {}
+
+    def queries(self, split: str | None) -> Mapping[str, str]:
+        if self.topics is None:
+            return {}
+        found = (record for _, record in source_files.records(queries_part(self.topics)) if isinstance(record, Query))
+        queries = {record.query_id: record.text for record in found}
+        if not queries:
+            raise DataError(f"{self.topics}: has no queries")
+        return queries
+
+    def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
+        wanted, texts = set(doc_ids), dict[str, str]()
+        if (path := self.corpus) is None or not wanted:
+            return texts
+        for number, line in text_lines.read_lines(path):
+            row = text_lines.json_row(path, number, line)
+            if (doc_id := text_lines.id_field(path, number, row, "_id")) in wanted:
+                title, text = (
+                    text_lines.title_field(path, number, row),
+                    text_lines.text_field(path, number, row, "text"),
+                )
+                texts[doc_id] = Document(doc_id, text, title).contents
+        return texts
+
+    def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
+        return doc_ids
+
+    def negatives(self, path: str) -> Path:
+        return self._path(path)
+
+    def mined(self, path: str) -> tuple[Path, Path]:
+        return self._path(path), self._path(path).with_name(NEGATIVES)
+
+    def history(self, path: str) -> list[Record]:
+        file = self._path(path)
+        return [text_lines.json_row(file, number, line) for number, line in text_lines.read_lines(file)]
+
+    def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        name = self.named[path]
+        if name not in self.stages:
+            hint = suggestion(name, self.stages)
+            raise UsageError(f"{{stages}}: no stage {name!r}{hint}; there are: {', '.join(self.stages)}", "stages")
+        return self.stages[name]
+
+    def measured(self, path: str) -> metrics_json.Measured:
+        return metrics_json.read_metrics(self._path(path))
+
+    def index(self, path: str) -> tuple[Path, int | None]:
+        return self._path(path), None
+
+    def system(self, index: str, model: str) -> System:
+        from hardneg.encoders.open.resolved import load_learner
+        from hardneg.encoders.protocol import EncodeOptions
+        from hardneg.encoders.spec import ModelSpec
+        from hardneg.indexes.open_store import DenseIndex
+
+        opened, encoder = DenseIndex.open(self._path(index)), load_learner(ModelSpec(self.named[model]), self.device)
+        if opened.dimension != encoder.dimension:
+            sizes = f"vectors of dimension {opened.dimension}, but the model has {encoder.dimension}"
+            raise UsageError(f"{opened.folder}: {sizes}; give the model that encoded the index")
+
+        def encode(side: Side, texts: Sequence[str]) -> NDArray[np.float32]:
+            vectors: NDArray[np.float32] = encoder.encode(texts, side, EncodeOptions(precision="fp32"), self.progress)
+            return vectors
+
+        def rows(wanted: Sequence[str]) -> NDArray[np.int64]:
+            starts, known = range(0, len(ids), _LINES), dict.fromkeys(wanted, -1)  # ids are streamed once
+            numbered = (each for start in starts for each in enumerate(ids[start : start + _LINES], start))
+            known |= {doc_id: row for row, doc_id in numbered if doc_id in known}
+            return np.array([known[doc_id] for doc_id in wanted], np.int64)
+
+        ids, device = opened.doc_ids, str(encoder.device)
+        return System(opened.searcher, ids, rows, partial(encode, "query"), device, partial(encode, "document"))
+
+
 Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
-"""Runs by label; on the command line files, with the labels that tell them apart."""
+"""Runs by label; on the command line files, with labels from their names."""
 
 
 class Analysis(BaseModel):
     """Base of all analyses; the fields of a subclass are its options and references to what it reads.
 
-    The docstring of a subclass is the help of its command and ends in an `Example:` of it; the descriptions of its
-    fields are the help of its options.
+    The docstring of a subclass is the help of its command and ends with an `Example:`; the descriptions of its fields
+    are the help of its options.
 
-    name: as its entry point has it. version: raised when the same options and inputs give another result. title:
-    of its section in a report. explained: what one needs to know to read its table. paper: the item of a paper that
-    it makes. asks: what its command takes beside the fields, of `qrels`, `queries`, `corpus`, `withheld` (each with a
-    `?` where it may be left out), `relevance_level`, `seed`, `device`, `stages` (a run folder, whose stages are
-    referred to by name). extra: the optional part of hardneg that it needs. beside: of other analyses of the same
-    stage, the columns that the report puts beside its own, where the first cells agree. drawn: the columns of the table
-    that the figure shows, as bars, or as lines along the column `across`.
+    name: of its entry point. version: raised when equal options and inputs give another result. title: of its section
+    in a report. explained: how to read its table. paper: the table or figure of a paper that it reproduces. asks: more
+    arguments of its command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`,
+    `seed`, `device`, `stages` (a run folder, whose stages are referred to by name). extra: the optional part of hardneg
+    that it needs. beside: columns that a report appends from other analyses of the stage, joined on the first cell.
+    drawn: the columns of the table that the figure shows, as bars, or as lines along the column `across`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,45 +294,45 @@ class Analysis(BaseModel):
 
     @abstractmethod
     def measure(self, inputs: AnalysisInputs) -> Any:
-        """The numbers, as JSON can hold them."""
+        """Return the results as JSON values."""
 
     @abstractmethod
     def table(self, results: Any) -> Table:
-        """The numbers as a table of texts; `results` is what `measure` gave, or that read from JSON."""
+        """Return the results of `measure` as a table of texts."""
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """The numbers as a figure, written to all `paths`; by default columns of the table."""
+        """Draw the results to all `paths`; by default columns of the table."""
         draw_table(self.table(results), self.drawn, self.across, paths)
 
     def tables(self, results: Any) -> Sequence[Table]:
-        """The table, and more where one is not enough."""
+        """Return all tables of the results."""
         return [self.table(results)]
 
     def heading(self, results: Any) -> str:
-        """The title of the section."""
+        """Return the title of the section."""
         return self.title
 
     def explain(self, results: Any) -> str:
-        """What one needs to know to read the table."""
+        """Return the explanation of the table."""
         return self.explained
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """The fields from what the command line has for each; types: what the run folder's stages made.
+        """Return the fields from the command's values; types: artifact types of the run folder's stages.
 
         Raises:
-            UsageError: something is missing, or does not fit together.
+            UsageError: a value is missing, or values do not fit together.
         """
         return values
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """What it asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
+        """Yield a line on each lack of the collection; `collection` has the facts of stage `dataset`."""
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Models that need not be named: the path of the reference, and the index that the model has encoded.
+        """Return, by path of a model's reference that may be left out, the index that the model has encoded.
 
-        By default those of the fields `indexes`, by label, for `models`, and that of `index` for `model`.
+        The defaults are the fields `indexes`, by label, for `models`, and `index` for `model`.
         """
         models: Any = getattr(self, "models", None)
         indexes = {} if models is None else getattr(self, "indexes", {})
@@ -100,23 +341,23 @@ class Analysis(BaseModel):
         return unnamed if alone is None else {"model": alone, **unnamed}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Every reference: its path, what it names, and what is needed of that."""
+        """Yield each reference: its path, its target, and what it needs of that."""
         return marked_references(self)
 
     def identity(self) -> dict[str, Any]:
-        """All that may change the result: values with defaults, and the labels of references in their order."""
+        """Return all that may change the result: values with defaults, and the labels of references in order."""
         references = {field for field, _, _ in marked_fields(self, Reference)}
         values = {field: _ordered(value) for field, value in options_in_key(self, references).items()}
         return {"version": self.version, **values, "references": [path for path, _, _ in self.references()]}
 
 
 def _ordered(value: Any) -> Any:
-    """Mappings as lists of pairs: the order of rows counts."""
+    """Return mappings as lists of pairs, as the order of rows counts."""
     return [[key, _ordered(item)] for key, item in value.items()] if isinstance(value, dict) else value
 
 
 def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:
-    """Measures, and writes `NAME.json`, `NAME.png` and `NAME.svg` into a folder."""
+    """Measure, and write `NAME.json`, `NAME.png` and `NAME.svg` into a folder."""
     with plugin_errors([analysis]):
         results = analysis.measure(inputs)
         analysis.draw(results, [folder / f"{analysis.name}.png", folder / f"{analysis.name}.svg"])
@@ -125,29 +366,24 @@ def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> 
 
 
 def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Section]:
-    """The sections of a report on what `write_analysis` left in a folder; `label` begins their titles."""
+    """Return the sections of a report from the files of `write_analysis`; their titles start with `label`."""
     made = []
     with plugin_errors(analyses):
         contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
         tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
         for each in analyses:
             results, (first, *more) = contents[each.name], tables[each.name]
-            for name, columns in each.beside.items():
-                first = _joined(first, tables[name][0], columns) if name in tables else first
+            for name in (name for name in each.beside if name in tables):
+                other, columns = tables[name][0], each.beside[name]
+                known, lacking = {row[0]: row[columns] for row in other.rows}, ["–"] * len(other.columns[columns])
+                rows = [[*row, *known.get(row[0], lacking)] for row in first.rows]
+                first = Table([*first.columns, *other.columns[columns]], rows, first.words)
             svg = (folder / f"{each.name}.svg").read_text("utf-8")
             title, explained = f"{label}: {each.heading(results)}", each.explain(results)
             made.append(Section(title, [first, *more], explained, svg))
     return made
 
 
-def _joined(table: Table, other: Table, columns: slice) -> Table:
-    """A table with columns of another one beside the rows that have the same first cell."""
-    known = {row[0]: row[columns] for row in other.rows}
-    lacking = ["–"] * len(other.columns[columns])
-    rows = [[*row, *known.get(row[0], lacking)] for row in table.rows]
-    return Table([*table.columns, *other.columns[columns]], rows, table.words)
-
-
 def percent(share: float | None) -> str:
-    """A share in percent; a dash where there is none."""
+    """Return a share in percent, or a dash for None."""
     return "–" if share is None else f"{share:.1%}"

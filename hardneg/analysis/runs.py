@@ -1,4 +1,4 @@
-"""What runs share, how much of training negatives they have, which wins by query, and what they find by a depth."""
+"""Analyses of runs: overlap with runs and training negatives, wins and losses by query, and recall at depth."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,13 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt, model_validator
 
-from hardneg.analysis.base import Analysis, Option, Runs, percent
-from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.base import Analysis, AnalysisInputs, Option, Runs, percent
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.fields import MEASURED, MetricName, Name, Reference
 from hardneg.formats.negatives import NegativesFile, read_negatives
-from hardneg.formats.qrels import Qrels
-from hardneg.formats.runs import Run
 from hardneg.records import LIST_DEPTH, UsageError, suggestion
 from hardneg.report.figure import COLOURS, figure, plain_axes
 from hardneg.report.table import Table
@@ -64,7 +61,7 @@ def negatives_overlap(
     relevant: Mapping[str, Collection[str]] | None = None,
     depth: int = LIST_DEPTH,
 ) -> SharedDocuments:
-    """The share of each query's training negatives that is among the negatives met in testing.
+    """Return the share of each query's training negatives that is among the negatives met in testing.
 
     Met are the first `depth` documents of the trained model's own run that are not relevant.
 
@@ -127,7 +124,7 @@ class Overlap(Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """With negatives, the runs are those in which they are met."""
+        """Return the fields; with negatives, `runs` become the runs in which these are met."""
         negatives = values.get("negatives")
         if not negatives:
             if len(values["runs"]) < 2:
@@ -140,7 +137,7 @@ class Overlap(Analysis):
         return {**values, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Overlaps of runs by pair, or with the one labelled `against`; and those of trainings."""
+        """Return overlaps of runs by pair, or with the run `against`, and of training negatives with runs."""
         runs: dict[str, Lists] = {
             label: {query_id: each.doc_ids for query_id, each in run.items()}
             for label, run in inputs.runs("runs", self.runs).items()
@@ -197,7 +194,7 @@ class QueryWins(Analysis):
     examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="How many wins and losses to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Wins, losses and ties, and all cases with the texts that are known, documents' cut at 300 characters."""
+        """Return wins, losses and ties, and all queries with known texts, documents truncated to 300 characters."""
         qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
         ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
         first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
@@ -218,7 +215,7 @@ class QueryWins(Analysis):
         }
 
     def table(self, results: Any) -> Table:
-        """The queries that are won by most, then those that are lost by most, with the documents on which they part."""
+        """Return the largest wins, then the largest losses, with the documents at the deciding rank."""
         won = [case for case in results["queries"] if case["difference"] > 0][: results["examples"]]
         lost = [case for case in results["queries"] if case["difference"] < 0][::-1][: results["examples"]]
         rows = [
@@ -245,7 +242,7 @@ class QueryWins(Analysis):
         )
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One bar a query, from the greatest win to the greatest loss."""
+        """Draw one bar per query, from the largest win to the largest loss."""
         differences = [case["difference"] for case in results["queries"]]
         colours = [COLOURS[0] if value > 0 else COLOURS[1] for value in differences]
         with figure(paths, 1, width=6.4) as (axes,):
@@ -257,9 +254,9 @@ class QueryWins(Analysis):
 
 
 def cases(
-    lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Qrels
+    lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Any
 ) -> list[dict[str, Any]]:
-    """All judged queries, by falling difference and then by id.
+    """Return all judged queries, by descending difference, then by id.
 
     Args:
         lists: ours, theirs.
@@ -310,12 +307,12 @@ class RecallAtDepth(Analysis):
     )
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """See `recall_at_depth`."""
+        """Return `recall_at_depth` of the runs."""
         runs = inputs.runs("runs", self.runs)
         return recall_at_depth(runs, inputs.qrels(), sorted(set(self.depths)), inputs.relevance_level)
 
     def table(self, results: Any) -> Table:
-        """One row a run: nDCG at the deepest cut, recall at each."""
+        """Return one row per run: nDCG at the deepest cut-off, recall at each."""
         cuts = results["depths"]
         rows = [
             [label, f"{row['ndcg']:.4f}", *(f"{value:.4f}" for value in row["recall"])]
@@ -327,8 +324,8 @@ class RecallAtDepth(Analysis):
         return f"Relevant to recall are grades from {results['relevance_level']} up; nDCG takes grades as they are."
 
 
-def recall_at_depth(runs: Mapping[str, Run], qrels: Qrels, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
-    """By label: `recall` at each of `cuts`, in their order, and `ndcg` at the deepest; means over judged queries.
+def recall_at_depth(runs: Mapping[str, Any], qrels: Any, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
+    """Return, by label, `recall` at each of `cuts` and `ndcg` at the deepest; means over judged queries.
 
     Grades from `level` up are relevant to recall; nDCG takes grades as they are.
 

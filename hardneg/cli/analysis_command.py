@@ -58,7 +58,7 @@ def command_of(chosen: type[Analysis]) -> Any:
         with plugin_errors([analysis]):
             numbers = analysis.measure(files)
             if plot:
-                with planned_work.store_outputs("analyze", [Target(plot)], [], True).laid_out():
+                with planned_work.store_outputs("analyze", [Target(plot)], [], True).publish():
                     analysis.draw(numbers, [plot])
             if args["as_json"]:
                 say_json(numbers)

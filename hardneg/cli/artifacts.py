@@ -1,4 +1,4 @@
-"""`hardneg artifacts`: what is in the store, why a step would run, and making room."""
+"""`hardneg artifacts`: list, explain, check, pack and collect the artifacts of the store."""
 
 from pathlib import Path
 from time import time
@@ -7,11 +7,13 @@ from typing import Any
 import typer
 
 from hardneg.cli import adaptor, completion, console
+from hardneg.cli.planned_work import store_outputs
 from hardneg.cli.recipe import PRESET, SET
 from hardneg.functions.session import planned_recipe
 from hardneg.records import ArtifactError, counted, duration, size
+from hardneg.store import pack as packing
 from hardneg.store.artifacts import check as check_all
-from hardneg.store.gc_roots import collect, garbage, owners, unfinished
+from hardneg.store.outputs import Target, collect, garbage, owners, unfinished
 
 app = typer.Typer(help="Look after the store: list it, say why a step runs, check it, make room.", no_args_is_help=True)
 
@@ -87,6 +89,41 @@ def check(
 
 
 @app.command()
+def pack(
+    folder: Path = typer.Argument(metavar="RUNFOLDER", help="The folder of a finished recipe."),
+    to: Path | None = typer.Option(None, "--to", help="The file to write, .tar or .tar.gz; default RUNFOLDER.tar."),
+    overwrite: bool = adaptor.OVERWRITE,
+    store: Path | None = adaptor.STORE,
+) -> None:
+    """Write a run folder and the artifacts behind it into one file, for another machine or an archive.
+
+    Example: hardneg artifacts pack runs/star-passage-demo --to star.tar.gz
+    """
+    from hardneg.recipes import artifacts_of
+
+    opened, file = adaptor.open_store(store), to or folder.with_name(f"{folder.resolve().name}.tar")
+    artifacts = artifacts_of(folder, opened)
+    outputs = store_outputs("artifacts pack", [Target(file)], [folder], overwrite, opened)
+    outputs.check()
+    with outputs.publish():
+        packing.pack(folder, artifacts, file)
+    console.say(f"{file}: {counted(len(artifacts), 'artifact')}, {size(file.stat().st_size)}")
+
+
+@app.command()
+def unpack(
+    file: Path = typer.Argument(help="A file of `hardneg artifacts pack`."),
+    output: Path | None = adaptor.output("The run folder; default the packed one's name.", None),
+    store: Path | None = adaptor.STORE,
+) -> None:
+    """Put a packed run's artifacts into the store, and its run folder here; every byte is verified first.
+
+    Example: hardneg artifacts unpack star.tar.gz --output runs/star
+    """
+    console.say(packing.unpack(file, adaptor.open_store(store), output))
+
+
+@app.command()
 def gc(
     delete: bool = typer.Option(False, "--delete", help="Remove them; without it they are only listed."),
     forget: bool = typer.Option(False, "--forget-unfinished", help="Include the artifacts of stopped runs."),
@@ -105,8 +142,8 @@ def gc(
             state, kept = "running", "what it makes is kept"
         elif forget:
             kept = "forgotten" if delete else "to forget with --delete"
-        since = duration(max(0.0, time() - run.begun))
-        console.say(f"{state}: hardneg {run.command} to {run.owner}, begun {since} ago; {kept}")
+        since = duration(max(0.0, time() - run.started))
+        console.say(f"{state}: hardneg {run.command} to {run.owner}, started {since} ago; {kept}")
     entries = collect(opened, forget) if delete else garbage(opened, forget)
     for path, count in entries:
         console.say(f"{path.name}  {size(count)}")

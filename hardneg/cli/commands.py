@@ -60,7 +60,7 @@ class Command:
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
         """Lay the result at the output, and tell what was made and what was left out."""
         output, facts = args["output"], dict(result.facts)
-        with session.outputs.laid_out():
+        with session.outputs.publish():
             link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
         self.tell(result)
         counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.counts.items()]
@@ -195,7 +195,7 @@ class NegativesCommand(Command):
         if left := ", ".join(f"{name.removeprefix('dropped as ')} {counts.pop(name)}" for name in named):
             say(f"  candidates left out: {left}")
         tell_left_out(counts)
-        with session.outputs.laid_out():
+        with session.outputs.publish():
             if target.dropped is not None:
                 if not (result.folder / layout.DROPPED).is_file():
                     raise errors.UsageError("--dropped: this miner does not record what it drops; leave it out")
@@ -236,7 +236,7 @@ def export(
         queries = write_negatives(Path(folder) / layout.NEGATIVES, read_form(source_form, negatives, lookup))
         say(f"{negatives}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
-        with session.outputs.laid_out():
+        with session.outputs.publish():
             target.write(results.MinedNegatives.of(source_form, Path(folder), "", {}, texts))
 
 
@@ -282,7 +282,7 @@ def import_(
     reads = [path for path in (vectors, ids) if path is not None]
     outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
     outputs.check()
-    with outputs.laid_out(), replacing_folder(output) as folder:
+    with outputs.publish(), replacing_folder(output) as folder:
         file = open_vectors(vectors, ids)
         count = import_vectors(file, folder, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
@@ -294,27 +294,17 @@ def pyserini(
     option: list[str] = typer.Option(
         [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
     ),
-    check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
     store: Path | None = adaptor.STORE,
 ) -> None:
     """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
 
-    Example: hardneg pyserini runs/star-passage --check
+    Example: hardneg pyserini runs/star-passage
 
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
     from hardneg.encoders.spec import ModelSpec
-    from hardneg.integrations.pyserini import check as run_lines
     from hardneg.integrations.pyserini import openings, with_java
 
-    spec, failed = None if model is None else ModelSpec(model), []
+    spec = None if model is None else ModelSpec(model)
     for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
-        lines = with_java(text)
-        say(f"# {name}\n{lines}\n")
-        if check and (outcome := run_lines(lines)):
-            say(f"# {outcome}\n")
-            failed += [name] if outcome.startswith("fails") else []
-    if failed:
-        raise errors.HardnegError(
-            f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed"
-        )
+        say(f"# {name}\n{with_java(text)}\n")

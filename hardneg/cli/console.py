@@ -46,6 +46,12 @@ def say(text: object = "", err: bool = False, nl: bool = True) -> None:
         typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
 
 
+def say_next(steps: Iterable[tuple[str, str]]) -> None:
+    """Print next steps on stderr, each a sentence and the command to copy."""
+    for sentence, command in steps:
+        say(f"next: {sentence}\n  {command}", err=True)
+
+
 def say_json(content: Any, indent: int | None = None) -> None:
     """Prints JSON and nothing else; it reads as if nothing had been escaped."""
     text = json.dumps(content, indent=indent, ensure_ascii="utf" not in sys.stdout.encoding.lower(), allow_nan=False)

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from hardneg.cli import adaptor, console, planned_work
-from hardneg.indexes.kernels.lucene import find_java, starts_alone
 from hardneg.records import BM25, MissingDependency, ModelError
 from hardneg.runtime import bf16_on_cpu, cpu_name
 
@@ -145,6 +144,8 @@ def _faiss() -> Finding:
 
 
 def _java() -> Finding:
+    from hardneg.indexes.lucene import find_java, starts_alone
+
     if not importlib.util.find_spec("pyserini"):
         return Finding(BM25, "missing", "Pyserini is not installed", 'no BM25: pip install "hardneg[lucene]"')
     try:

@@ -4,17 +4,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
 from hardneg.cli import adaptor
 from hardneg.cli.adaptor import keyword
-from hardneg.cli.console import measured_tables, say, say_json, stdout_console
+from hardneg.cli.console import measured_tables, say, say_json, say_next, stdout_console
 from hardneg.cli.planned_work import opened, store_outputs
 from hardneg.functions.evaluate import RunsToScore
 from hardneg.functions.evaluate import evaluate as scored
-from hardneg.records import errors, wording
+from hardneg.records import errors, layout, wording
 from hardneg.store import Target
 
 ARGUMENTS = adaptor.shown(scored, ("settings", "store", "device"))
@@ -39,6 +39,13 @@ def _evaluate(**args: Any) -> None:
             for query_id, score in by_query.items():
                 say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
     measured_tables(stdout_console(), tested)
+    say_next(_next_steps(judging, tested))
+
+
+def _next_steps(judging: RunsToScore, measured: Any, system: str = "") -> list[tuple[str, str]]:
+    from hardneg.report.content import next_steps
+
+    return next_steps(measured, system, runs={label: str(path) for label, path in judging.files.items()})
 
 
 def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
@@ -64,49 +71,65 @@ evaluate = adaptor.shaped(_evaluate, _OPTIONS, f"{adaptor.text_of(scored)}\n\n{_
 def _report(**args: Any) -> None:
     """Score run files, test their differences, and write report.html, report.md and queries.tsv.
 
-    With --dataset the page shows the texts of queries and of retrieved passages.
+    With --dataset the page shows the texts of queries and of retrieved passages. --format prints tables alone, of the
+    runs or of a run folder's metrics, and writes nothing.
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
+    from hardneg.evaluation.metrics_json import read_metrics
+    from hardneg.report import content, page, query_section
+
+    tables, pages = page.latex if args["form"] == "latex" else page.markdown, args["form"] == "pages"
+    if args["folder"] is not None:
+        found = read_metrics(args["folder"] / layout.METRICS)
+        return say(tables(content.ReportContent.of(args["title"], found)), nl=False)
+    if not args["runs"] or (pages and args["output"] is None):
+        raise errors.UsageError("report: give {runs} and {output}, or a RUNFOLDER", "runs", "output")
     judging = _judging_of(args)
     runs, dataset = judging.files, judging.dataset
     judging = replace(judging, baselines=judging.baselines or [*runs][:1])
     system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
     if system and system not in runs:
         raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
-    from hardneg.report.content import ReportContent
-    from hardneg.report.page import NAMES, write_report
-    from hardneg.report.query_section import Passages
-
+    if not pages:
+        tested = judging.tested(judging.measured())
+        return say(tables(content.ReportContent.of(args["title"], tested)), nl=False)
     file, source = judging.qrels if isinstance(judging.qrels, Path) else None, (dataset or "").partition(":")[2]
     reads = [*runs.values(), *([file] if file else []), *([Path(source).expanduser()] if source else [])]
-    outputs = store_outputs("report", [Target(args["output"], folder=True, names=NAMES)], reads, args["overwrite"])
+    outputs = store_outputs("report", [Target(args["output"], folder=True, names=page.NAMES)], reads, args["overwrite"])
     outputs.check()
     measured = judging.tested(judging.measured())
-    page = ReportContent.of(args["title"], measured, system=system)
+    shown = content.ReportContent.of(args["title"], measured, system=system)
     judged_by = file.name if file else f"split {judging.split} of {dataset}"
     settings: dict[str, Any] = {
-        "evaluated on": f"{wording.counted(page.queries, 'query')} of {judged_by}",
+        "evaluated on": f"{wording.counted(shown.queries, 'query')} of {judged_by}",
         "relevant from grade": judging.fields["relevance_level"],
         "baselines": ", ".join(judging.baselines),
     }
-    passages = Passages(runs, judging.grades(), judging.collection, judging.split)
+    passages = query_section.Passages(runs, judging.grades(), judging.collection, judging.split)
     browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
-    page = replace(page, settings=settings, over=settings["evaluated on"], browse=browse)
-    with outputs.laid_out():
-        for path in write_report(args["output"], page, measured, passages):
+    steps = _next_steps(judging, measured, system)
+    shown = replace(shown, settings=settings, over=settings["evaluated on"], browse=browse, next=steps)
+    with outputs.publish():
+        for path in page.write_report(args["output"], shown, measured, passages):
             say(str(path))
+    say_next(steps)
 
 
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
 _ABOUT = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
 _TITLE = typer.Option("Results", "--title", help="The page's title.")
-_OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.")
+_OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.", None)
+_RUNFOLDER = typer.Argument(None, metavar="RUNFOLDER", help="A finished recipe's folder, in place of runs.")
+_FORMAT = typer.Option("pages", "--format", help="What to write.")
 _REPORT_OPTIONS = [
     *adaptor.parameters({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),
-    keyword("output", default=_OUTPUT, annotation=Path),
+    keyword("folder", default=_RUNFOLDER, annotation=Path | None),
+    keyword("form", default=_FORMAT, annotation=Literal["pages", "markdown", "latex"]),
+    keyword("output", default=_OUTPUT, annotation=Path | None),
     keyword("about", default=_ABOUT, annotation=str),
     keyword("title", default=_TITLE, annotation=str),
     keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool),
 ]
+_REPORT_OPTIONS = [each.replace(default=None) if each.name == "runs" else each for each in _REPORT_OPTIONS]
 report = adaptor.shaped(_report, _REPORT_OPTIONS, adaptor.text_of(_report), _called)

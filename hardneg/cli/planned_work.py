@@ -65,7 +65,7 @@ class TerminalSession(Session):
             raise typer.Exit
         plan: Plan | None = None if recipe is None else recipe.plan(tell_once)
         self.outputs = store_outputs(self.command, self.targets, reads, self.overwrite, self.store, plan)
-        self.held.enter_context(self.outputs.begun())
+        self.held.enter_context(self.outputs.reserve())
         with suppress(OSError):
             self.store.root.mkdir(parents=True, exist_ok=True)
         if plan is None and not (self.store.root.is_dir() and not self.store.read_only):

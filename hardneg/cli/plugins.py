@@ -18,7 +18,7 @@ from hardneg.cli.adaptor import JSON, STORE, output, tell_once
 from hardneg.functions.session import AdhocRecipe
 from hardneg.records import UsageError
 from hardneg.registry import kind_of, list_plugins
-from hardneg.store import artifacts, replaced_files
+from hardneg.store import Target, artifacts
 
 app = typer.Typer(
     help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "
@@ -85,7 +85,7 @@ def new(
     Example: hardneg plugins new loss my-loss --output my-loss
     """
     folder = output or Path(f"hardneg-{name}")
-    planned_work.store_outputs("plugins new", [replaced_files.Target(folder, folder=True)], [], overwrite=True).check()
+    planned_work.store_outputs("plugins new", [Target(folder, folder=True)], [], overwrite=True).check()
     for path in write_package(kind, name, folder):
         console.say(path)
     console.say(f"\nNext: pip install -e '{folder}[dev]' && pytest {folder}", err=True)

@@ -17,7 +17,7 @@ from hardneg.functions.session import planned_recipe
 from hardneg.records import errors, layout, wording
 from hardneg.report.table import Table
 from hardneg.runtime import world
-from hardneg.store import artifacts, atomic_write, replaced_files
+from hardneg.store import Target, artifacts, atomic_write
 
 if TYPE_CHECKING:
     from hardneg.recipes import Estimate, Need, Options, Plan
@@ -147,15 +147,15 @@ def run(
         recipe_plan, opened = planned_recipe(name, preset, settings, tell_once), open_store(store)
         _check_stages(recipe_plan, until, force)
         folder = output or default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
-        target = replaced_files.Target(folder, folder=True, names=names(recipe_plan), marked_by=layout.LOCK)
-        with store_outputs(COMMAND, [target], [], overwrite, opened, recipe_plan).begun():
+        target = Target(folder, folder=True, names=names(recipe_plan), marked_by=layout.LOCK)
+        with store_outputs(COMMAND, [target], [], overwrite, opened, recipe_plan).reserve():
             _run(recipe_plan, opened, options, folder)
 
 
 def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes: the report's table, where the results are, what is next."""
     from hardneg.evaluation.metrics_json import from_json
-    from hardneg.recipes import publish
+    from hardneg.recipes import next_steps, publish
 
     terminal, answer = console.stderr_console(), console.stdout_console()
     if world().first:
@@ -174,6 +174,7 @@ def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folde
             answer.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
     if (folder / layout.REPORT_HTML).is_file():
         terminal.print(f"next: open {folder / layout.REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
+    console.say_next(next_steps(recipe_plan.recipe, folder))
 
 
 def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
@@ -311,11 +312,11 @@ def start(
     beginning = Beginning.of(folder, glob, model)
     (recipe, results), session = beginning.paths(output, runs), opened(store, device)
     command = f"hardneg recipe run {quote(str(recipe))}"
-    target = replaced_files.Target(recipe, use=f"`{command}` runs it as it is")
+    target = Target(recipe, use=f"`{command}` runs it as it is")
     outputs = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)
     outputs.check()
     say("\n".join(beginning.sentences()))
-    with outputs.laid_out():
+    with outputs.publish():
         atomic_write.replace_text(recipe, beginning.recipe(recipe))
     problems: list[errors.HardnegError] = []
     recipe_plan = planned_recipe(str(recipe), None, [], tell_once, problems)

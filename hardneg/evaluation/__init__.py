@@ -3,21 +3,21 @@
 from hardneg.records import UsageError
 
 LEVEL = 0.01
-"""Where no other is said."""
+"""The default level of significance."""
 
 MARGIN = 0.005
-"""Systems whose means differ by less are equivalent, where no other margin is said."""
+"""The default margin of equivalence: a difference of means that is too small to matter."""
 
 
 def known_level(level: float) -> float:
-    """A level of significance. Raises UsageError where it is none."""
+    """Return a level of significance. Raises UsageError if it is not between 0 and 1."""
     if not 0 < level < 1:
         raise UsageError(f"significance level {level:g}: must be above 0 and below 1, such as 0.05")
     return level
 
 
 def known_margin(margin: float) -> float:
-    """A margin of equivalence. Raises UsageError where it is none."""
+    """Return a margin of equivalence. Raises UsageError if it is not above 0."""
     if not margin > 0:
         raise UsageError(f"equivalence margin {margin:g}: must be above 0, such as {MARGIN:g}")
     return margin

@@ -1,20 +1,17 @@
-"""Fusion of several ranked lists into one: by turns, by sums of scores, by reciprocal ranks, or as ranx does it.
+"""Fusion of several ranked lists into one: interleaved, by sums of scores, by reciprocal ranks, or by ranx; and tuning.
 
 Source of ranx's methods: Bassani and Romelli, ranx.fuse (CIKM 2022).
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product, zip_longest
+from typing import Any, Literal, NamedTuple, get_args
 
-from hardneg.records import LIST_DEPTH, RankedList
+from hardneg.records import LIST_DEPTH, DataError, RankedList, UsageError, counted, suggestion
+from hardneg.runtime import Progress
 from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Method = Literal["zip", "weighted-sum", "reciprocal-rank", "max", "mnz", "wsum"]
 Norm = Literal["none", "min-max", "min-max-inverted", "max", "sum", "zmuv", "rank", "borda"]
@@ -25,18 +22,23 @@ Missing = Literal["lowest", "zero"]
 """The score of a document in a list that lacks it: that list's lowest score, or 0."""
 
 RRF_CONSTANT = 60
-"""Of reciprocal-rank, as its paper has it (Cormack, Clarke and Buettcher, SIGIR 2009)."""
-_AT_ONCE = 512
+"""The constant of reciprocal-rank (Cormack, Clarke and Buettcher, SIGIR 2009)."""
+_AT_ONCE, _STEPS = 512, 10
 _NAME = "{:08d}"
+
+Run = Mapping[str, RankedList]
+Judged = Mapping[str, Mapping[str, int]]
+Grid = Mapping[str, Sequence[float]]
+"""Values to try by name: a run's label for its weight, or `constant`."""
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """A fusion method with its numbers.
+    """A fusion method with its parameters.
 
-    weights: one a list, for `WITH_WEIGHTS`. missing: what `weighted-sum` adds for a document that a list lacks.
-    constant: of `reciprocal-rank`. norm: ranx's normalization of the scores; None is its default, `min-max`. depth: how
-    many documents are kept.
+    weights: one per list, for `WITH_WEIGHTS`. missing: the score that `weighted-sum` gives a document missing from a
+    list. constant: of `reciprocal-rank`. norm: ranx's normalization of scores; None is its default, `min-max`. depth:
+    the length of the fused list.
     """
 
     method: str
@@ -47,12 +49,12 @@ class Fusion:
     depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
-        """Return the values that do not fit this method, one line each."""
+        """Return the parameters that do not fit this method, one line each."""
         faults = []
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
-            faults.append(f"weights: {self.method} has none; leave them out, or take {', '.join(WITH_WEIGHTS)}")
+            faults.append(f"weights: {self.method} has none; leave them out, or use {', '.join(WITH_WEIGHTS)}")
         if self.norm is not None and self.method not in OF_RANX:
-            faults.append(f"norm: {self.method} takes scores as they are; leave it out, or take {', '.join(OF_RANX)}")
+            faults.append(f"norm: {self.method} does not normalize scores; leave it out, or use {', '.join(OF_RANX)}")
         return faults
 
     def over(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
@@ -84,13 +86,13 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
 
     doc_ids = sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids})
     columns = {doc_id: column for column, doc_id in enumerate(doc_ids)}
-    total: NDArray[np.float64] = np.zeros(len(doc_ids))
+    total: Any = np.zeros(len(doc_ids))
     for ranked, weight in zip(lists, weights, strict=True):
         if len(ranked.doc_ids):
-            values = np.full(len(doc_ids), float(ranked.scores.min()) if missing == "lowest" else 0.0)
+            values = np.full(len(doc_ids), float(np.min(ranked.scores)) if missing == "lowest" else 0.0)
             values[[columns[doc_id] for doc_id in ranked.doc_ids]] = ranked.scores
             total += weight * values
-    return _by_score(doc_ids, total.astype(np.float32))
+    return _by_score(doc_ids, total)
 
 
 def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
@@ -99,18 +101,16 @@ def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], cons
     Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
     Methods (SIGIR 2009).
     """
-    import numpy as np
-
-    ranks: list[Any] = [1.0 / (constant + 1 + np.arange(len(one.doc_ids))) for one in lists]
+    ranks: list[Any] = [[1.0 / (constant + rank) for rank in range(1, len(one.doc_ids) + 1)] for one in lists]
     by_rank = [RankedList(one.doc_ids, each) for one, each in zip(lists, ranks, strict=True)]
     return weighted_sum(by_rank, weights, "zero")
 
 
 def zipped(lists: Sequence[RankedList], length: int) -> RankedList:
-    """Interleave the lists, beginning with the first, until there are `length` documents; repeats are left out.
+    """Interleave the lists, starting with the first, up to `length` documents; repeated documents are skipped.
 
-    A repeated document is left out and not replaced by the next of its list. What remains of longer lists
-    follows in its order. The scores do not come from the lists: that of rank r is 1 / r, float32 [n].
+    A skipped document is not replaced by the next one of its list. The rest of longer lists follows in its order. The
+    score at rank r is 1 / r, float32 [n].
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3.4.
     """
@@ -131,8 +131,6 @@ def fused_by_ranx(
     Raises:
         MissingDependency: ranx cannot be imported.
     """
-    import numpy as np
-
     with ranx_uncompiled(f"method {method}"):
         from ranx import fuse
 
@@ -141,10 +139,10 @@ def fused_by_ranx(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)
             fused = fuse(runs, norm=None if norm == "none" else norm, method=method, params=dict(params))
-    numbers = [_NAME.format(i) for i in range(max(map(len, doc_ids)))]
+    scores = [dict(fused[str(i)]) for i in range(len(doc_ids))]
     return [
-        _by_score(known, np.array([scores[number] for number in numbers[: len(known)]], np.float32))
-        for known, scores in zip(doc_ids, (dict(fused[str(i)]) for i in range(len(doc_ids))), strict=True)
+        _by_score(known, [each[_NAME.format(i)] for i in range(len(known))])
+        for known, each in zip(doc_ids, scores, strict=True)
     ]
 
 
@@ -152,9 +150,8 @@ def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> A
     """Return a run of ranx, queries by number, and one more query: ranx refuses a run without documents.
 
     Documents are named by their number within the query, all equally long: compiled, ranx is compiled again for ids of
-    another length. Equal scores are set apart, so that its ranks are the run's.
+    another length. Ties are broken in the scores, so that its ranks are the run's.
     """
-    import numpy as np
     from ranx import Run
 
     from hardneg.formats.runs import strictly_decreasing
@@ -162,14 +159,117 @@ def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> A
     queries = {}
     for number, (ranked, known) in enumerate(zip(lists, doc_ids, strict=True)):
         names = {doc_id: _NAME.format(i) for i, doc_id in enumerate(known)}
-        scores = strictly_decreasing(np.asarray(ranked.scores, np.float32)).tolist()
+        scores = strictly_decreasing(ranked.scores.astype("float32")).tolist()
         queries[str(number)] = {names[doc_id]: score for doc_id, score in zip(ranked.doc_ids, scores, strict=True)}
     return Run(queries | {"none": {_NAME.format(0): 1.0}})
 
 
-def _by_score(doc_ids: Sequence[str], scores: "NDArray[np.float32]") -> RankedList:
-    """Rank documents, which are in the order of their ids, by descending score; ties by id."""
+def _by_score(doc_ids: Sequence[str], scores: Any) -> RankedList:
+    """Rank documents, given in the order of their ids, by descending score; ties by id."""
     import numpy as np
 
-    order = np.argsort(-scores, stable=True)
-    return RankedList([doc_ids[i] for i in order.tolist()], scores[order])
+    values = np.asarray(scores, np.float32)
+    order = np.argsort(-values, stable=True)
+    return RankedList([doc_ids[i] for i in order.tolist()], values[order])
+
+
+class Tried(NamedTuple):
+    """A fusion and the value of the metric that it reached."""
+
+    fusion: Fusion
+    worth: float
+
+
+@dataclass(frozen=True)
+class Development:
+    """The development data: runs in the order of `labels`, the judgements of their queries, and a metric."""
+
+    labels: Sequence[str]
+    runs: Sequence[Run]
+    qrels: Judged
+    metric: str = "ndcg@10"
+    relevance_level: int = 1
+
+    def to_json(self, trials: Sequence[Tried]) -> dict[str, Any]:
+        """Return the trials for JSON, the best first."""
+        tried = [{**numbers(each.fusion, self.labels), "worth": each.worth} for each in trials]
+        settings = {"metric": self.metric, "relevance_level": self.relevance_level, "queries": len(self.qrels)}
+        return {**settings, "tried": tried}
+
+
+def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
+    """Return every combination of the grid's values by name, the other parameters as in `fusion`.
+
+    labels: the runs, in the order of the weights. Without a grid, all weights in tenths that sum to 1.
+    """
+    if not grid:
+        tenths = product(range(_STEPS + 1), repeat=len(labels))
+        return [
+            replace(fusion, weights=tuple(part / _STEPS for part in each)) for each in tenths if sum(each) == _STEPS
+        ]
+    trials = []
+    for values in product(*(grid[name] for name in sorted(grid))):
+        trial = dict(zip(sorted(grid), values, strict=True))
+        weights = tuple(trial.get(label, weight) for label, weight in zip(labels, fusion.weights, strict=True))
+        trials.append(replace(fusion, weights=weights, constant=int(trial.get("constant", fusion.constant))))
+    return trials
+
+
+def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
+    """Refuse a grid that does not fit the method, before any work. Raises UsageError."""
+    if method not in WITH_WEIGHTS:
+        raise UsageError(f"{method} has no weights to tune")
+    known = (*labels, *(("constant",) if method == "reciprocal-rank" else ()))
+    for name, values in grid.items():
+        if name not in known:
+            raise UsageError(f"grid: {method} has no {name!r}{suggestion(name, known)}; it has {', '.join(known)}")
+        if not values:
+            raise UsageError(f"grid: {name} has no values to try")
+        if name == "constant" and any(value < 0 or value != int(value) for value in values):
+            raise UsageError("grid: constant takes whole numbers from 0 on")
+
+
+def tune(
+    fusion: Fusion,
+    known: Development,
+    grid: Grid,
+    fused: Sequence[str],
+    mean: Callable[[str, Any, int, Run], float],
+    progress: Progress,
+) -> list[Tried]:
+    """Return all trials, the best first, then the earlier.
+
+    fused: the queries to fuse afterwards. mean: the mean of a metric over judged queries, from a relevance level up, of
+    a run.
+
+    Raises:
+        UsageError: the method has no parameter of the grid.
+        DataError: a query to fuse is judged, or none of a run is.
+    """
+    check_grid(fusion.method, known.labels, grid)
+    if shared := set(known.qrels).intersection(fused):
+        overlap = counted(len(shared), "query is", "queries are")
+        raise DataError(f"tuning: {overlap} also among those to fuse, such as {min(shared)}; tune on other queries")
+    for label, run in zip(known.labels, known.runs, strict=True):
+        if not known.qrels.keys() & run.keys():
+            raise DataError(f"tuning: no query of the run {label} is judged; give a run of the queries to tune on")
+    lists, trials = lists_of(known.runs, list(known.qrels)), []
+    with progress.task("tuning", None, "settings") as task:
+        for each in variants(fusion, known.labels, grid):
+            run = dict(zip(known.qrels, each.over(lists), strict=True))
+            trials.append(Tried(each, mean(known.metric, known.qrels, known.relevance_level, run)))
+            task.advance()
+    return sorted(trials, key=lambda each: -each.worth)
+
+
+def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
+    """Return each query's lists, one per run; empty where a run lacks the query."""
+    from hardneg.formats.runs import EMPTY
+
+    return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]
+
+
+def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:
+    """Return the tunable parameters of a fusion that its method has."""
+    weights = {"weights": dict(zip(labels, fusion.weights, strict=True))} if fusion.method in WITH_WEIGHTS else {}
+    return {**weights, **({"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {})}

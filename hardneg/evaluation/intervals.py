@@ -1,7 +1,15 @@
-"""How far a mean may be from the one that other queries, and seeds, would give: variances, intervals, bootstrap.
+"""Uncertainty of a mean over queries and over training seeds: variances, confidence intervals, bootstrap.
 
-Queries may hang together: questions on one disease, or made from one document. Where their groups are given, groups are
-what is drawn at random, so that variances come from sums by group. Without groups each query is one of its own.
+Queries may be related: questions on one disease, or made from one document. Given their groups, groups are the units
+drawn at random, and variances come from sums by group; otherwise each query is a unit.
+
+A mean over queries and seeds has the variance components of a design in which queries cross seeds. With y[a, q, s] the
+score of system a for query q in the training with seed s,
+
+    y[a, q, s] = mu[a] + query[q] + system_query[a, q] + seed[a, s] + rest[a, q, s]
+
+Queries and seeds are random effects, systems are not. Seeds are nested in systems: seed 1 of one system is unrelated to
+seed 1 of another, unless the two share a training; then their differences seed by seed are a single such table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +45,7 @@ class Component:
 
 
 def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> GroupIndex | None:
-    """The number of each query's group; None where there are no groups.
+    """Return the number of each query's group; None without groups.
 
     Raises:
         UsageError: a query has no group.
@@ -45,29 +53,29 @@ def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> G
     if groups is None:
         return None
     if missing := [query_id for query_id in query_ids if query_id not in groups]:
-        reason = f"no group of {len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}"
-        raise UsageError(f"{{query_groups}}: {reason}: add a line with its id, a tab and a group", "query_groups")
+        reason = f"{len(missing)} of {len(query_ids)} queries have no group, such as {missing[0]!r}"
+        raise UsageError(f"{{query_groups}}: {reason}; add a line with its id, a tab and a group", "query_groups")
     numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[query_id] for query_id in query_ids))}
     return np.array([numbers[groups[query_id]] for query_id in query_ids], np.int64)
 
 
 def group_sums(values: NDArray[np.float64], groups: GroupIndex | None) -> NDArray[np.float64]:
-    """The sum of the values [queries] by group [groups]; the values themselves where there are no groups."""
+    """Return the sums of values [queries] by group [groups]; without groups the values."""
     return values if groups is None else np.asarray(np.bincount(groups, values), np.float64)
 
 
 def unit_count(values: NDArray[np.float64], groups: GroupIndex | None) -> int:
-    """How many queries there are, or groups of them."""
+    """Return the number of queries, or of their groups."""
     return len(values) if groups is None else int(groups.max()) + 1
 
 
 def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
-    """The variance of the mean of `values` [queries]: the usual one over n, or that of groups.
+    """Return the variance of the mean of `values` [queries]: the sample variance over n, or that of groups.
 
     With T the sums by group of the values less their mean, and m the sizes of groups, it is
-    sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom that it has where queries are independent: G - 1 for G
-    groups of one size, fewer the more unequal they are. Source: Bell and McCaffrey (2002), "Bias reduction in standard
-    errors for linear regression with multi-stage samples", Survey Methodology 28, for a mean.
+    sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom that it has for independent queries: G - 1 for G groups of
+    one size, fewer the more unequal they are. Source: Bell and McCaffrey (2002), "Bias reduction in standard errors for
+    linear regression with multi-stage samples", Survey Methodology 28, for a mean.
     """
     if len(values) == 0 or (units := unit_count(values, groups)) < 2:
         return Component(0.0, 0)
@@ -79,10 +87,10 @@ def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None)
 
 
 def group_weights(groups: GroupIndex) -> tuple[NDArray[np.float64], float]:
-    """Bell and McCaffrey's weights [groups] of squared sums, 1 / (1 - m / n), and the degrees of freedom.
+    """Return Bell and McCaffrey's weights [groups] of squared sums, 1 / (1 - m / n), and the degrees of freedom.
 
-    Of independent queries sums less their mean have the covariance C = diag(m) - m m' / n; with the weights W as a
-    diagonal the degrees of freedom are tr(W C)^2 / tr(W C W C), in which tr(W C) = n.
+    Sums of independent queries less their mean have the covariance C = diag(m) - m m' / n; with the weights W as a
+    diagonal the degrees of freedom are tr(W C)^2 / tr(W C W C), where tr(W C) = n.
     """
     sizes = np.bincount(groups).astype(np.float64)
     count = sizes.sum()
@@ -92,7 +100,7 @@ def group_weights(groups: GroupIndex) -> tuple[NDArray[np.float64], float]:
 
 
 def mean_interval(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Interval | None:
-    """The 95 % interval of the mean of `values` [queries] by Student's t; None for fewer than two values or groups."""
+    """Return the 95 % interval of the mean of `values` [queries] by Student's t; None for fewer than two units."""
     component = mean_variance(values, groups)
     if not component.freedom:
         return None
@@ -102,12 +110,12 @@ def mean_interval(values: NDArray[np.float64], groups: GroupIndex | None = None)
 
 
 def interval_of(scores: Mapping[str, float], groups: Mapping[str, str] | None = None) -> Interval | None:
-    """`mean_interval` of one system's scores by query; groups: the group of each query."""
+    """Return `mean_interval` of one system's scores by query; groups: the group of each query."""
     return mean_interval(np.array(list(scores.values()), np.float64), group_index(list(scores), groups))
 
 
 def distributions() -> Any:
-    """scipy's distributions and tests. Raises MissingDependency where it is not installed."""
+    """Return scipy's distributions and tests. Raises MissingDependency if scipy is not installed."""
     try:
         from scipy import stats
     except ImportError as error:
@@ -115,22 +123,137 @@ def distributions() -> Any:
     return stats
 
 
+SeedTable = NDArray[np.float64]
+"""Scores [seeds, queries]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A mean, or the difference of two, with the components of its variance.
+
+    query: variance over queries, from means over seeds. seeds: variance over seeds, from means over queries, one for
+    each table of several seeds. rest: the part contained in both, one for each of these tables.
+    """
+
+    mean: float
+    query: Component
+    seeds: tuple[Component, ...]
+    rest: tuple[Component, ...]
+
+    @property
+    def seed_variance(self) -> float:
+        """The variance of the mean over the given queries, over seeds."""
+        return sum(each.variance for each in self.seeds)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the mean over queries and seeds: query + seeds - rest, at least query and seeds.
+
+        For two tables of one size it is 2 / (seeds x queries) of MS(system x query) + MS(seeds) - MS(rest), so that the
+        square of t is the quasi-F ratio MS(system) / (MS(system x query) + MS(seeds) - MS(rest)). Source: Clark (1973),
+        "The language-as-fixed-effect fallacy", Journal of Verbal Learning and Verbal Behavior 12, for the design: words
+        (here seeds) nested in treatments (systems), crossed with subjects (queries).
+        """
+        seeds, rest = self.seed_variance, sum(each.variance for each in self.rest)
+        return max(self.query.variance, seeds, self.query.variance + seeds - rest)
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom of `variance`.
+
+        Source: Satterthwaite (1946), "An approximate distribution of estimates of variance components", Biometrics 2.
+        """
+        return satterthwaite(self.variance, (self.query, *self.seeds, *self.rest))
+
+    @property
+    def p(self) -> float:
+        """The two-sided p of a mean of 0 by Student's t; 1 for fewer than two queries."""
+        return _t_p(self.mean, self.variance, self.freedom) if self.query.freedom else 1.0
+
+    @property
+    def seed_p(self) -> float:
+        """The two-sided p for the given queries, over seeds alone; 0 if no seed varies.
+
+        Source: Welch (1947), "The generalization of Student's problem when several different population variances are
+        involved", Biometrika 34.
+        """
+        return _t_p(self.mean, self.seed_variance, satterthwaite(self.seed_variance, self.seeds))
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
+        if not self.query.freedom:
+            return None
+        t = float(distributions().t.ppf(0.975, self.freedom)) if self.variance else 0.0
+        half = t * self.variance**0.5
+        return Interval(self.mean - half, self.mean + half)
+
+
+def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spread:
+    """Return the spread of the mean of one table of scores [seeds, queries], or of the first's minus the second's.
+
+    The tables have the same queries; if their seeds are shared, give the one table of their differences. A table of one
+    seed is a fixed model. groups: of the queries; both components of queries then come from sums by group.
+    """
+    by_query = tables[0].mean(axis=0) - (tables[1].mean(axis=0) if len(tables) > 1 else 0.0)
+    several = [table for table in tables if len(table) > 1]
+    return Spread(
+        float(by_query.mean()),
+        mean_variance(by_query, groups),
+        tuple(mean_variance(table.mean(axis=1)) for table in several),
+        tuple(_rest_variance(table, groups) for table in several),
+    )
+
+
+def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
+    rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    sums = np.array([group_sums(row, groups) for row in rest])
+    seeds, units = sums.shape
+    if seeds < 2 or units < 2:
+        return Component(0.0, 0)
+    weights, freedom = (units / (units - 1), units - 1.0) if groups is None else group_weights(groups)
+    squares = float((weights * np.square(sums)).sum())
+    return Component(squares / (seeds - 1) / seeds / table.shape[1] ** 2, (seeds - 1) * freedom)
+
+
+def satterthwaite(variance: float, components: Sequence[Component]) -> float:
+    """Return the degrees of freedom of a variance that is a sum or difference of these components."""
+    parts = sum(each.variance**2 / each.freedom for each in components if each.freedom)
+    return variance**2 / parts if parts else float(sum(each.freedom for each in components))
+
+
+def _t_p(mean: float, variance: float, freedom: float) -> float:
+    if variance == 0.0:
+        return 1.0 if mean == 0.0 else 0.0
+    return float(2 * distributions().t.sf(abs(mean) / variance**0.5, freedom))
+
+
+def system_intervals(
+    scores: Mapping[str, Mapping[str, float]],
+    seeds: Mapping[int, Mapping[str, Mapping[str, float]]] | None,
+    groups: Mapping[str, str] | None,
+) -> dict[str, Interval | None]:
+    """Return the 95 % interval of a system's mean by each metric: over queries, and over seeds if there are several."""
+    if not seeds:
+        return {metric: interval_of(values, groups) for metric, values in scores.items()}
+    intervals = {}
+    for metric in scores:
+        rows = [by_metric[metric] for by_metric in seeds.values()]
+        table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
+        intervals[metric] = spread([table], group_index(list(rows[0]), groups)).interval
+    return intervals
+
+
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Draws of the bootstrap over queries and seeds, and their seed.
+    """Draws of the bootstrap over queries and seeds, and the seed of these draws.
 
-    Both are drawn with replacement, and a draw's score is the mean over both. Queries cross seeds, so a query that is
-    drawn is drawn in every training, and a seed on every query: the pigeonhole bootstrap. Its variance holds what both
-    have together three times instead of once, so it is no less than it should be. Source: Owen (2007), "The pigeonhole
-    bootstrap", Annals of Applied Statistics 1(2). Where queries come in groups, groups are drawn in their place, with
-    all their queries. Source: Field and Welsh (2007), "Bootstrapping clustered data", Journal of the Royal Statistical
-    Society B 69.
-
-    A bootstrap of a few seeds, or groups, tells too little, in two ways, and both are corrected: the variance of S
-    things drawn from S is (S - 1) / S of what it should be, so S - 1 are drawn (Rao and Wu (1988), "Resampling
-    inference with complex survey data", Journal of the American Statistical Association 83); percentiles are those of a
-    normal distribution, so those further out are taken at which Student's t would be (Hesterberg (2015), "What teachers
-    should know about the bootstrap", The American Statistician 69(4)).
+    Queries (or their groups: Field and Welsh (2007), "Bootstrapping clustered data", JRSS B 69) and seeds are drawn
+    with replacement, a drawn query in every training: the pigeonhole bootstrap, whose variance is no less than it
+    should be (Owen (2007), Annals of Applied Statistics 1(2)). Two corrections are for few seeds or groups: of S units
+    S - 1 are drawn (Rao and Wu (1988), "Resampling inference with complex survey data", JASA 83), and percentiles are
+    those of Student's t (Hesterberg (2015), "What teachers should know about the bootstrap", The American Statistician
+    69(4)).
     """
 
     samples: int = 10_000
@@ -140,9 +263,9 @@ class Resampling:
 def query_draws(
     tables: Mapping[str, NDArray[np.float64]], options: Resampling, groups: GroupIndex | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Of each table of scores [seeds, queries] the means by seed [draws, seeds] over queries drawn with replacement.
+    """Return for each table of scores [seeds, queries] the means by seed [draws, seeds] over drawn queries.
 
-    The same queries, or groups of queries, are drawn for all tables.
+    The same queries, or groups of queries, are drawn, with replacement, for all tables.
     """
     scores = np.concatenate(list(tables.values()))
     sums = np.array([group_sums(row, groups) for row in scores])
@@ -159,27 +282,22 @@ def query_draws(
 
 
 def seed_weights(seeds: int, system: str, options: Resampling) -> NDArray[np.float64]:
-    """The weights [draws, seeds] of S - 1 of S seeds drawn with replacement; 1 where there is one alone."""
+    """Return the weights [draws, seeds] of S - 1 of S seeds drawn with replacement; ones for a single seed."""
     if seeds == 1:
         return np.ones((options.samples, 1))
     random = generator(options.seed, "bootstrap of seeds", system)
     return random.multinomial(seeds - 1, np.full(seeds, 1 / seeds), options.samples) / (seeds - 1)
 
 
-def percentile_interval(draws: NDArray[np.float64], freedom: float) -> Interval:
-    """The 95 % interval from draws [n] of a mean, at the percentiles at which a normal value is as far out as t's."""
+def bootstrap_test(draws: NDArray[np.float64], freedom: float) -> tuple[Interval, float]:
+    """Return the 95 % interval of a mean from its draws [n], and the two-sided p of a mean of 0.
+
+    The interval's percentiles are those at which a normal value is as far out as Student's t. With c of n draws on the
+    side of 0 with fewer draws, or at 0, p is that of the normal value of (1 + c) / (1 + n), looked up in Student's t.
+    """
     stats = distributions()
     share = float(stats.norm.sf(stats.t.ppf(0.975, freedom)))
     low, high = np.quantile(draws, [share, 1 - share])
-    return Interval(float(low), float(high))
-
-
-def bootstrap_p(draws: NDArray[np.float64], freedom: float) -> float:
-    """The two-sided p of a mean of 0 from draws [n] of it: where 0 is in their distribution, taken as a t.
-
-    With c of n draws on the side of 0 that fewer are on, or at 0, the normal value of (1 + c) / (1 + n) is looked up in
-    Student's t.
-    """
-    stats = distributions()
-    least = min(int(np.count_nonzero(draws <= 0)), int(np.count_nonzero(draws >= 0)))
-    return min(1.0, 2 * float(stats.t.cdf(stats.norm.ppf((1 + least) / (1 + len(draws))), freedom)))
+    fewer = min(int(np.count_nonzero(draws <= 0)), int(np.count_nonzero(draws >= 0)))
+    p = 2 * float(stats.t.cdf(stats.norm.ppf((1 + fewer) / (1 + len(draws))), freedom))
+    return Interval(float(low), float(high)), min(1.0, p)

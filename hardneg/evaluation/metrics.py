@@ -1,8 +1,8 @@
 """Effectiveness of a run by query, equal to trec_eval's figures to the last digits.
 
 Names are `kind@cutoff` or, for the whole list, `kind`: see `MEASURES`. Queries without a relevant document score 0 and
-count in the mean, as in trec_eval; queries that the run lacks score 0 too (trec_eval -c). Notes say what one must know
-beside the figures: what a run lacks, judgements that count for nothing.
+count in the mean, as in trec_eval; queries that the run lacks score 0 too (trec_eval -c). Notes report queries that a
+run lacks and relevance judgements without effect.
 """
 
 import difflib
@@ -11,8 +11,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,6 @@ from hardneg.formats.runs import EMPTY, Run
 from hardneg.records import UsageError, counted, joined
 from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
 
-if TYPE_CHECKING:
-    from hardneg.formats.answer_matching import PassageAnswers
-
 MEASURES: Mapping[str, str] = {
     "ndcg": "ndcg",
     "mrr": "reciprocal_rank",
@@ -33,7 +29,7 @@ MEASURES: Mapping[str, str] = {
     "precision": "precision",
     "hit_rate": "hit_rate",
 }
-"""What can be measured, and the function of `ranx.metrics` that measures it."""
+"""The function of `ranx.metrics` by measure."""
 
 Scores = dict[str, dict[str, float]]
 """Metric name to query id to score."""
@@ -49,20 +45,20 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """The name that parses back to this metric."""
+        """The name that parses to this metric."""
         return f"{self.measure}@{self.cutoff}" if self.cutoff else self.measure
 
     @property
     def graded(self) -> bool:
-        """Whether grades count, so that the relevance level does not."""
+        """Whether the metric uses grades and ignores the relevance level."""
         return self.measure == "ndcg"
 
 
 def parse_metrics(names: Sequence[str]) -> list[Metric]:
-    """The metrics of these names, each once, in the order given.
+    """Return the metrics of these names, each once, in the order given.
 
     Raises:
-        UsageError: No name is given, or some are unknown; the message lists all of those.
+        UsageError: No name is given, or some are unknown; the message lists all unknown ones.
     """
     if not names:
         raise UsageError("no metric given; try ndcg@10")
@@ -73,15 +69,15 @@ def parse_metrics(names: Sequence[str]) -> list[Metric]:
 
 
 def is_metric(name: str) -> bool:
-    """Whether `name` is the name of a metric."""
+    """Return whether `name` is the name of a metric."""
     return isinstance(_parse(name), Metric)
 
 
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
-    """Scores every query of the qrels; queries that only the run has are left out (`run_notes` counts them).
+    """Score every query of the qrels; queries that only the run has are left out (`run_notes` counts them).
 
-    The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that the
-    other, binary, measures take as relevant (trec_eval -l).
+    The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that counts as relevant
+    in the other, binary, measures (trec_eval -l).
 
     Raises:
         UsageError: A metric is unknown, the qrels are empty, or the level is below 1.
@@ -90,9 +86,9 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
     """
     parsed = parse_metrics(metrics)
     if not qrels:
-        raise UsageError("the qrels hold no query, so there is nothing to evaluate")
+        raise UsageError("the qrels have no query to evaluate")
     if relevance_level < 1:
-        raise UsageError(f"relevance level {relevance_level}: the lowest that may count as relevant is 1")
+        raise UsageError(f"relevance level {relevance_level}: must be at least 1")
     with ranx_uncompiled("evaluation"), warnings.catch_warnings():
         from ranx import metrics as ranx_metrics
 
@@ -107,22 +103,22 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
 
 
 def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each metric over its queries."""
+    """Return the mean of each metric over its queries."""
     return {name: math.fsum(values.values()) / len(values) for name, values in scores.items()}
 
 
 def mean_of(metric: str, qrels: Qrels, relevance_level: int, run: Run) -> float:
-    """The mean of one metric over the judged queries."""
+    """Return the mean of one metric over the judged queries."""
     return means(evaluate(run, qrels, [metric], relevance_level))[metric]
 
 
 def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: NDArray[np.int64]) -> dict[str, float]:
-    """The means of `mrr@10`, `ndcg@10` and `recall@100` over Q queries, each with something relevant.
+    """Return the means of `mrr@10`, `ndcg@10` and `recall@100` over Q queries, each with a relevant document.
 
-    For training, which measures every few hundred steps and has arrays: ranx wants lists.
+    This form on arrays is for measurements during training; ranx takes lists.
 
-    ranked: int64 [Q, k], the gain of each retrieved document, best first. gains: int64 [J], all that there is to gain,
-    ascending by query; query: int64 [J], whose each is.
+    ranked: int64 [Q, k], the gain of each retrieved document, best first. gains: int64 [J], the gains of all relevant
+    documents, ascending by query; query: int64 [J], the query of each.
     """
     ranked = ranked[:, :100]
     top = ranked[:, :10]
@@ -141,10 +137,10 @@ def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: N
 
 
 def _parse(name: str) -> Metric | str:
-    """The metric, or one line on what is wrong with its name."""
+    """Return the metric of a name, or one line on its mistake."""
     measure, at, cutoff = name.partition("@")
     if measure == "answer":
-        return f"metric '{name}': it needs a cutoff and the answers of a dataset, as answer@20 in a recipe has them"
+        return f"metric '{name}': needs a cutoff and the answers of a dataset, such as answer@20 in a recipe"
     if measure in MEASURES and not at:
         return Metric(measure)
     if measure in MEASURES and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):
@@ -158,9 +154,9 @@ def _parse(name: str) -> Metric | str:
 
 
 def _as_arrays(run: Run, qrels: Qrels) -> tuple[Any, Any]:
-    """Judged and ranked documents by query of the qrels, as ranx has them: float64 [n, 2], number and score.
+    """Return judged and ranked documents by query of the qrels in ranx's form: float64 [n, 2], number and score.
 
-    Documents are numbered within their query; unjudged ones are -1. Ranked scores spell out the run's order.
+    Documents are numbered within their query; unjudged ones are -1. Scores of ranked documents encode their order.
     """
     from numba.typed import List
 
@@ -181,14 +177,14 @@ def _pairs(numbers: Sequence[int], scores: Sequence[int]) -> NDArray[np.float64]
 
 
 def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
-    """The cutoff of each name of the form `answer@k`; other names are left out."""
+    """Return the cutoff of each name of the form `answer@k`; other names are left out."""
     return {name: int(match[1]) for name in names if (match := _NAME.fullmatch(name))}
 
 
-def answer_coverage(run: Run, answers: "PassageAnswers", query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
-    """`answer@k` for each cutoff: 1 for a question with an answer in its top k, else 0.
+def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
+    """Return `answer@k` for each cutoff: 1 for a question with an answer in its top k, else 0, as without a list.
 
-    A question without a list has 0. Passages are looked into down to the first one with an answer, cutoff by cutoff.
+    Passages are searched down to the first one with an answer, cutoff by cutoff. answers: `PassageAnswers`.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, top-k
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.
@@ -205,18 +201,18 @@ def answer_coverage(run: Run, answers: "PassageAnswers", query_ids: Sequence[str
 
 
 def averaged(scores: Sequence[Scores]) -> Scores:
-    """The mean over seeds of each query's score, by metric; one is as it is.
+    """Return the mean over seeds of each query's score, by metric.
 
     Raises:
-        UsageError: they are not of the same queries.
+        UsageError: the seeds have different queries.
     """
     if len(scores) == 1:
         return scores[0]
     for name, by_query in scores[0].items():
         if any(other[name].keys() != by_query.keys() for other in scores):
-            raise UsageError("the runs of a system with several seeds are of different queries: search the same split")
+            raise UsageError("the runs of a system with several seeds have different queries; search the same split")
     return {
-        name: {query_id: fmean(each[name][query_id] for each in scores) for query_id in by_query}
+        name: {query_id: math.fsum(each[name][query_id] for each in scores) / len(scores) for query_id in by_query}
         for name, by_query in scores[0].items()
     }
 
@@ -224,7 +220,7 @@ def averaged(scores: Sequence[Scores]) -> Scores:
 def by_system(
     paths: Mapping[str, tuple[str, int | None]], scores: Mapping[str, Scores]
 ) -> dict[str, dict[int, Scores]]:
-    """The scores of each system with several seeds, by seed; paths: the system and the seed of each of `scores`."""
+    """Return the scores of each system with several seeds, by seed; paths: the system and seed of each of `scores`."""
     systems: dict[str, dict[int, Scores]] = {}
     for path, run_scores in scores.items():
         label, seed = paths[path]
@@ -236,13 +232,13 @@ def by_system(
 def run_notes(
     label: str, run: Run, query_ids: Collection[str], metrics: Sequence[str], documents: int | None = None
 ) -> list[str]:
-    """A line on judged queries without a ranking, on queries that nobody judged, and on metrics cut below all lists.
+    """Return a line each on judged queries without a ranking, unjudged queries, and cutoffs below the longest list.
 
-    query_ids: the judged ones. documents: how many there are to find; None where that is not known.
+    query_ids: the judged queries. documents: the size of the corpus; None if unknown.
     """
     shared, notes = sum(query_id in query_ids for query_id in run), list[str]()
     if not shared:
-        return [f"{label}: no query of the run is judged; are these the right judgements?"]
+        return [f"{label}: no query of the run is judged; check that these are its judgements"]
     missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
     aside = "query has no judgement and is left out", "queries have no judgement and are left out"
     for count, words in ((len(query_ids) - shared, missing), (len(run) - shared, aside)):
@@ -255,7 +251,7 @@ def run_notes(
 
 
 def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterator[str]:
-    """A line on a relevance level that no judgement reaches, or that those of some queries do not reach."""
+    """Yield a line if no relevance judgement, or none of some queries, reaches the relevance level."""
     binary = [name for name in metrics if name not in graded(metrics)]
     highest = [max(grades.values(), default=0) for grades in qrels.values()]
     lacking = sum(grade < level for grade in highest)
@@ -270,10 +266,10 @@ def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterato
 
 
 def graded(names: Sequence[str]) -> set[str]:
-    """Return the metrics in which grades count, so that the relevance level does not."""
+    """Return the metrics that use grades and ignore the relevance level."""
     return {name for name in names if Metric(name.partition("@")[0]).graded}
 
 
 def cut_below(metrics: Sequence[str], longest: int | None) -> list[str]:
-    """Return the metrics, `answer@k` among them, that are cut deeper than the longest list; none where it is None."""
+    """Return the metrics, including `answer@k`, with a cutoff below the longest list; none if its length is None."""
     return [name for name in metrics if longest is not None and int(name.partition("@")[2] or 0) > longest]

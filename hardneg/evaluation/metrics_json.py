@@ -1,14 +1,11 @@
 """The `metrics` artifact: JSON with each system's means and scores by query, and the paired tests.
 
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
-"marks": {sign: [system]} and "notes": [line] where there are some, "significance_level": p, "equivalence_margin":
-margin, "per_query": {system: {metric: {query_id: score}}}}`; equal results in equal order give equal bytes. Each
-comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. Where queries come in groups there is
-`"query_groups": {query_id: group}`, and intervals and tests are those of groups.
-
-Where systems have several seeds, their scores are means over these, their intervals are over queries and seeds, and two
-keys more are there: `"over_seeds"`, the tests over queries and seeds, which decide, so that those by query of the same
-pairs have no verdict, and `"per_seed": {system: {seed: {metric: {query_id: score}}}}`.
+"significance_level": p, "equivalence_margin": margin, "per_query": {system: {metric: {query_id: score}}}}`, and, if
+there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`; equal results in
+equal order give equal bytes. Each comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With
+several seeds scores are means over these, and two more keys are `"per_seed": {system: {seed: {metric: {query_id:
+score}}}}` and `"over_seeds"`, the tests over queries and seeds, which alone then have a verdict.
 """
 
 import json
@@ -17,11 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.evaluation import LEVEL, MARGIN
-from hardneg.evaluation.intervals import Interval
+from hardneg.evaluation import LEVEL, MARGIN, intervals
 from hardneg.evaluation.metrics import Scores, means
-from hardneg.evaluation.significance import Comparison, verdict
-from hardneg.evaluation.two_level import TwoLevel, system_intervals
+from hardneg.evaluation.significance import Comparison, TwoLevel, verdict
 from hardneg.records import ArtifactError
 from hardneg.store import replace_text
 
@@ -30,13 +25,12 @@ _ENDS = ("interval", "bootstrap_interval")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a metrics file holds: scores by query for each system, the paired tests, and what signs stand for.
+    """The content of a metrics file: scores by query for each system, and the paired tests.
 
-    marks: a sign of the report, and the systems that one must be better than to have it; empty: one a baseline.
-    by_seed: of systems with several seeds the scores of each; `results` has their means. over_seeds: tests that know of
-    seeds. significance_level: below it both corrected p values have a difference marked. notes: what must be known
-    beside the figures, one line each. equivalence_margin: that of the tests of equivalence. query_groups: the group of
-    each query, where they come in groups.
+    marks: systems by the sign of a report for being better than all of them; empty: one sign per baseline. by_seed:
+    scores of each seed, for systems with several; `results` has their means. over_seeds: tests over queries and seeds.
+    significance_level: a difference is marked if both corrected p are below it. notes: remarks, one line each.
+    equivalence_margin: of the tests of equivalence. query_groups: the group of each query; None without groups.
     """
 
     results: Mapping[str, Scores]
@@ -56,17 +50,17 @@ def to_json(measured: Measured) -> dict[str, Any]:
         system: {metric: dict(sorted(values.items())) for metric, values in scores.items()}
         for system, scores in measured.results.items()
     }
-    intervals = {
+    bounds = {
         system: {metric: _ends(each) for metric, each in by_metric.items()}
         for system, scores in per_query.items()
-        for by_metric in [system_intervals(scores, measured.by_seed.get(system), measured.query_groups)]
+        for by_metric in [intervals.system_intervals(scores, measured.by_seed.get(system), measured.query_groups)]
     }
     over_seeds = {(each.system, each.baseline, each.metric) for each in measured.over_seeds}
     groups, level = measured.query_groups or {}, measured.significance_level
     scored = {query_id for scores in per_query.values() for values in scores.values() for query_id in values}
     content = {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
-        "intervals": intervals,
+        "intervals": bounds,
         "comparisons": [
             _test_json(each, level, (each.system, each.baseline, each.metric) not in over_seeds)
             for each in measured.comparisons
@@ -84,10 +78,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
 
 
 def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) -> dict[str, Any]:
-    """Return a test's fields and its verdict; what is known of groups alone is there where queries come in groups.
-
-    decides: whether there is a verdict; a test by query has none where one over queries and seeds decides.
-    """
+    """Return a test's fields, those on groups only if there are groups, and its verdict if it `decides`."""
     fields = asdict(test) | ({"verdict": verdict(test, level)} if decides else {})
     ends = {name: _ends(getattr(test, name)) for name in _ENDS}
     of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")
@@ -96,7 +87,7 @@ def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) 
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
-    """Return the scores and comparisons of what `to_json` gave."""
+    """Return the scores and comparisons from the output of `to_json`."""
     by_seed = {
         system: {int(seed): _scores(scores) for seed, scores in seeds.items()}
         for system, seeds in content.get("per_seed", {}).items()
@@ -120,21 +111,21 @@ def _scores(content: Mapping[str, Mapping[str, float]]) -> Scores:
 
 def _fields(test: Mapping[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in test.items() if name != "verdict"}
-    fields |= {name: Interval(*test[name]) if test[name] else None for name in _ENDS if name in test}
+    fields |= {name: intervals.Interval(*test[name]) if test[name] else None for name in _ENDS if name in test}
     return fields | ({"seeds": tuple(test["seeds"])} if "seeds" in test else {})
 
 
 def write_metrics(path: Path, measured: Measured) -> None:
-    """Writes the scores of each system and the tests; the file appears complete or not at all."""
+    """Write the scores of each system and the tests, atomically."""
     text = json.dumps(to_json(measured), indent=1, ensure_ascii=False, allow_nan=False)
     replace_text(path, text + "\n")
 
 
 def read_metrics(path: Path) -> Measured:
-    """What `write_metrics` wrote.
+    """Return the content of a file of `write_metrics`.
 
     Raises:
-        ArtifactError: The file is missing or is not such a file.
+        ArtifactError: The file is missing or not a metrics file.
     """
     try:
         return from_json(json.loads(path.read_text("utf-8")))
@@ -143,5 +134,5 @@ def read_metrics(path: Path) -> Measured:
         raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
 
 
-def _ends(interval: Interval | None) -> list[float] | None:
+def _ends(interval: intervals.Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None

@@ -1,35 +1,37 @@
-"""Whether one system is better than another, or as good: paired tests over the same queries, corrected for number.
+"""Paired tests of one system against another, over queries, or over queries and training seeds.
 
-With fewer than two queries nothing can be said: p is 1 and there is no interval. Where queries come in groups, the
-units of all tests are groups: variances and signs are those of sums by group.
+Tests over queries ask whether these trained models would differ on other queries; tests over both, whether newly
+trained ones would. With fewer than two queries p is 1 and there is no interval. Given groups of queries, the units of
+all tests are groups: variances and signs are those of sums by group.
 
-A difference that is not significant may be nothing, or may be too small for so few queries. Two systems are equivalent
-where the data rule out that they differ by the margin or more, either way: two one-sided tests (TOST). Source:
-Schuirmann (1987), "A comparison of the two one-sided tests procedure and the power approach for assessing the
-equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15.
+A difference that is not significant may be nothing, or too small for so few queries. Two systems are equivalent if the
+data rule out a difference of the margin or more, either way: two one-sided tests (TOST). Source: Schuirmann (1987), "A
+comparison of the two one-sided tests procedure and the power approach for assessing the equivalence of average
+bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation import LEVEL, MARGIN, intervals
-from hardneg.evaluation.intervals import GroupIndex, Interval
 from hardneg.records import UsageError
 from hardneg.runtime import FIXED, generator
 
 Verdict = Literal["difference", "equivalent", "undecided"]
+SEED_LEVEL = 0.05
+"""From this p by seeds alone, a difference is within the seeds' noise."""
 _BLOCK_VALUES = 1 << 21
 _TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Randomisation:
-    """Draws of the randomisation test (exact where there are no more sign patterns), and their seed."""
+    """Draws of the randomisation test (exact if there are no more sign patterns), and their seed."""
 
     samples: int = 100_000
     seed: int = FIXED
@@ -37,20 +39,10 @@ class Randomisation:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What tests take for granted: the margin in which systems are equal, and the group of each query, if any."""
+    """Assumptions of the tests: the margin within which systems are equivalent, and the group of each query, if any."""
 
     margin: float = MARGIN
     groups: Mapping[str, str] | None = None
-
-
-_Test = TypeVar("_Test", bound=Any)
-
-
-class _Tested(Protocol):
-    @property
-    def equivalence_holm(self) -> float: ...
-
-    def significant(self, level: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ class Comparison:
     baseline: str
     metric: str
     difference: float
-    interval: Interval | None
+    interval: intervals.Interval | None
     n: int
     t_p: float
     t_holm: float
@@ -78,19 +70,63 @@ class Comparison:
     equivalence_p: float = 1.0
     equivalence_holm: float = 1.0
     groups: int | None = None
-    bootstrap_interval: Interval | None = None
+    bootstrap_interval: intervals.Interval | None = None
     bootstrap_p: float | None = None
 
     def significant(self, level: float = LEVEL) -> bool:
-        """Whether both tests, corrected, give a p below `level`."""
+        """Return whether both tests, corrected, give a p below `level`."""
         return self.t_holm < level and self.randomisation_holm < level
 
 
-def paired_t_test(differences: NDArray[np.float64], groups: GroupIndex | None = None) -> float:
-    """The two-sided p of Student's paired t-test, from the differences by query [n].
+@dataclass(frozen=True, slots=True)
+class TwoLevel:
+    """One system against one baseline by one metric, over queries and seeds.
 
-    Where all are the same the test has no variance to go by: then it is the p of equal signs of all n queries, or
-    groups, 2 ^ (1 - n), and 1 of differences that are all zero.
+    difference: mean of the system minus that of the baseline. error, query_error, seed_error: its standard errors: of
+    both levels, of queries alone (from means over seeds), of seeds alone (from means over queries). freedom: degrees of
+    freedom of the t-test. interval, t_p: by the t-test with these. bootstrap_interval, bootstrap_p: by the bootstrap
+    over both levels. t_holm, bootstrap_holm, equivalence_holm: p after Holm's correction over all such comparisons by
+    the metric, each kind of test on its own. seed_p: p by seeds alone. seeds: numbers of seeds of the system and the
+    baseline. shared: whether a seed is one draw for both. equivalence_p: TOST's with the t-test's error and freedom, of
+    a difference of the margin or more. groups: the number of groups of queries; None without groups.
+    """
+
+    system: str
+    baseline: str
+    metric: str
+    difference: float
+    error: float
+    query_error: float
+    seed_error: float
+    freedom: float
+    interval: intervals.Interval | None
+    t_p: float
+    t_holm: float
+    bootstrap_interval: intervals.Interval | None
+    bootstrap_p: float
+    bootstrap_holm: float
+    seed_p: float
+    seeds: tuple[int, int] = (1, 1)
+    shared: bool = False
+    equivalence_p: float = 1.0
+    equivalence_holm: float = 1.0
+    groups: int | None = None
+
+    def significant(self, level: float = LEVEL) -> bool:
+        """Return whether the t-test over queries and seeds, corrected, gives a p below `level`."""
+        return self.t_holm < level
+
+    @property
+    def within_seeds(self) -> bool:
+        """Whether the difference is within the seeds' noise: retrained, the two might be the other way round."""
+        return self.seed_p >= SEED_LEVEL
+
+
+def paired_t_test(differences: NDArray[np.float64], groups: intervals.GroupIndex | None = None) -> float:
+    """Return the two-sided p of Student's paired t-test, from the differences by query [n].
+
+    Equal differences have no variance: then p is that of equal signs of all n queries, or groups, 2 ^ (1 - n), and 1 if
+    all differences are zero.
     """
     component = intervals.mean_variance(differences, groups)
     if not component.freedom or not differences.any():
@@ -102,12 +138,12 @@ def paired_t_test(differences: NDArray[np.float64], groups: GroupIndex | None = 
 
 
 def randomisation_test(
-    differences: NDArray[np.float64], options: Randomisation | None = None, groups: GroupIndex | None = None
+    differences: NDArray[np.float64], options: Randomisation | None = None, groups: intervals.GroupIndex | None = None
 ) -> float:
-    """The two-sided p of the paired randomisation test: random signs for the differences by query [n], or by group.
+    """Return the two-sided p of the paired randomisation test: random signs for the differences by query [n], or group.
 
-    With c of s drawn means at least as far from zero as the observed one, p is (1 + c) / (1 + s); where there
-    are no more than s sign patterns, all are counted and p is exact.
+    With c of s drawn means at least as far from zero as the observed one, p is (1 + c) / (1 + s); if there are no more
+    than s sign patterns, all are counted and p is exact.
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """
@@ -126,17 +162,26 @@ def randomisation_test(
     return count / patterns if exact else (1 + count) / (1 + patterns)
 
 
-def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
-    """The p of a true difference of `margin` or more, up or down: the larger p of two one-sided t-tests.
+def _patterns(n: int, count: int, options: Randomisation) -> Iterator[NDArray[np.float64]]:
+    """Yield 0/1 rows of length n, in blocks: all patterns if there are `count`, else `count` random ones."""
+    random, rows = generator(options.seed, "randomisation test"), max(1, _BLOCK_VALUES // n)
+    for start in range(0, count, rows):
+        numbers = np.arange(start, min(start + rows, count), dtype=np.int64)
+        every = (numbers[:, None] >> np.arange(n)) & 1 if count == 1 << n else None
+        yield (random.integers(0, 2, (len(numbers), n), np.uint8) if every is None else every).astype(np.float64)
 
-    Where no query differs there is no error to go by. Scores are at most 1, so that a difference of `margin` needs one
+
+def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
+    """Return the p of a true difference of `margin` or more, up or down: the larger p of two one-sided t-tests.
+
+    If no query differs there is no error to go by. Scores are at most 1, so that a difference of `margin` needs one
     query in 1 / margin: p is then the chance to meet none of these, (1 - margin)^units.
 
     Args:
         difference: the mean difference.
         error: its standard error.
-        freedom: degrees of freedom of the error; without any p is 1.
-        units: how many queries, or groups of queries, there are.
+        freedom: degrees of freedom of the error; if 0, p is 1.
+        units: the number of queries, or of groups of queries.
         margin: the least difference that matters.
     """
     distance = margin - abs(difference)
@@ -147,15 +192,15 @@ def tost(difference: float, error: float, freedom: float, units: int, margin: fl
     return float(intervals.distributions().t.sf(distance / error, freedom))
 
 
-def verdict(test: _Tested, level: float) -> Verdict:
-    """A difference where the tests of one are significant; else equivalent where TOST is, corrected; else undecided."""
+def verdict(test: Comparison | TwoLevel, level: float) -> Verdict:
+    """Return "difference" if the tests are significant, else "equivalent" if TOST is, corrected, else "undecided"."""
     if test.significant(level):
         return "difference"
     return "equivalent" if test.equivalence_holm < level else "undecided"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values of one family after Holm's correction, in the order given.
+    """Return the p values of one family after Holm's correction, in the order given.
 
     Source: Holm, "A simple sequentially rejective multiple test procedure", 1979.
     """
@@ -167,7 +212,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def corrected(tests: Sequence[_Test], **columns: str) -> list[_Test]:
+def _corrected(tests: Sequence[Any], **columns: str) -> list[Any]:
     """Return the tests of one family with Holm's correction; columns: the field of p by that of the corrected p."""
     families = {name: holm([getattr(test, p) for test in tests]) for name, p in columns.items()}
     return [replace(test, **{name: p[at] for name, p in families.items()}) for at, test in enumerate(tests)]
@@ -210,14 +255,14 @@ def compare(
         tested = (t_p, t_p, randomisation_p, randomisation_p, error, tost(mean, error, freedom, units, design.margin))
         test = Comparison(*pair, metric, mean, intervals.mean_interval(differences, groups), len(differences), *tested)
         if groups is not None:
-            draws = intervals.query_draws({"": differences[None]}, intervals.Resampling(seed=options.seed), groups)[""][
-                :, 0
-            ]
-            ends = intervals.percentile_interval(draws, freedom) if freedom else None
-            p = intervals.bootstrap_p(draws, freedom) if freedom else 1.0
+            ends, p = None, 1.0
+            if freedom:
+                resampling = intervals.Resampling(seed=options.seed)
+                (draws,) = intervals.query_draws({"": differences[None]}, resampling, groups)[""].T
+                ends, p = intervals.bootstrap_test(draws, freedom)
             test = replace(test, groups=units, bootstrap_interval=ends, bootstrap_p=p)
         tests.append(test)
-    return corrected(tests, t_holm="t_p", randomisation_holm="randomisation_p", equivalence_holm="equivalence_p")
+    return _corrected(tests, t_holm="t_p", randomisation_holm="randomisation_p", equivalence_holm="equivalence_p")
 
 
 def compare_all(
@@ -226,7 +271,7 @@ def compare_all(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """`compare` for each metric of what `evaluate` returned by system; each metric is a family of its own."""
+    """Return `compare` for each metric of the scores by system; each metric is a family of its own."""
     comparisons: list[Comparison] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores):
         by_system = {system: scores[metric] for system, scores in results.items() if metric in scores}
@@ -237,7 +282,7 @@ def compare_all(
 
 
 def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
-    """(system, baseline), each pair of systems once."""
+    """Return the pairs (system, baseline), each pair of systems once."""
     if not baselines:
         return [(later, earlier) for earlier, later in combinations(systems, 2)]
     return [
@@ -248,10 +293,49 @@ def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _patterns(n: int, count: int, options: Randomisation) -> Iterator[NDArray[np.float64]]:
-    """Yield 0/1 rows of length n, in blocks: all, where these are `count`, else so many random ones."""
-    random, rows = generator(options.seed, "randomisation test"), max(1, _BLOCK_VALUES // n)
-    for start in range(0, count, rows):
-        numbers = np.arange(start, min(start + rows, count), dtype=np.int64)
-        every = (numbers[:, None] >> np.arange(n)) & 1 if count == 1 << n else None
-        yield (random.integers(0, 2, (len(numbers), n), np.uint8) if every is None else every).astype(np.float64)
+def compare_over_seeds(
+    results: Mapping[str, Mapping[str, Mapping[str, float]]],
+    by_seed: Mapping[str, Mapping[int, Mapping[str, Mapping[str, float]]]],
+    baselines: Sequence[str],
+    shared: Sequence[tuple[str, str]] = (),
+    options: intervals.Resampling | None = None,
+    design: Design | None = None,
+) -> list[TwoLevel]:
+    """Compare every pair of system and baseline in which one has several seeds, by each metric.
+
+    results: scores by system, metric and query, means over seeds if there are several; by_seed: those of each seed.
+    shared: pairs of systems in which a seed is one draw for both. The systems have been scored on the same queries.
+    Holm's correction is over the comparisons by a metric.
+    """
+    options, design = options or intervals.Resampling(), design or Design()
+    together, comparisons = {frozenset(pair) for pair in shared}, list[TwoLevel]()
+    for metric in dict.fromkeys(name for scores in results.values() for name in scores) if by_seed else ():
+        measured = {system: scores for system, scores in results.items() if metric in scores}
+        order = sorted(next(iter(measured.values()))[metric])
+        groups = intervals.group_index(order, design.groups)
+        tables = dict[str, intervals.SeedTable]()
+        for system, scores in measured.items():
+            rows = by_seed.get(system, {0: scores}).values()
+            tables[system] = np.array([[each[metric][query_id] for query_id in order] for each in rows], np.float64)
+        against = [name for name in baselines if name in tables]
+        pairs = pairs_of(list(tables), against) if against or not baselines else []
+        pairs = [pair for pair in pairs if {*pair} & by_seed.keys()]
+        means = intervals.query_draws(tables, options, groups) if pairs else {}
+        units, tests = intervals.unit_count(np.empty(len(order)), groups), list[TwoLevel]()
+        for pair in pairs:
+            first, second = (tables[name] for name in pair)
+            same = frozenset(pair) in together and [*by_seed.get(pair[0], ())] == [*by_seed.get(pair[1], ())]
+            spread = intervals.spread([first - second] if same else [first, second], groups)
+            one = intervals.seed_weights(len(first), pair[0], options)
+            other = one if same else intervals.seed_weights(len(second), pair[1], options)
+            draws = (one * means[pair[0]]).sum(axis=1) - (other * means[pair[1]]).sum(axis=1)
+            error, freedom, t_p = spread.variance**0.5, spread.freedom, spread.p
+            errors = (error, spread.query.variance**0.5, spread.seed_variance**0.5)
+            ends, p = intervals.bootstrap_test(draws, freedom) if units > 1 else (None, 1.0)
+            tested: Any = (freedom, spread.interval, t_p, t_p, ends, p, p, spread.seed_p)
+            equivalence_p = tost(spread.mean, error, freedom, units, design.margin)
+            more: dict[str, Any] = {"seeds": (len(first), len(second)), "shared": same, "equivalence_p": equivalence_p}
+            more["groups"] = None if groups is None else units
+            tests.append(TwoLevel(*pair, metric, spread.mean, *errors, *tested, **more))
+        comparisons += _corrected(tests, t_holm="t_p", bootstrap_holm="bootstrap_p", equivalence_holm="equivalence_p")
+    return comparisons

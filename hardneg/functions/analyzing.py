@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hardneg.analysis import base, inputs
+from hardneg.analysis import base
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
 from hardneg.formats.qrels import write_qrels
@@ -80,12 +80,12 @@ def checked(
         raise UsageError("\n".join(f"analyze {chosen.name}: {line}" for line in problems)) from None
 
 
-def files_of(analysis: base.Analysis, arguments: Mapping[str, Any], stages: Stages, progress: Progress) -> inputs.Files:
+def files_of(analysis: base.Analysis, arguments: Mapping[str, Any], stages: Stages, progress: Progress) -> base.Files:
     """What an analysis reads: the files that its fields name, and what was given beside."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in options_of(AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
-    return inputs.Files(
+    return base.Files(
         named,
         labels={str(path): label for path, label in given.run_labels(alone).items()},
         judged=arguments.get("qrels"),

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
+from hardneg.evaluation import fusion as fusions
 from hardneg.evaluation.fusion import RRF_CONSTANT, Fusion, Method, Missing, Norm
 from hardneg.functions import given
 from hardneg.functions.arguments import AnyQrels, Arg, Runs, Where, spelled_out, stage
@@ -70,7 +71,6 @@ def fuse(
 
 def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Mapping[str, Any]) -> RankedRun:
     """The fused run in the store, under what it was made of; fields: of the stage."""
-    from hardneg.evaluation.fusion_tuning import lists_of
     from hardneg.formats.runs import read_run, write_run
 
     files = given.labelled_runs(runs, session.store)
@@ -91,7 +91,7 @@ def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Map
     origin = {"stage": "fused", "options": asdict(fusion), "inputs": inputs, "name": "fused"}
 
     def make(folder: Path) -> dict[str, int]:
-        fused = zip(query_ids, fusion.over(lists_of(list(lists.values()), query_ids)), strict=True)
+        fused = zip(query_ids, fusion.over(fusions.lists_of(list(lists.values()), query_ids)), strict=True)
         listed = ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids)
         return {"queries": len(query_ids), "documents": write_run(folder / layout.RUN, listed, tag="fused")}
 
@@ -133,16 +133,15 @@ def _tuned(
     progress: Progress,
 ) -> tuple[Fusion, str]:
     """The best on the development queries, and a line on it, which goes to the log too."""
-    from hardneg.evaluation.fusion_tuning import Development, numbers, tune
     from hardneg.evaluation.metrics import mean_of
     from hardneg.formats.qrels import read_qrels
     from hardneg.formats.runs import read_run
 
     qrels = read_qrels(judged) if isinstance(judged, Path) else judged
     runs = [read_run(path) for path in files.values()]
-    known = Development(list(files), runs, qrels, fields["tuning.metric"], fields["tuning.relevance_level"])
-    tried = tune(fusion, known, fields["tuning.grid"], query_ids, mean_of, progress)
-    chosen = dict(numbers(tried[0].fusion, list(files)))
+    known = fusions.Development(list(files), runs, qrels, fields["tuning.metric"], fields["tuning.relevance_level"])
+    tried = fusions.tune(fusion, known, fields["tuning.grid"], query_ids, mean_of, progress)
+    chosen = dict(fusions.numbers(tried[0].fusion, list(files)))
     values = ", ".join(f"{name} {value:g}" for name, value in {**chosen.pop("weights", {}), **chosen}.items())
     summary = f"{known.metric} {tried[0].worth:.4f}, best of {len(tried)}: {values}"
     _log.info("tuned: %s", summary)

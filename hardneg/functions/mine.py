@@ -15,7 +15,7 @@ from hardneg.registry import configure, load_plugin
 from hardneg.store import Artifact
 
 if TYPE_CHECKING:
-    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
+    from hardneg.indexes.candidate_scoring import PositiveScores
     from hardneg.recipes import Plan
 
 
@@ -157,7 +157,7 @@ def _mined(
 def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores":
     """The scores of positives in a run; nan where it lacks them."""
     from hardneg.formats.runs import read_run
-    from hardneg.indexes.kernels.candidate_scoring import scores_in_run
+    from hardneg.indexes.candidate_scoring import scores_in_run
 
     return scores_in_run(mined, read_run(run).items())
 
@@ -169,7 +169,7 @@ def _scores_of_model(
     import numpy as np
 
     from hardneg.formats.runs import stream_run
-    from hardneg.indexes.kernels.candidate_scoring import fill_from_model, pooled, scores_in_run
+    from hardneg.indexes.candidate_scoring import fill_from_model, pooled, scores_in_run
     from hardneg.indexes.open_store import open_store
 
     scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / layout.RUN))

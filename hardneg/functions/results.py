@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.negatives import NegativesFile
     from hardneg.formats.runs import Run
-    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
+    from hardneg.indexes.candidate_scoring import PositiveScores
 
 _ROWS = "rows.arrow"
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
@@ -278,5 +278,5 @@ def writing(
     store, known = (source.store, source.reads) if source else (session.usual_store(None), ())
     outputs = Outputs(writer, [Target(path) for path in files], [*known, *reads], store, overwrite)
     outputs.check()
-    with outputs.laid_out():
+    with outputs.publish():
         yield files

@@ -155,8 +155,7 @@ class QueryVectors:
         from hardneg.formats.runs import write_run
         from hardneg.formats.vectors import FlatVectors
         from hardneg.formats.vectors_import import import_vectors, open_vectors
-        from hardneg.indexes.backends.flat import FlatSearcher
-        from hardneg.indexes.kernels.exact.exact import ExactOptions
+        from hardneg.indexes.exact import ExactOptions, FlatSearcher
         from hardneg.indexes.open_store import DenseIndex
 
         index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()

@@ -19,7 +19,7 @@ from hardneg.functions.arguments import Settings, Where, file_path, name_of, nam
 from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, types, wording
 from hardneg.registry import configure, plugin_errors
 from hardneg.runtime import SEED, Progress, Silent, check_device, world
-from hardneg.store import Artifact, Store, choices, file_digest, gc_roots
+from hardneg.store import Artifact, Store, cache_folder, file_digest, outputs
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
@@ -230,12 +230,12 @@ class Session:
 
     def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
-        with gc_roots.begun(self.store, "python", self.store.root, list(plan.keys.values())):
+        with outputs.reserve(self.store, "python", self.store.root, list(plan.keys.values())):
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "Plan", until: str | None = None) -> "Outcome":
         """As `make`, of a plan that follows from another's results, so that a command's record has not its steps."""
-        with gc_roots.begun(self.store, command, self.store.root, list(plan.keys.values())):
+        with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
     def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
@@ -328,7 +328,7 @@ def usual_store(path: str | Path | None) -> Store:
     Raises:
         ArtifactError: a file is there, or nothing can be.
     """
-    root = Path(path or os.environ.get("HARDNEG_STORE") or choices.cache_folder() / "store").expanduser().absolute()
+    root = Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute()
     try:
         if not S_ISDIR(root.stat().st_mode):
             raise ArtifactError(f"store {root}: is a file; name a folder with {{store}}", "store")

@@ -1,4 +1,4 @@
-"""Exact ranks of chosen documents in the whole corpus, which is only ever seen block by block."""
+"""Exact ranks of chosen documents in the whole corpus, which is read block by block."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.indexes.checks import vector_blocks
+from hardneg.indexes.exact import FlatSearcher
 from hardneg.protocols import DenseSearcher
 
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
-"""Starts a pass over the corpus: (first row, float32 [n, d]) in row order, as from `vector_blocks`.
+"""A function that starts a pass over the corpus: (first row, float32 [n, d]) in row order, as from `vector_blocks`.
 
 Every pass must cut the corpus at the same rows, or equal vectors may differ in the last bit of their scores.
 """
@@ -23,7 +23,7 @@ _Rows = NDArray[np.int64]
 
 
 def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
-    """Return passes over the `count` vectors that an index holds, in whole blocks."""
+    """Return a pass over the `count` vectors of an index."""
     if isinstance(searcher, FlatSearcher):
         return partial(vector_blocks, searcher.flat, _BLOCK)
     starts = range(0, count, _BLOCK)
@@ -33,9 +33,9 @@ def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
 def pair_scores(
     corpus: Pass, queries: NDArray[np.float32], query: NDArray[np.int64], row: NDArray[np.int64], device: str = "cpu"
 ) -> NDArray[np.float32]:
-    """Return inner products of pairs of a query and a document, as the product of whole blocks has them: float32 [T].
+    """Return inner products of queries and documents, equal to the bit to those of whole blocks: float32 [T].
 
-    queries: float32 [Q, d]. query: int64 [T], places in `queries`, ascending. row: int64 [T], rows of the corpus.
+    queries: float32 [Q, d]. query: int64 [T], positions in `queries`, ascending. row: int64 [T], rows of the corpus.
     """
     scores = np.empty(len(query), np.float32)
     for start, stop, part, block in _products(corpus, queries, query, row, device, only_held=True):
@@ -48,7 +48,7 @@ def pair_scores(
 def counts_above(
     corpus: Pass, queries: NDArray[np.float32], pairs: tuple[_Rows, _Rows, NDArray[np.float32]], device: str = "cpu"
 ) -> NDArray[np.int64]:
-    """Return how many documents rank above each pair's document, int64 [T]: its rank less one; ties by row.
+    """Return the number of documents that rank above that of each pair, ties by row: int64 [T].
 
     queries: float32 [Q, d]. pairs: query int64 [T], ascending; row int64 [T]; score float32 [T], from `pair_scores`.
     """
@@ -63,7 +63,7 @@ def counts_above(
 
 
 def _above(scores: Tensor, column: NDArray[np.int64], score: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Count the scores of each line [T, b] above `score` [T]; those before `column` [T] need only reach it."""
+    """Count the scores of each line [T, b] above `score` [T], or equal to it in front of `column` [T]."""
     width = scores.shape[1]
     reach = np.nextafter(score, np.float32(-np.inf), dtype=np.float32)
     bar = torch.from_numpy(np.where(column >= width, reach, score)).to(scores.device)
@@ -79,7 +79,7 @@ def _above(scores: Tensor, column: NDArray[np.int64], score: NDArray[np.float32]
 def _products(
     corpus: Pass, queries: NDArray[np.float32], query: _Rows, row: _Rows, device: str, only_held: bool
 ) -> Iterable[tuple[int, int, slice, Tensor]]:
-    """Each block's first row and last one plus 1, the pairs of some queries, and float32 [those queries, block]."""
+    """Yield each block's first row, its end, the pairs of a part of the queries, and their scores with the block."""
     if (np.diff(query) < 0).any():
         raise ValueError("pairs must be in the order of their queries")
     starts = range(0, len(queries), _QUERIES)
@@ -96,9 +96,9 @@ def _products(
 
 
 def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share of each query's fixed negatives, int64 [Q, n], that is among those ranked highest, int64 [Q, K].
+    """Return the share of each query's fixed negatives, int64 [Q, n], among its top documents, int64 [Q, K].
 
-    -1 pads both. Returns float64 [Q], from 0 to 1; nan for a query without fixed negatives.
+    Both are padded with -1. Returns float64 [Q], from 0 to 1; nan for a query without fixed negatives.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 4a.
     """
@@ -114,11 +114,11 @@ def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDAr
 def best_rank(
     corpus: Pass, queries: NDArray[np.float32], static_rows: NDArray[np.int64], device: str = "cpu"
 ) -> NDArray[np.int64]:
-    """Return the rank in the whole corpus of the highest ranked of each query's fixed negatives: int64 [Q], from 1.
+    """Return the best rank of each query's fixed negatives in the whole corpus: int64 [Q], counted from 1.
 
     Known positives count too, ties are by ascending row, and a query without fixed negatives has 0.
 
-    corpus: is read twice. queries: float32 [Q, d]. static_rows: int64 [Q, n], row numbers; -1 pads.
+    corpus: read twice. queries: float32 [Q, d]. static_rows: int64 [Q, n], row numbers, padded with -1.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 8.
     """

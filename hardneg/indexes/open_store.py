@@ -1,4 +1,4 @@
-"""A folder opened by its files: of an encode stage for exact search, or of vectors, whichever backend built it."""
+"""Index folders opened by their files, whichever backend or stage wrote them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,10 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from hardneg.formats.vectors import FLAT, TOKEN_OFFSETS, DocIds, FlatVectors
-from hardneg.indexes.backends.compressed import CompressedSearcher, innermost, load_faiss
-from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes import compressed, exact, product
 from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records import SHARDS, WEIGHTS, ArtifactError
 from hardneg.registry import load_plugin
@@ -19,7 +16,7 @@ from hardneg.runtime import Progress
 
 
 def form_in(folder: Path) -> str | None:
-    """Return the content of a folder as the `input` of backends; None for other folders."""
+    """Return the form of the encoded texts in a folder, as the `input` of backends; None for other folders."""
     if (folder / WEIGHTS).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():
@@ -27,11 +24,13 @@ def form_in(folder: Path) -> str | None:
     return "token-vectors" if (folder / TOKEN_OFFSETS).exists() else "vectors"
 
 
-def open_store(folder: Path, options: ExactOptions | None = None, progress: Progress | None = None) -> StoredSearcher:
-    """Return the exact searcher of the folder.
+def open_store(
+    folder: Path, options: exact.ExactOptions | None = None, progress: Progress | None = None
+) -> StoredSearcher:
+    """Return the exact searcher of a folder of encoded texts.
 
     Raises:
-        ArtifactError: a file is missing or damaged, or nothing there is known.
+        ArtifactError: a file is missing or damaged, or of no known form.
         PluginError: the package of its form is not installed.
     """
     if (folder / WEIGHTS).exists():
@@ -39,7 +38,7 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
     if (folder / TOKEN_OFFSETS).exists():
         opened: Any = load_plugin("indexes", "multi-vector")().open(folder)
         return cast(StoredSearcher, replace(opened, options=options, progress=progress))
-    return FlatSearcher(FlatVectors.open(folder), options=options, progress=progress)
+    return exact.FlatSearcher(FlatVectors.open(folder), options, progress)
 
 
 @dataclass(frozen=True)
@@ -53,41 +52,37 @@ class DenseIndex:
 
     @classmethod
     def open(cls, folder: Path) -> "DenseIndex":
-        """Open a folder that a dense backend of hardneg wrote, or Pyserini in the same format.
+        """Open a folder that a dense backend of hardneg, or Pyserini in the same format, wrote.
 
         Raises:
-            MissingDependency: the index is compressed, and faiss is missing.
+            MissingDependency: the index is compressed, and faiss is not installed.
             ArtifactError: a file is missing or damaged, or the index is of another type.
         """
-        if (folder / SHARDS).exists():
-            return cls._flat(folder)
-        try:
-            with (folder / "index").open("rb") as file:
-                begin = file.read(len(FLAT))
-        except OSError as error:
-            wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
-            raise ArtifactError(f"{folder}: no dense index ({error.strerror}: index): {wanted}") from error
+        begin = FLAT
+        if not (folder / SHARDS).exists():
+            try:
+                with (folder / "index").open("rb") as file:
+                    begin = file.read(len(FLAT))
+            except OSError as error:
+                wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
+                raise ArtifactError(f"{folder}: no dense index ({error.strerror}: index): {wanted}") from error
         if begin == FLAT:
-            return cls._flat(folder)
+            vectors = FlatVectors.open(folder)
+            return cls(folder, exact.FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
         opened, doc_ids = _compressed(folder), DocIds(folder / "docid")
         if len(doc_ids) != opened.index.ntotal:
             counts = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
             raise ArtifactError(f"{folder / 'docid'}: {counts}: build the index again")
         return cls(folder, opened, int(opened.index.d), doc_ids)
 
-    @classmethod
-    def _flat(cls, folder: Path) -> "DenseIndex":
-        vectors = FlatVectors.open(folder)
-        return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
 
-
-def _compressed(folder: Path) -> CompressedSearcher:
-    opened, faiss = CompressedSearcher.open(folder), load_faiss()
-    inner = innermost(opened.index)
+def _compressed(folder: Path) -> compressed.CompressedSearcher:
+    opened, faiss = compressed.CompressedSearcher.open(folder), compressed.load_faiss()
+    inner = compressed.innermost(opened.index)
     if isinstance(inner, faiss.IndexPQ):
         signs = np.abs(faiss.vector_to_array(inner.pq.centroids))
         binary = (inner.pq.M, inner.pq.nbits) == (inner.d, 1) and np.allclose(signs, inner.d**-0.5, rtol=0, atol=1e-6)
-        return (BinarySearcher if binary else PqSearcher)(opened.path, opened.index)
+        return (product.BinarySearcher if binary else product.PqSearcher)(opened.path, opened.index)
     if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ | faiss.IndexIVFFlat | faiss.IndexHNSW):
         known = "flat, fp16, sq8, binary, pq, opq-pq, ivf-flat, ivfpq, hnsw"
         raise ArtifactError(f"{folder / 'index'}: {type(inner).__name__} is none of {known}: build one of these")

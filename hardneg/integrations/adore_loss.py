@@ -1,4 +1,4 @@
-"""A loss for sentence-transformers' trainer whose negatives are searched for in each step: ADORE."""
+"""ADORE as a loss for the trainer of sentence-transformers: negatives are searched in each step."""
 
 import shutil
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.functions import given
 from hardneg.functions.arguments import whole_number
 from hardneg.functions.session import Session, usual_store
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.integrations.refresher import ENCODED, RefreshRecipe, saved
 from hardneg.integrations.rows import judged_queries
@@ -31,10 +31,10 @@ FOLDER = "adore"
 
 
 class AdoreLoss(nn.Module):
-    """Each query against the documents that a fixed index finds for it, as the model encodes it in this step.
+    """The loss of each query against the documents that a fixed index returns for it in this step.
 
-    The index is that of the model as it is when this is made; only queries are encoded from then on, with gradients.
-    So the trained model is for queries, and that index, or its model, for documents.
+    The model encodes the corpus once, when the loss is created; from then on it encodes only queries, with gradients.
+    So the trained model is for queries, and the index, or the model as it was, for documents.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
     """
@@ -50,18 +50,19 @@ class AdoreLoss(nn.Module):
         forced: Forced = FORCED,
         split: str = "train",
     ) -> None:
-        """Encodes the corpus, unless the store has that already.
+        """Encode the corpus, unless its vectors are in the store.
 
         Args:
-            model: a SentenceTransformer, as training begins with it.
+            model: the SentenceTransformer that training starts from.
             dataset: as `--dataset` of the commands, such as `beir:FOLDER`.
-            arguments: those of the trainer; the index goes to `adore/` in its `output_dir`.
-            depth: how many documents are searched for each query.
-            loss: a loss that needs no teacher, or its options with its `name`; `lambda` has `cut` = `depth` if not set.
-            forced: which known positives are added to the lists. split: whose queries are trained on.
+            arguments: of the trainer; the index goes to `adore/` in its `output_dir`.
+            depth: number of documents that are searched for each query.
+            loss: a loss that needs no teacher, or its options with its `name`; `cut` of `lambda` is `depth` if not set.
+            forced: the known positives that are added to the lists.
+            split: the queries to train on.
 
         Raises:
-            UsageError: an argument makes no sense, the loss needs what it has not, or texts have several vectors.
+            UsageError: an argument is invalid, the loss needs more than ranks, or texts have several vectors.
         """
         super().__init__()
         if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
@@ -75,34 +76,33 @@ class AdoreLoss(nn.Module):
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
         self._loss = configure("losses", types.PluginSetting(name, chosen))
         if lacking := [part for part in needs_of(self._loss) if part != "ranks"]:
-            needs = f"needs {', '.join(lacking)}, which it has not"
-            raise errors.UsageError(f"AdoreLoss: loss {name} {needs}: take another loss")
+            raise errors.UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}: use a loss that does not")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         session = Session(usual_store(folder / "store"), device)
         recipe = RefreshRecipe(given.named_dataset(dataset, session.store), split=split)
         plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
         artifacts = session.execute(plan, ENCODED).artifacts
-        barrier()  # one that finds all in the store may be done before another has read the model
+        barrier()  # a process that finds everything in the store may finish before another has read the model
         shutil.rmtree(folder / "model", ignore_errors=True)
         self._collection, self._split = StoredCollection.open(artifacts["dataset"].path), split
         searcher: Any = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
         if not isinstance(searcher, DenseSearcher):
-            raise errors.UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
+            raise errors.UsageError("AdoreLoss: needs one vector per text: give a SentenceTransformer")
         self._searcher = searcher
 
     @cached_property
     def _examples(self) -> Examples:
-        """Of the queries that have a positive."""
+        """The queries that have a positive."""
         return Examples(TrainingData(self._collection.corpus, *judged_queries(self._collection, self._split)), 0, 0)
 
     @property
     def dataset(self) -> Dataset:
-        """The training data: the queries as `anchor`, and their positions as `label`, which identify the positives."""
+        """The training data: queries as `anchor`, and their positions as `label`, which identify the positives."""
         _, texts, _ = judged_queries(self._collection, self._split)
         return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
-        """The loss, a scalar; labels: int64 [B], positions of the queries."""
+        """Return the loss, a scalar; labels: int64 [B], positions of the queries."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
         batch = self._examples.of(labels.cpu().numpy())
@@ -114,10 +114,10 @@ class AdoreLoss(nn.Module):
         return loss
 
     def get_config_dict(self) -> dict[str, Any]:
-        """The settings for the model's card."""
+        """Return the settings for the model card."""
         return dict(self.settings)
 
     @property
     def citation(self) -> str:
-        """For the model's card."""
+        """The source for the model card."""
         return "Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021)"

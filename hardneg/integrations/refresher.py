@@ -1,4 +1,4 @@
-"""Refreshes inside trainers of sentence-transformers: a recipe, mined with the model as it is; `RefreshedNegatives`."""
+"""Negatives that trainers of sentence-transformers refresh: a recipe, mined with the model as it trains."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,26 +18,16 @@ from transformers import TrainerCallback
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
+from hardneg.functions import arguments as checked
 from hardneg.functions import given
-from hardneg.functions.arguments import Setting, plugin_setting, plugin_settings, whole_number
 from hardneg.functions.mine import list_options
 from hardneg.functions.session import AdhocRecipe, Session, setting_texts, usual_store
-from hardneg.integrations.rows import (
-    ENDED,
-    LISTS,
-    CarryingBatchSampler,
-    RefreshedRows,
-    RefreshSchedule,
-    plan_rows,
-    table_of,
-)
+from hardneg.integrations.rows import ENDED, LISTS, CarryingBatchSampler, RefreshedRows, RefreshSchedule, plan_rows
+from hardneg.recipes import Plan
 from hardneg.records import errors, layout
 from hardneg.runtime import barrier, from_first, world
-from hardneg.store import Artifact, digest, file_digest, link_file, replace_text, replacing
+from hardneg.store import Artifact, digest, file_digest, link_file, replace_text
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-
-if TYPE_CHECKING:
-    from hardneg.recipes import Plan
 
 _NAME = "RefreshedNegatives"
 ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"
@@ -47,11 +37,10 @@ ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "rerank
 class RefreshRecipe:
     """The recipe of every refresh, without its model.
 
-    dataset: as a recipe names it. miner: its name and options. filters: the same of each. depth: how many documents are
-    searched for each query, or scored by a reranker. index: a backend with its options, built anew for each refresh;
-    None searches the vectors themselves, exactly. candidates, run: of a reranker, what finds the documents that it
-    scores: `bm25` or a model's name; or the file of a run. fill_to: shorter lists get random documents of the corpus.
-    settings: as `--set`.
+    dataset: as in a recipe. miner, filters: names and options. depth: number of documents that are searched for each
+    query, or scored by a reranker. index: a backend with its options, built for each refresh; None: exact search of the
+    vectors. candidates, run: for a reranker, the retriever of the documents that it scores, `bm25` or the name of a
+    model, or the file of a run. fill_to: shorter lists get random documents of the corpus. settings: as `--set`.
     """
 
     dataset: str
@@ -69,15 +58,15 @@ class RefreshRecipe:
     def reranks(self) -> bool:
         return self.candidates is not None or self.run is not None
 
-    def plan(self, model: str, seed: int) -> "Plan":
-        """Its steps for the model in a folder; `seed` is that of miners that draw.
+    def plan(self, model: str, seed: int) -> Plan:
+        """Return the steps for the model in a folder; `seed` is for miners that draw.
 
         Raises:
-            RecipeError: the recipe has mistakes; all of them.
+            RecipeError: the recipe has mistakes; the message lists all of them.
         """
         stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
         listed, index, named = SEARCHED, ENCODED, model
-        if self.reranks:  # with a given run the index only stands for it
+        if self.reranks:  # a given run replaces the search of this index
             lexical = self.candidates in (None, layout.BM25)
             listed, index = RERANKED, INDEXED
             named = "" if lexical else str(self.candidates)
@@ -89,29 +78,24 @@ class RefreshRecipe:
         if self.reranks:
             scored = {"run": SEARCHED, "plugin": {"name": layout.CROSS_ENCODER, "source": model}}
             stages[RERANKED] = {"stage": "rerank", **scored, "split": self.split, "depth": self.depth}
-        mining = {
-            "stage": "mine",
-            "split": self.split,
-            "miner": dict(self.miner),
-            "seed": seed,
-            "runs": {"dense": listed},
-        }
+        mining = {"stage": "mine", "split": self.split, "miner": dict(self.miner), "seed": seed}
+        mining |= {"runs": {"dense": listed}}
         mining |= {"filters": [*self.filters]} if self.filters else {}
         mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
         stages[listed] |= list_options(mining)
         return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named or None, self.settings, seed).plan()
 
-    def read(self, session: Session) -> "Artifact":
-        """The stored collection, read now unless it is in the store; several processes each call this."""
+    def read(self, session: Session) -> Artifact:
+        """Return the stored collection, read now unless it is in the store; every process calls this."""
         stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": layout.RANDOM}}}
         return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
 
-def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["Artifact", Sequence[str]] | None:
-    """Mine with the model of a plan; the negatives, and the keys of all artifacts that depend on the model.
+def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Artifact, Sequence[str]] | None:
+    """Mine with the model of a plan; return the negatives and the keys of all artifacts that depend on the model.
 
-    None in all but the first of several processes. Each of them calls this, and encodes or scores a part. Candidates of
-    a given run are scored by the first one alone, for which the launcher's number of it is put aside.
+    Every process calls this and encodes or scores a part; only the first one gets a result, the others None. The first
+    process alone scores the candidates of a given run, with the launcher's RANK unset meanwhile.
     """
     if recipe.run is None:
         mined = session.execute(plan).artifacts[MINED]
@@ -132,7 +116,7 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["A
 
 
 def saved(model: Any, folder: Path) -> Path:
-    """Write a model of sentence-transformers into a folder, visible to all processes.
+    """Save a model of sentence-transformers to a folder that all processes can read.
 
     Raises:
         ArtifactError: the folder cannot be written.
@@ -149,10 +133,10 @@ def saved(model: Any, folder: Path) -> Path:
 
 @dataclass
 class Refresher:
-    """Makes the refreshes of one training run; of several processes each calls the same.
+    """The refreshes of one training run; every process makes the same calls.
 
     recipe: of a refresh. rows: the training data. session: the store of vectors and lists, the device and the seed;
-    refresh n draws with the seed + n. every: the steps between two of them.
+    refresh n draws with the seed + n. every: the steps between refreshes.
     """
 
     recipe: RefreshRecipe
@@ -164,7 +148,7 @@ class Refresher:
         self.refreshes = self.rows.refreshes
 
     def begin(self, step: int) -> None:
-        """Remove the refreshes of an earlier run, or in a resumed run those after its step.
+        """Remove the refreshes of an earlier run, or, in a resumed run, those after its step.
 
         Raises:
             TrainingError: the resumed run mined with other settings.
@@ -174,9 +158,7 @@ class Refresher:
             (self.refreshes.folder / ENDED).unlink(missing_ok=True)
             settings = self.refreshes.folder / "settings.json"
             if step and settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != self._identity:
-                raise errors.TrainingError(
-                    f"{self.refreshes.folder}: mined with other settings: start the training afresh"
-                )
+                raise errors.TrainingError(f"{settings.parent}: mined with other settings: start a new training run")
             for number in [] if step else self.refreshes.numbers():
                 self.refreshes.remove(number)
             self.refreshes.forget_after(step)
@@ -184,9 +166,9 @@ class Refresher:
         barrier()
 
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
-        """Mine with the model as it is and publish refresh `number`; return its metrics for the log.
+        """Mine with the current model and publish refresh `number`; return its metrics for the log.
 
-        oldest: the first refresh that is kept.
+        oldest: the first refresh that is not deleted.
         """
         began, states = time.monotonic(), (random.getstate(), np.random.get_state())
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
@@ -199,20 +181,17 @@ class Refresher:
             finally:
                 random.setstate(states[0])
                 np.random.set_state(states[1])
-        barrier()  # one that finds all in the store may be done before another has read the model
+        barrier()  # a process that finds everything in the store may finish before another has read the model
         for key in () if mined is None else mined[1]:
             self.session.store.discard(key)
         if world().first:
             shutil.rmtree(folder, ignore_errors=True)
         return {**metrics, "refresh_seconds": round(time.monotonic() - began, 3)}
 
-    def _publish(self, mined: "Artifact", number: int, step: int, oldest: int) -> dict[str, float]:
-        plan, file = self.rows.plan, read_negatives(mined.path / layout.NEGATIVES)
-        table = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
-        folder = self.refreshes.partial(number)
+    def _publish(self, mined: Artifact, number: int, step: int, oldest: int) -> dict[str, float]:
+        file, folder = read_negatives(mined.path / layout.NEGATIVES), self.refreshes.partial(number)
         link_file(mined.path / layout.NEGATIVES, folder / layout.NEGATIVES)
-        with replacing(folder / LISTS) as lists:
-            np.lib.format.write_array(lists, table, allow_pickle=False)
+        self.rows.write_lists(file, folder)
         self.refreshes.publish(Refresh(number, step, len(file), int(mined.facts["negatives"])), oldest)
         return {"refresh": number, "refresh_filled": int(mined.facts.get("queries with random negatives", 0))}
 
@@ -232,17 +211,17 @@ class Refresher:
 
 
 class RefreshCallback(TrainerCallback):  # type: ignore[misc]
-    """Refreshes negatives by the schedule; the training waits meanwhile."""
+    """A callback that refreshes negatives by a schedule; the training waits meanwhile."""
 
     def __init__(self, trainer: Any, refresher: Refresher, schedule: RefreshSchedule) -> None:
         self._trainer, self._refresher, self._schedule = trainer, refresher, schedule
-        self._steps_an_epoch, self._epochs, self._begun = 1, 0, False
+        self._steps_an_epoch, self._epochs, self._started = 1, 0, False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Mine the first refresh, unless the resumed run has it.
 
         Raises:
-            TrainingError: what a resumed run used at its checkpoint is gone, or its rows would come in another order.
+            TrainingError: a refresh that a resumed run needs is missing, or its rows would come in another order.
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:
@@ -252,42 +231,42 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         accelerator = self._trainer.accelerator
         processes = 1 if accelerator.split_batches else accelerator.num_processes
         schedule.batches_a_step = args.gradient_accumulation_steps * processes
-        self._epochs, self._begun = step // self._steps_an_epoch, False
+        self._epochs, self._started = step // self._steps_an_epoch, False
         schedule.first_step = step - step % self._steps_an_epoch
         self._refresher.begin(step)
         for number in () if schedule.every is None else sorted({schedule.number_at(step), step // schedule.every}):
             self._ensure(number, number * schedule.every, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the refresh of this epoch, where each epoch has one."""
+        """Mine the refresh of this epoch, if every epoch has one."""
         schedule, step = self._schedule, state.global_step
         schedule.epoch = self._epochs
-        if self._begun:
+        if self._started:
             schedule.first_step = step
-        self._epochs, self._begun = self._epochs + 1, True
+        self._epochs, self._started = self._epochs + 1, True
         if schedule.every is None:
             self._ensure(schedule.epoch, schedule.first_step, step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the refresh that is due at this step; none after the last step."""
+        """Mine the refresh that is due at this step, except at the last step."""
         every = self._schedule.every
         if every is not None and state.global_step % every == 0 and state.global_step < state.max_steps:
             self._make(state.global_step // every, state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Tell workers that are ahead that there will be no more refreshes."""
+        """Tell waiting workers that there will be no more refreshes."""
         if world().first:
             (self._refresher.refreshes.folder / ENDED).touch()
 
     def _ensure(self, number: int, mined_at: int, step: int) -> None:
-        """Makes a refresh that is not there; `mined_at` is the step of the model that mines it."""
+        """Make a refresh if it does not exist; `mined_at` is the step of the model that mines it."""
         refreshes = self._refresher.refreshes
         if from_first(world().first and (refreshes.negatives(number).parent / LISTS).exists()):
             return
         if mined_at != step:
-            where = f"{refreshes.folder}: refresh {number}, which step {step + 1} is trained on"
-            advice = f"resume from a checkpoint of step {mined_at}, or start afresh"
-            raise errors.TrainingError(f"{where}, is gone, and so is the model that mined it: {advice}")
+            missing = f"{refreshes.folder}: refresh {number}, which step {step + 1} needs, is missing"
+            advice = f"resume from the checkpoint of step {mined_at}, whose model mined it, or start a new training run"
+            raise errors.TrainingError(f"{missing}: {advice}")
         self._make(number, step)
 
     def _make(self, number: int, step: int) -> None:
@@ -296,10 +275,10 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         metrics = self._refresher.refresh(model, number, step, self._oldest(step))
         due = trainer.control.should_log
         trainer.log(metrics)
-        trainer.control.should_log = due  # this line stands beside the step's own, not in its place
+        trainer.control.should_log = due  # in addition to the log of the step, not instead of it
 
     def _oldest(self, step: int) -> int:
-        """The first refresh that this epoch or a checkpoint may still ask for."""
+        """Return the first refresh that this epoch or a checkpoint may still need."""
         names = (path.name for path in Path(self._trainer.args.output_dir).glob("checkpoint-*"))
         steps = [int(match[1]) for match in map(re.compile(r"checkpoint-(\d+)").fullmatch, names) if match]
         firsts = [each - each % self._steps_an_epoch for each in steps]
@@ -309,9 +288,9 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 
 
 class RefreshedNegatives:
-    """Training data whose negatives the model mines again as it trains, for sentence-transformers' trainers.
+    """Training data for sentence-transformers' trainers whose negatives are mined again by the model in training.
 
-    `dataset` goes into the trainer, `attach` adds mining to it. The training waits meanwhile. The negatives of a step
+    Give `dataset` to the trainer; `attach` adds mining to it. The training waits meanwhile. The negatives of a step
     depend on the seeds and the step alone. A refresh mined after step n is used from step n + 2, as the batch of step
     n + 1 has been read by then, or from the first step of an epoch.
 
@@ -327,87 +306,79 @@ class RefreshedNegatives:
         every: int | None = None,
         negatives: int = 1,
         form: str = "n-tuple",
-        miner: Setting = layout.MINER,
-        filters: Sequence[Setting] = (),
+        miner: checked.Setting = layout.MINER,
+        filters: Sequence[checked.Setting] = (),
         split: str | None = None,
         depth: int = layout.MINED_DEPTH,
-        index: Setting | None = None,
+        index: checked.Setting | None = None,
         candidates: str | None = None,
         run: Any = None,
         settings: Sequence[str] | Mapping[str, Any] = (),
         store: str | Path | None = None,
     ) -> None:
-        """Set what is mined, and when; nothing is read yet.
+        """Set the recipe and the schedule; nothing is read yet.
 
         Args:
             dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
-            arguments: those of the trainer; the refreshes go to `negatives/` in its `output_dir`.
-            every: steps between refreshes; None makes one as each epoch begins.
-            negatives: how many each query has at a time; a short list gets random documents of the corpus.
+            arguments: of the trainer; the refreshes go to `negatives/` in its `output_dir`.
+            every: steps between refreshes; None: one as each epoch begins.
+            negatives: number of negatives per query at a time; a short list gets random documents of the corpus.
             form: `n-tuple`, `labeled-pair` or `labeled-list`: the columns of the rows.
             miner: one of `hardneg plugins list miners`, or a dict of its options with its `name`.
-            filters: leave candidates out before the miner selects: names, or dicts of options with their `name`.
-            split: whose queries are trained on; `train`, or the only one in memory.
-            depth: how many documents are searched for each query, or scored.
-            index: a backend to search in place of exact search.
-            candidates: of a reranker, what retrieves its candidates: `bm25` or a model.
-            run: of a reranker, the ranked lists of its candidates instead: a TREC run, or scores in a dict.
+            filters: drop candidates before the miner selects: names, or dicts of options with their `name`.
+            split: the queries to train on; `train`, or the only split of a dataset in memory.
+            depth: number of documents that are searched for each query, or scored.
+            index: a backend, instead of exact search.
+            candidates: for a reranker, the retriever of its candidates: `bm25` or a model.
+            run: for a reranker, the ranked lists of its candidates instead: a TREC run, or scores in a dict.
             settings: anything else of the recipe, as `settings` of the functions.
-            store: a folder for vectors and lists; else one beside the refreshes.
+            store: a folder for vectors and lists; None: one in the folder of the refreshes.
 
         Raises:
-            UsageError: an argument makes no sense.
+            UsageError: an argument is invalid.
         """
         for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
-            whole_number(name, value, 1)
+            checked.whole_number(name, value, 1)
         if candidates is not None and run is not None:
-            raise errors.UsageError("RefreshedNegatives: candidates: goes without run; leave one of them out")
-        self._dataset, self._arguments, self._every = dataset, arguments, every
-        self._negatives, self._form, self._candidates, self._run = negatives, form, candidates, run
-        self._miner, self._filters = plugin_setting("miner", miner), plugin_settings("filters", filters)
-        self._split, self._depth, self._index = split, depth, None if index is None else plugin_setting("index", index)
-        self._settings, self.folder = settings, Path(arguments.output_dir) / "negatives"
+            raise errors.UsageError(f"{_NAME}: candidates: cannot be combined with run: leave one of them out")
+        self._dataset, self._arguments, self._every, self._form = dataset, arguments, every, form
+        self._split, self._run, self.folder = split, run, Path(arguments.output_dir) / "negatives"
         self._store = store or self.folder / "store"
+        self._options: dict[str, Any] = {"depth": depth, "candidates": candidates, "fill_to": negatives}
+        self._options |= {"miner": checked.plugin_setting("miner", miner), "settings": setting_texts(settings)}
+        self._options["filters"] = checked.plugin_settings("filters", filters)
+        self._options["index"] = None if index is None else checked.plugin_setting("index", index)
 
     @cached_property
     def dataset(self) -> RefreshedRows:
-        """The rows, a `datasets.Dataset`: one for each positive of each query; the collection is read now."""
+        """The rows as a `datasets.Dataset`, one for each positive of each query; this reads the collection."""
         read = self.recipe.read(self.session)
         collection = StoredCollection.open(read.path)
-        plan = plan_rows(collection, self.recipe.split, self._form, self._negatives)
+        plan = plan_rows(collection, self.recipe.split, self._form, self._options["fill_to"])
         rows = RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
         rows.key = read.key
         return rows
 
     @cached_property
     def session(self) -> Session:
-        """The store, device and seed of mining, by the trainer's arguments."""
-        device = str(self._arguments.device)  # by this the processes that a launcher started have met
+        """The store, device and seed of mining, from the trainer's arguments."""
+        device = str(self._arguments.device)  # reading it joins the processes of a launcher
         return Session(usual_store(self._store), device, self._arguments.seed)
 
     @cached_property
     def recipe(self) -> RefreshRecipe:
-        """What each refresh runs."""
+        """The recipe of each refresh."""
         store = self.session.store
-        return RefreshRecipe(
-            dataset=given.named_dataset(self._dataset, store),
-            split=given.split_of(self._dataset, self._split, "train"),
-            miner=self._miner,
-            filters=self._filters,
-            depth=self._depth,
-            index=self._index,
-            candidates=self._candidates,
-            run=None if self._run is None else given.run_file(self._run, store),
-            fill_to=self._negatives,
-            settings=setting_texts(self._settings),
-        )
+        dataset, split = given.named_dataset(self._dataset, store), given.split_of(self._dataset, self._split, "train")
+        run = None if self._run is None else given.run_file(self._run, store)
+        return RefreshRecipe(dataset, split, run=run, **self._options)
 
     def attach(self, trainer: Any) -> None:
-        """Has a trainer, whose training data is `dataset`, mine.
+        """Let a trainer, whose training data is `dataset`, mine.
 
         Raises:
-            UsageError: it trains on something else, evaluates on the same, mines already, or its model cannot be taken
-                as it is.
+            UsageError: the trainer trains on other data, evaluates on the same data, or mines already; or its model
+                cannot be saved whole, or needs other candidates.
         """
         rows, held, problems = self.dataset, trainer.eval_dataset, list[str]()
         if trainer.train_dataset is not rows:
@@ -417,19 +388,18 @@ class RefreshedNegatives:
         if any(isinstance(each, RefreshCallback) for each in trainer.callback_handler.callbacks):
             problems.append("this trainer mines already: attach once")
         if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-            problems.append("the model is in parts on several devices: train without DeepSpeed and FSDP")
+            problems.append("the model is split over several devices: train without DeepSpeed and FSDP")
         reranks = type(trainer).__name__ == "CrossEncoderTrainer"
         if reranks and not self.recipe.reranks:
-            problems.append("a reranker scores what something else has found: give candidates, or a run")
+            problems.append("a reranker scores the candidates of a retriever: give candidates, or a run")
         if not reranks and self.recipe.reranks:
             problems.append("candidates and a run are for a CrossEncoder: leave them out")
         if problems:
-            raise errors.UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
+            raise errors.UsageError(f"{_NAME}.attach: {'; '.join(problems)}")
         schedule, sampler_of = RefreshSchedule(self._every), trainer.get_batch_sampler
         rows.attached = True
 
         def carrying(dataset: Any, *options: Any, **named: Any) -> Any:
-            """Indices of training carry their refresh; other datasets stay as they are."""
             if dataset is not rows:
                 return sampler_of(dataset, *options, **named)
             inner = sampler_of(rows.fixed(), *options, **named)

@@ -1,4 +1,4 @@
-"""The training data: rows, their columns in the forms of trainers, and the negatives of the refresh that they carry."""
+"""Training data for trainers: rows, their columns by form, and the negatives of the refresh that a batch belongs to."""
 
 import os
 import time
@@ -19,6 +19,7 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import NegativesFile
 from hardneg.formats.qrels import positives
 from hardneg.records import DataError, TrainingError, UsageError, counted
+from hardneg.store import replacing
 from hardneg.training.refresh.folder import MANIFEST, RefreshFolder
 
 Form = Literal["n-tuple", "labeled-pair", "labeled-list"]
@@ -27,13 +28,13 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """The rows, in the order of the queries and of their positives.
+    """The rows of a split, in the order of the queries and of their positives.
 
-    `n-tuple` and `labeled-list` have one for each positive, with all negatives; `labeled-pair` one for each positive
-    and one for each negative of a query.
+    `n-tuple` and `labeled-list` have a row for each positive, with all negatives; `labeled-pair` has a row for each
+    positive and for each negative of a query.
 
-    texts: of all Q queries. query: int32 [n], which of them. positive: int64 [n], rows of the corpus; -1 where the
-    row has none. number: int32 [n], which of the query's negatives the row has; -1 for none, or all.
+    texts: of all Q queries. query: int32 [n], positions in `texts`. positive: int64 [n], rows of the corpus; -1 for a
+    row without a positive. number: int32 [n], the position of the row's negative among the query's; -1 for none or all.
     """
 
     form: Form
@@ -49,14 +50,14 @@ class RowPlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """In the order of trainers."""
+        """The columns, in the order that trainers expect."""
         numbered = [f"negative_{number + 1}" for number in range(self.negatives)]
         others = {"labeled-pair": ["passage", "label"], "labeled-list": ["positive", "labels"]}
         negatives = numbered if self.negatives > 1 else ["negative"]
         return ("anchor", *others.get(self.form, ["positive", *negatives]))
 
     def wanted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64 [B], how many of its query's negatives each row takes."""
+        """Return the number of negatives of each row, int64 [B]."""
         if self.form == "labeled-pair":
             return (self.number[rows] >= 0).astype(np.int64)
         return np.full(len(rows), self.negatives)
@@ -64,9 +65,9 @@ class RowPlan:
     def columns_of(
         self, rows: NDArray[np.int64], negatives: Sequence[Sequence[str]], positive: Mapping[int, str]
     ) -> dict[str, list[Any]]:
-        """The rows as columns.
+        """Return rows int64 [B] as columns.
 
-        rows: int64 [B]. negatives: the texts of each row's, as many as it wants. positive: texts by row of the corpus.
+        negatives: texts, as many for each row as `wanted` says. positive: texts by row of the corpus.
         """
         anchors = [self.texts[number] for number in self.query[rows]]
         own = [positive.get(int(number), "") for number in self.positive[rows]]
@@ -82,13 +83,14 @@ class RowPlan:
 
 
 def plan_rows(collection: StoredCollection, split: str, form: str, negatives: int) -> RowPlan:
-    """The rows of a split; queries without a positive have none.
+    """Return the rows of a split; queries without a positive have none.
 
     Raises:
-        UsageError: there is no such form. DataError: there are no rows.
+        UsageError: there is no such form.
+        DataError: there are no rows.
     """
     if form not in FORMS:
-        raise UsageError(f"form {form!r}: one of {', '.join(FORMS)}")
+        raise UsageError(f"form {form!r} is unknown: use one of {', '.join(FORMS)}")
     ids, texts, known = judged_queries(collection, split)
     flat = [doc_id for query_id in ids for doc_id in known[query_id]]
     rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
@@ -105,7 +107,7 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
 
 
 def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """The ids and texts of the queries that have a positive, and all positives. Raises DataError where none has."""
+    """Return the ids and texts of queries with a positive, and all positives. Raises DataError if there are none."""
     queries, known = collection.queries(split), positives(collection.all_qrels())
     rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
     if not rows:
@@ -115,11 +117,13 @@ def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str],
 
 LISTS = "lists.npy"
 SPARE = 16
-"""How many more negatives than a row takes are kept of each query, to pass over those that its batch has already."""
+"""Extra negatives per query, to replace those that are in the batch already."""
 
 
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
-    """int64 [Q, at most count + SPARE], rows of the corpus; a list of fewer than `count` is repeated up to that.
+    """Return the mined negatives of each query as rows of the corpus: int64 [Q, at most count + SPARE].
+
+    A list of fewer than `count` is repeated to this length.
 
     Raises:
         TrainingError: a query has no negative.
@@ -134,7 +138,7 @@ def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, cou
     if not counts.all():
         first = query_ids[int(np.argmin(counts))]
         lacking = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
-        raise TrainingError(f"{lacking}: take a miner that leaves more")
+        raise TrainingError(f"{lacking}: use a miner that keeps more")
     table: NDArray[np.int64] = listed[rows]
     numbers = np.arange(count)[None, :] % counts[:, None]
     table[:, :count] = np.take_along_axis(table, numbers, axis=1)
@@ -148,14 +152,13 @@ def first_ones(
     contents: NDArray[np.uint64],
     taken: NDArray[np.uint64] | None,
 ) -> list[list[int]]:
-    """The negatives of each row of a batch: the first of its list, or of those that its batch does not have yet.
+    """Return the negatives of each row of a batch: the first of its list, without texts that are in the batch already.
 
-    A list that has no others gives what it has all the same.
+    A list without other texts repeats them.
 
-    table: int64 [B, W], the rows' lists; -1 pads. positions: int32 [B], of a row that takes one negative, which of its
-    query's; -1 for the first ones. wanted: int64 [B], how many a row takes. contents: uint64 [B, W], of the documents
-    in the table: equal where their texts are. taken: uint64 [k], those of the batch's positives; None where a text may
-    come twice.
+    table: int64 [B, W], the lists, padded with -1. positions: int32 [B], the position in the list of the only negative
+    of a row; -1 for the first ones. wanted: int64 [B], the number of negatives. contents: uint64 [B, W], hashes of the
+    texts in the table. taken: uint64 [k], hashes of the batch's positives; None if a text may occur twice.
     """
     seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
     for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):
@@ -169,18 +172,18 @@ def first_ones(
 
 
 ENDED = "ended"
-"""A file beside the refreshes: there will be no more of them."""
+"""The name of a file in the folder of refreshes that says that there will be no more."""
 
 
 class RefreshedRows(Dataset):  # type: ignore[misc]
     """Rows of anchor, positive and negatives.
 
-    A batch that the trainer asks for has the negatives of its own refresh, and waits for them in a worker that is
-    ahead. Rows that are looked at by hand have those of the newest refresh; before the first one they are empty texts.
-    So they are in the table below, which copies of it show, such as a selection.
+    A batch of the trainer has the negatives of its own refresh; a data loader's worker that is ahead waits for them.
+    Rows read by hand have those of the newest refresh, or empty texts before the first one. Copies of this dataset,
+    such as a selection of rows, have empty texts.
 
-    plan: what each row is made of. attached: whether a trainer has it. distinct: whether a batch takes no document
-    twice. key: that of the collection.
+    plan: the queries and positives of the rows. attached: whether a trainer uses the rows. distinct: whether a batch
+    contains a document once at most. key: of the collection.
     """
 
     plan: RowPlan
@@ -192,7 +195,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
 
     @classmethod
     def of(cls, plan: RowPlan, corpus: Corpus, refreshes: RefreshFolder) -> "RefreshedRows":
-        """The rows; anchors and positives are in memory, negatives where the corpus is mapped."""
+        """Return the rows; anchors and positives are in memory, negatives in the mapped corpus."""
         known = _contents(corpus, np.unique(plan.positive))
         rows = np.arange(len(plan))
         empty = [[""] * count for count in plan.wanted(rows)]
@@ -200,10 +203,20 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         dataset.plan, dataset.corpus, dataset.refreshes = plan, corpus, refreshes
         return dataset
 
+    def write_lists(self, mined: NegativesFile, folder: Path) -> None:
+        """Write the mined negatives of each query to the folder of a refresh.
+
+        Raises:
+            TrainingError: a query has no negative.
+        """
+        table = table_of(mined, self.plan.query_ids, self.corpus, self.plan.negatives)
+        with replacing(folder / LISTS) as lists:
+            np.lib.format.write_array(lists, table, allow_pickle=False)
+
     def fixed(self) -> Dataset:
-        """The columns that no refresh changes, for batch samplers: anchors, and each row's positive or label."""
-        beside = {"n-tuple": ["positive"], "labeled-pair": ["label"], "labeled-list": []}
-        return Dataset(InMemoryTable(self.data.table.select(["anchor", *beside[self.plan.form]])))
+        """Return the columns that no refresh changes, for batch samplers: anchors, and positives or labels."""
+        others = {"n-tuple": ["positive"], "labeled-pair": ["label"], "labeled-list": []}
+        return Dataset(InMemoryTable(self.data.table.select(["anchor", *others[self.plan.form]])))
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -219,9 +232,9 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return (self[row] for row in range(len(self)))
 
     def __getitems__(self, keys: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows of a batch, by indices that carry a refresh."""
+        """Return the rows of a batch; an index is row + refresh * number of rows."""
         if not self.attached:
-            raise TrainingError("these rows have no negatives before their trainer mines: call attach(trainer)")
+            raise TrainingError("these rows have no negatives until a trainer mines them: call attach(trainer)")
         number, rows = max(keys) // len(self), np.array(keys, np.int64) % len(self)
         columns = self._resolved(rows, self._table(number))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -240,7 +253,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return plan.columns_of(rows, negatives, known)
 
     def _table(self, number: int) -> NDArray[np.int64]:
-        """The lists of a refresh; the last one is kept open."""
+        """Return the lists of a refresh; the last one stays open."""
         last = getattr(self, "_opened", None)
         if last is None or last[0] != number:
             last = self._opened = number, np.load(self._awaited(number) / LISTS, mmap_mode="r", allow_pickle=False)
@@ -248,23 +261,23 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return table
 
     def _awaited(self, number: int) -> Path:
-        """Wait in a worker for the folder of a refresh; return the newest one, where there will be no more.
+        """Wait in a worker for a refresh and return its folder, or the newest one if there will be no more.
 
         Raises:
-            TrainingError: it is not there, and cannot come while this process waits for it.
+            TrainingError: the refresh does not exist, and cannot appear while this process waits.
         """
         folder, parent = self.refreshes.negatives(number).parent, os.getppid()
         while not (folder / MANIFEST).exists():
             if (self.refreshes.folder / ENDED).exists() and (newest := self.refreshes.newest()):
                 return self.refreshes.negatives(newest.number).parent
             if get_worker_info() is None or os.getppid() != parent:
-                raise TrainingError(f"{folder}: refresh {number} is gone: start the training afresh")
+                raise TrainingError(f"{folder}: refresh {number} is missing: start a new training run")
             time.sleep(0.02)
         return folder
 
 
 def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> dict[int, str]:
-    """The texts of rows of the corpus, without those of -1."""
+    """Return the texts of rows of the corpus, except -1."""
     there = rows[rows >= 0]
     return dict(zip(there.tolist(), corpus.contents(there), strict=True))
 
@@ -273,12 +286,11 @@ def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> dict[int, str]:
 class RefreshSchedule:
     """The steps at which refreshes are mined and used.
 
-    Refresh n is mined by the model after n * `every` steps, or as epoch n begins. The batch of a step has been fetched
-    before the step in front of it ends: the trainer reads one batch ahead, with or without workers. So a refresh is
-    used from the second step after it, or from the first one of an epoch.
+    Refresh n is mined by the model after n * `every` steps, or as epoch n begins. The trainer reads one batch ahead,
+    with or without workers, so a refresh is used from the second step after it, or from the first one of an epoch.
 
-    every: steps between refreshes; None makes one each epoch. batches_a_step: those of all processes and of gradient
-    accumulation. epoch: the one that is read. first_step: how many steps there were before it.
+    every: steps between refreshes; None: one per epoch. batches_a_step: batches of all processes and of gradient
+    accumulation. epoch: the current one. first_step: the number of steps before it.
     """
 
     every: int | None
@@ -287,19 +299,16 @@ class RefreshSchedule:
     first_step: int = 0
 
     def number(self, batch: int) -> int:
-        """The refresh of a batch, counted from 0 in its epoch."""
+        """Return the refresh of a batch, counted from 0 in its epoch."""
         return self.number_at(self.first_step + batch // self.batches_a_step)
 
     def number_at(self, step: int) -> int:
-        """The refresh that is used when there have been so many steps."""
+        """Return the refresh that is used after so many steps."""
         return self.epoch if self.every is None else max(step - 1, self.first_step) // self.every
 
 
 class CarryingBatchSampler(BatchSampler):
-    """The trainer's own batch sampler, whose indices carry the number of their refresh: row + number * rows.
-
-    Its attributes, such as a seeded sampler, are those of the sampler that it holds.
-    """
+    """The trainer's batch sampler with the number of the refresh in each index: row + number * rows."""
 
     def __init__(self, held: Any, schedule: RefreshSchedule, rows: int) -> None:
         self.held, self.schedule, self.rows = held, schedule, rows
@@ -308,7 +317,7 @@ class CarryingBatchSampler(BatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         parts: tuple[Any, ...] = (self.held, getattr(self.held, "sampler", None))
         for part in parts:
-            if hasattr(part, "set_epoch"):  # the trainer does not reach it where a resumed run skips what it has seen
+            if hasattr(part, "set_epoch"):  # a resumed run that skips batches does not set it
                 part.set_epoch(self.schedule.epoch)
         for batch, indices in enumerate(self.held):
             offset = self.schedule.number(batch) * self.rows
@@ -323,7 +332,7 @@ class CarryingBatchSampler(BatchSampler):
 
     @property
     def sampler(self) -> Any:
-        """The sampler of the batch sampler; accelerate replaces it by a seeded one."""
+        """The sampler of the batch sampler; accelerate replaces it with a seeded one."""
         return self.held.sampler
 
     @sampler.setter

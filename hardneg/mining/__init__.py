@@ -1,1 +1,1 @@
-"""Encode, search, mine: shared by the verbs `mine` and `train-refreshed` and the trainers."""
+"""Ranked lists, filters and miners: from search results to negatives."""

@@ -1,73 +1,219 @@
-"""Negatives from ranked lists: known positives and their copies are left out, then filters apply, then a miner."""
+"""Ranked lists of queries, from searches, files and controls of experiments, and the negatives chosen from them."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hardneg.formats.answer_matching import Match
+from hardneg.formats import forms, negatives, runs
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, candidates
-from hardneg.formats.runs import QueryLists
-from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFilter, MiningTexts
-from hardneg.mining.miners.ranks import draw
-from hardneg.mining.miners.selection import refusal
-from hardneg.protocols import NegativeFilter, NegativeMiner
-from hardneg.records import Candidates, Negatives, PluginError, PluginSetting, RankedList
+from hardneg.formats.form_names import OWN
+from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.mining.filters import Filters, paired
+from hardneg.mining.ranks import draw, refusal, shuffled
+from hardneg.protocols import NegativeMiner, Searcher
+from hardneg.records import NEGATIVES, Candidates, DataError, Encoded, Hits, Negatives, PluginSetting, RankedList
 from hardneg.registry import load_plugin
-from hardneg.runtime import generator
+from hardneg.runtime import Seconds, derive_seed, generator
 
 FILLED = "random negatives"
 LEFT_OUT = "dropped as "
 """The prefix of the counts of dropped candidates; the reason follows."""
 SEEN_BY = "negatives relevant to queries of "
-"""The prefix of the count of negatives that are positives of another split; the filter `documents` leaves them out."""
+"""The prefix of the count of negatives that are positives of another split; the filter `documents` drops them."""
+LABEL = "file"
+"""The label of the lists of a file, among those of runs."""
+_LISTS, _BLOCK = 1024, 1024  # queries at a time
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
+Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
 
 
-def paired(
-    items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Result]]
-) -> Iterator[tuple[_Item, _Result]]:
-    """Pair each item with the plugin's result for it; only what the plugin reads ahead is held.
+def search_queries(
+    encode: Callable[[Sequence[str]], Encoded],
+    texts: Sequence[str],
+    searcher: Searcher,
+    depth: int,
+    at_once: int,
+    seconds: Seconds,
+) -> Iterator[tuple[slice, Encoded, Hits]]:
+    """Search `at_once` queries at a time; yield their slice, the encoded queries, and the best documents of each.
+
+    seconds: counts the time to encode `queries`, and that of the `search`.
+    """
+    for start in range(0, len(texts), at_once):
+        window = slice(start, start + at_once)
+        with seconds.of("queries"):
+            wanted = encode(texts[window])
+        with seconds.of("search"):
+            hits = searcher.search(wanted, depth)
+        yield window, wanted, hits
+
+
+def as_lists(hits: Hits) -> Iterator[Listed]:
+    """Yield the hits of each query without pads."""
+    for rows, scores in zip(hits.rows, hits.scores, strict=True):
+        yield rows[rows >= 0], scores[rows >= 0]
+
+
+def exclude(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
+    """Return the best `depth` hits of each query without its excluded documents."""
+    best = Hits(hits.rows[:, :depth].copy(), hits.scores[:, :depth].copy())
+    for query, (doc_ids, out) in enumerate(zip(excluded, corpus.list_rows(excluded), strict=True)):
+        if doc_ids:
+            stays = np.flatnonzero(~np.isin(hits.rows[query], out))[:depth]
+            best.rows[query], best.scores[query] = -1, -np.inf
+            best.rows[query, : len(stays)] = hits.rows[query, stays]
+            best.scores[query, : len(stays)] = hits.scores[query, stays]
+    return best
+
+
+def with_positives(
+    hits: Hits, searcher: Searcher, queries: Sequence[str] | Encoded, known: Sequence[Sequence[str]], corpus: Corpus
+) -> Iterator[Listed]:
+    """Append to the hits of each query the known positives that the search missed, with their scores.
 
     Raises:
-        PluginError: the plugin does not return one result per item.
+        UsageError: the searcher has no vectors to score them with.
     """
-    ahead: deque[_Item] = deque()
-
-    def read() -> Iterator[_Item]:
-        for item in items:
-            ahead.append(item)
-            yield item
-
-    reading = read()
-    for result in through(reading):
-        if not ahead:
-            raise PluginError("a miner or filter returned more results than queries: one per query is needed")
-        yield ahead.popleft(), result
-    if ahead or next(reading, None) is not None:
-        raise PluginError("a miner or filter returned fewer results than queries: one per query is needed")
+    for start in range(0, len(known), _LISTS):
+        part = slice(start, start + _LISTS)
+        wanted = corpus.list_rows(known[part])
+        own = rank_candidates(searcher, queries[part], wanted, max(1, wanted.shape[1]))
+        some = Hits(hits.rows[part], hits.scores[part])
+        for (rows, scores), (others, theirs) in zip(as_lists(some), as_lists(own), strict=True):
+            lacking = ~np.isin(others, rows)
+            yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
 
 
-def beside(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int) -> Iterator[tuple[Candidates, Negatives]]:
-    """Pair each query's candidates with its mined negatives."""
-    return paired(candidates, partial(miner.mine, seed=seed))
+def permuted(
+    listed: Iterable[runs.QueryLists], positives: Mapping[str, Sequence[str]], seed: int
+) -> Iterator[runs.QueryLists]:
+    """Yield each query with the lists of another one, without the documents that are relevant to the other one.
+
+    So documents are as hard as before on average, but not for the query that they are negatives of. Queries are
+    permuted in blocks of 1,024; a query alone in its block has no lists.
+    """
+    waiting, number = iter(listed), 0
+    while block := list(islice(waiting, _BLOCK)):
+        order = generator(seed, "permuted", str(number)).permutation(len(block)).tolist()
+        donors = dict(zip(order, [*order[1:], order[0]], strict=True))
+        for row, (query_id, _) in enumerate(block):
+            donor, hits = block[donors[row]]
+            known, alone = set(positives.get(donor, ())), donors[row] == row
+            lists = {label: ranked.without(ranked.doc_ids if alone else known) for label, ranked in hits.items()}
+            yield query_id, lists
+        number += 1
+
+
+def drawn_positives(
+    query_ids: Sequence[str], positives: Mapping[str, Sequence[str]], count: int, seed: int
+) -> Iterator[runs.QueryLists]:
+    """Yield each query with a list of `count` random positives of other queries, or all if there are fewer, unscored.
+
+    As negatives they equal the in-batch negatives of a larger batch.
+    """
+    pool = list(dict.fromkeys(doc_id for query_id in query_ids for doc_id in positives.get(query_id, ())))
+    for query_id in query_ids:
+        own = set(positives.get(query_id, ()))
+        order = shuffled(pool, count + len(own), generator(seed, "drawn positives", query_id))
+        drawn = list(islice((doc_id for doc_id in order if doc_id not in own), count))
+        yield query_id, {"positives": RankedList(drawn, np.full(len(drawn), np.nan, np.float32))}
+
+
+def planted(
+    listed: Iterable[runs.QueryLists],
+    withheld: Mapping[str, Sequence[str]],
+    positives: Mapping[str, Sequence[str]],
+    share: float,
+    seed: int,
+) -> Iterator[runs.QueryLists]:
+    """Yield lists of withheld positives alone for a share of the queries that have some, and without them for the rest.
+
+    This share of the negatives is then false. Known positives stay in the lists, for comparison. A withheld positive
+    that is not in a list gets the score of its last document. A larger share plants the same queries and more.
+    """
+    for query_id, hits in listed:
+        hidden = dict.fromkeys(withheld.get(query_id, ()))
+        if not hidden:
+            yield query_id, hits
+        elif derive_seed(seed, "planted", query_id) < share * 2**64:
+            known = hidden.keys() | set(positives.get(query_id, ()))
+            lists = {}
+            for label, ranked in hits.items():
+                stay = ranked.without(frozenset(ranked.doc_ids) - known)
+                lacking = [doc_id for doc_id in hidden if doc_id not in ranked.doc_ids]
+                last = ranked.scores[-1] if len(ranked.scores) else np.nan
+                scores = np.concatenate([stay.scores, np.full(len(lacking), last, np.float32)])
+                lists[label] = RankedList([*stay.doc_ids, *lacking], scores)
+            yield query_id, lists
+        else:
+            yield query_id, {label: ranked.without(hidden) for label, ranked in hits.items()}
+
+
+class ListsOfFile:
+    """The negatives of each query in a file of any form; texts are looked up in the collection.
+
+    A file of texts is held in memory, as ids. `counts`: entries that were not found, by reason, and queries of the
+    split that are not in the file.
+
+    Raises:
+        UsageError: the form is unknown, or does not have the file's extension.
+        DataError: a row does not have the form, or no query of the file is in the split.
+    """
+
+    def __init__(self, path: Path, form: str, collection: StoredCollection, split: str) -> None:
+        self.path, self.corpus = path, collection.corpus
+        queries = collection.queries(split)
+        lookup = forms.TextLookup(queries, collection.corpus)
+        if form == OWN:
+            self.negatives = negatives.read_negatives(path)
+        else:
+            with TemporaryDirectory() as folder:
+                negatives.write_negatives(Path(folder) / NEGATIVES, forms.read_form(form, path, lookup))
+                self.negatives = negatives.read_negatives(Path(folder) / NEGATIVES, whole=True)
+        self.rows = {query_id: row for row, query_id in enumerate(self.negatives.query_ids)}
+        known = self.rows.keys() & set(queries.query_ids)
+        if not known:
+            raise DataError(
+                f"{path}: none of its queries is in split {split}: name the split or collection it was mined from"
+            )
+        absent = {"queries not in the split": len(self.rows), "queries not in the file": len(queries)}
+        counts = {reason: count - len(known) for reason, count in absent.items()} | lookup.counts
+        self.counts = Counter({reason: count for reason, count in counts.items() if count})
+
+    def listed(self, query_ids: Sequence[str], paths: dict[str, Path]) -> Iterator[runs.QueryLists]:
+        """Yield each query with its list in the file, whose scores may be nan, followed by those in runs.
+
+        Raises:
+            DataError: a document is not in the corpus, or a run has other queries or is damaged.
+        """
+        for query_id, lists in runs.lists_side_by_side(paths, query_ids):
+            ranked = runs.EMPTY
+            if (row := self.rows.get(query_id)) is not None:
+                item, what = self.negatives[row], f"{self.path}: negative of query {query_id}:"
+                self.corpus.known_rows(item.negatives, what, "name the file's own collection")
+                ranked = RankedList(item.negatives, np.asarray(item.scores, np.float32))
+            yield query_id, {LABEL: ranked, **lists}
 
 
 def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, count: int) -> Iterator[Negatives]:
-    """Fill the mined negatives with documents drawn uniformly from the corpus, up to `count` per query.
+    """Fill the mined negatives up to `count` per query with random documents of the corpus.
 
-    They are no positives, no copies of them and none of the others, and have no scores (nan). A small corpus
-    may have fewer.
+    These are neither positives nor copies of them nor negatives already, and have no scores (nan). A small corpus may
+    have fewer.
 
     Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their program
     contrastors) fills short lists with random documents.
     """
-    for query, mined in beside(miner, candidates, seed):
+    for query, mined in paired(candidates, partial(miner.mine, seed=seed)):
         if (missing := count - len(mined.negatives)) < 1:
             yield mined
             continue
@@ -75,80 +221,8 @@ def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, co
         drawn, drops = draw(query, missing, draws, reason, len(mined.negatives)), mined.drops
         if drops is not None:
             drops = replace(drops, chosen=np.append(drops.chosen, np.zeros(len(drawn.negatives), np.int32)))
-        negatives, scores = [*mined.negatives, *drawn.negatives], np.concatenate([mined.scores, drawn.scores])
-        yield replace(mined, negatives=negatives, scores=scores, drops=drops, noted=(*mined.noted, FILLED))
-
-
-@dataclass(frozen=True)
-class Filters:
-    """Filters applied one after another, and the texts that they read; none by default.
-
-    aside: by query, documents that are no negatives because of its text.
-    """
-
-    plugins: Sequence[NegativeFilter] = ()
-    texts: Any = None
-    aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        texts: MiningTexts,
-        plugins: Iterable[NegativeFilter],
-        answers: Match | None,
-        positives: Mapping[str, Sequence[str]],
-    ) -> "Filters":
-        """Build the filters of a mining, first those of excluded documents and of the query's text, where any are.
-
-        answers: the match of the filter `answers`, which comes before `plugins`, or None. positives: by query.
-        """
-        aside = texts.aside(positives)
-        first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]
-        more = [] if answers is None else [AnswerFilter(answers)]
-        return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
-
-    def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
-        """Return the same candidates in the same order, without what the filters drop from their lists.
-
-        Known positives stay in the lists: miners leave them out themselves. `dropped` counts the rest by reason.
-        """
-        for each in self.plugins:
-            candidates = self._left(candidates, each, dropped)
-        return iter(candidates)
-
-    def left_of_drawn(self, mined: Iterable[Negatives]) -> Iterator[Negatives]:
-        """Return the same negatives, without those drawn from the corpus (their score is nan) that a filter drops."""
-        for each in self.plugins:
-            mined = self._left_of_drawn(mined, each)
-        return iter(mined)
-
-    def _left(
-        self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
-    ) -> Iterator[Candidates]:
-        for query, reasons in paired(candidates, lambda queries: by.reasons(queries, texts=self.texts)):
-            known = frozenset(query.positives)
-            if against := {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}:
-                for ranked in query.hits.values():
-                    dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
-                query = replace(query, hits={name: ranked.without(against) for name, ranked in query.hits.items()})
-            yield query
-
-    def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
-        def drawn(item: Negatives) -> Candidates:
-            """Return the drawn negatives of a query as a list with scores nan."""
-            doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
-            hits = {"drawn": RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))}
-            return Candidates(item.query_id, item.positives, hits, ())
-
-        for item, against in paired(mined, lambda items: by.reasons(map(drawn, items), texts=self.texts)):
-            bad = np.array([doc_id in against for doc_id in item.negatives], bool) & np.isnan(item.scores)
-            if bad.any():
-                kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
-                dropped = Counter(item.dropped)
-                dropped.update(against[item.negatives[i]] for i in np.flatnonzero(bad).tolist())
-                drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
-                item = replace(item, negatives=kept, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
-            yield item
+        doc_ids, scores = [*mined.negatives, *drawn.negatives], np.concatenate([mined.scores, drawn.scores])
+        yield replace(mined, negatives=doc_ids, scores=scores, drops=drops, noted=(*mined.noted, FILLED))
 
 
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
@@ -156,12 +230,17 @@ def needs_answers(filters: Iterable[PluginSetting]) -> bool:
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
+def compares(*plugins: object) -> bool:
+    """Return whether one of these miners and filters compares candidates with their query's positives."""
+    return any(getattr(plugin, "compares", False) for plugin in plugins)
+
+
 @dataclass(frozen=True)
 class Choosing:
-    """The miner and the filters of a mining, with what they need.
+    """The choice of negatives by a miner and filters.
 
-    positives: known ones by query; a query without any gets no negatives. seed: that of miners that draw. fill_to: a
-    query with fewer negatives gets random documents of the corpus up to that number.
+    positives: known positives by query; a query without any gets no negatives. seed: for miners that draw. fill_to: a
+    query with fewer negatives gets random documents of the corpus up to this number.
     """
 
     corpus: Corpus
@@ -171,13 +250,13 @@ class Choosing:
     seed: int
     fill_to: int | None = None
 
-    def negatives(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
-        """Mine the negatives of each query; `facts` counts them, and the dropped candidates by reason."""
+    def negatives(self, listed: Iterable[runs.QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
+        """Yield the negatives of each query; `facts` counts them, and the dropped candidates by reason."""
         dropped, elsewhere = Counter[str](), self.filters.texts.positives_elsewhere if self.filters.texts else {}
-        offered, seed = self.filters.left(self._candidates(listed, facts), dropped), self.seed
+        offered, seed = self.filters.apply(self._candidates(listed, facts), dropped), self.seed
         fill = self.fill_to
         mined = self.miner.mine(offered, seed=seed) if fill is None else filled(self.miner, offered, seed, fill)
-        for item in self.filters.left_of_drawn(mined):
+        for item in self.filters.apply_to_drawn(mined):
             facts["queries"] += 1
             facts["negatives"] += len(item.negatives)
             facts["queries without negatives"] += not item.negatives
@@ -191,7 +270,7 @@ class Choosing:
         for reason, count in dropped.items():
             facts[f"{LEFT_OUT}{reason}"] += count
 
-    def _candidates(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Candidates]:
+    def _candidates(self, listed: Iterable[runs.QueryLists], facts: Counter[str]) -> Iterator[Candidates]:
         for query_id, hits in listed:
             if query_id in self.positives:
                 query, aside = candidates(self.corpus, query_id, self.positives[query_id], hits), self.filters.aside
@@ -199,8 +278,3 @@ class Choosing:
                 yield replace(query, duplicates=query.duplicates | more) if more else query
             else:
                 facts["queries without positives"] += 1
-
-
-def compares(*plugins: object) -> bool:
-    """Return whether one of these miners and filters compares candidates with their query's positives."""
-    return any(getattr(plugin, "compares", False) for plugin in plugins)

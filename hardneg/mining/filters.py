@@ -1,11 +1,11 @@
 """Filters of candidates, and the texts of a collection that they read."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from hardneg.formats.answer_matching import Match, PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import set_aside
 from hardneg.formats.qrels import positives
-from hardneg.mining.miners.selection import COMPARING, RULES, check_counts, check_threshold
-from hardneg.mining.miners.thresholds import judged
-from hardneg.protocols import FilterTexts
-from hardneg.records import SCORES, Candidates, DataError, Document, PluginError
+from hardneg.mining.ranks import check_counts
+from hardneg.mining.thresholds import COMPARING, RULES, check_threshold, judged
+from hardneg.protocols import FilterTexts, NegativeFilter
+from hardneg.records import SCORES, Candidates, DataError, Document, Negatives, PluginError, RankedList
 from hardneg.records.text import terms
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 EXCLUDED, SAME_TEXT = "excluded", "same text"
 _QUERIES = 256
@@ -25,7 +28,7 @@ _QUERIES = 256
 
 @dataclass(frozen=True, eq=False)
 class MiningTexts:
-    """The texts of a collection and of the queries of one split, each read at its first use."""
+    """The texts of a collection and of the queries of one split, read at first use."""
 
     collection: StoredCollection
     split: str
@@ -37,12 +40,12 @@ class MiningTexts:
         return [self._queries[query_id] for query_id in query_ids]
 
     def documents(self, doc_ids: Sequence[str]) -> list[Document]:
-        """Return the documents. Raises DataError where the corpus lacks one."""
+        """Return the documents. Raises DataError if one is not in the corpus."""
         corpus = self.collection.corpus
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """By query of the split: documents that are no negatives because of its text, as `set_aside` finds them."""
+        """Return the documents that cannot be negatives of a query because of its text (`set_aside`), by query."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -51,14 +54,14 @@ class MiningTexts:
         return {ids[at]: names[id(each)] for at, each in rows.items() if ids[at] in self._queries}
 
     def answers(self, match: Match) -> PassageAnswers:
-        """Return the matcher of the queries' answers in passages. Raises DataError where the split has none."""
+        """Return the matcher of the queries' answers in passages. Raises DataError if the split has no answers."""
         if match not in self._passages:
             self._passages[match] = PassageAnswers.of(self.collection, self.split, match)
         return self._passages[match]
 
     @property
     def facts(self) -> dict[str, int]:
-        """The number of queries that share a text, of those without answers, and of answers that could not be used."""
+        """Numbers of queries that share a text, of queries without answers, and of answers that cannot be matched."""
         counts = Counter({"queries with the text of another": len(self._sharing)} if self._sharing else {})
         for passages in self._passages.values():
             counts.update(passages.left_out)
@@ -67,9 +70,9 @@ class MiningTexts:
 
     @cached_property
     def positives_elsewhere(self) -> dict[str, frozenset[str]]:
-        """By other split: the documents that are relevant to its queries; splits without any are left out.
+        """The documents that are relevant to queries of the other splits, by split; splits without any are left out.
 
-        A negative that is one of them has been seen in training when that split is tested.
+        A model trained with one of them as a negative has seen it before it is tested on that split.
         """
         others = (split for split in self.collection.splits if split != self.split)
         known = {split: positives(self.collection.qrels(split)).values() for split in others}
@@ -83,13 +86,13 @@ class MiningTexts:
 
 @dataclass(frozen=True)
 class ExcludedFilter:
-    """Drop the documents that do not count for a query, or are its text: before all other filters, where there are any.
+    """Drop the documents that do not count for a query, or are its text, before any other filter.
 
     Source: BRIGHT (Su et al., ICLR 2025), `excluded_ids`.
 
     Attributes:
         excluded: the documents by query id.
-        reason: why they are dropped.
+        reason: the reason to drop them.
     """
 
     version: ClassVar[int] = 1
@@ -98,7 +101,7 @@ class ExcludedFilter:
     reason: str = EXCLUDED
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Return the reason for each excluded document."""
+        """Yield the reason for each excluded document of a query."""
         for query in candidates:
             yield dict.fromkeys(self.excluded.get(query.query_id, ()), self.reason)
 
@@ -119,7 +122,7 @@ class AnswerFilter:
     match: Literal["string", "regex"] = "string"
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Return `answer` for each document that contains one; queries without answers keep all."""
+        """Yield `answer` for each document that contains one; queries without answers keep all."""
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]
@@ -130,14 +133,13 @@ class AnswerFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentsFilter:
-    """Drops the documents that are judged for queries of other splits.
+    """Drop the documents that are judged for queries of other splits.
 
-    A model that is trained with documents of dev and test queries, be it as negatives, has seen them: what it then
-    does on unseen documents is not known.
+    A model trained with documents of dev and test queries, even as negatives, has seen them: its results there say
+    nothing about unseen documents.
 
     Attributes:
-        of: the split whose documents stay, those that are judged for no query of another split; the default is the
-            split that is mined.
+        of: the split whose own documents are kept; the default is the split that is mined.
     """
 
     version: ClassVar[int] = 1
@@ -145,7 +147,7 @@ class DocumentsFilter:
     of: str = ""
 
     def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
-        """`outside the named documents` for each candidate that is. Raises DataError where there is no such split."""
+        """Yield `outside the named documents` for each such candidate. Raises DataError if there is no such split."""
         collection, own = texts.collection, self.of or texts.split
         if own not in collection.splits:
             raise DataError(f"documents.of: no split {own!r} in this collection; it has {', '.join(collection.splits)}")
@@ -164,9 +166,9 @@ class NearCopyFilter:
     Source: Broder, On the Resemblance and Containment of Documents (SEQUENCES 1997), section 2.
 
     Attributes:
-        resemblance: the lowest one that drops a document, above 0 and at most 1.
-        words: w, the words of a shingle; a shorter text is one shingle. In scripts without blanks between words, every
-            two letters in a row are one.
+        resemblance: the lowest resemblance that drops a document, above 0 and at most 1.
+        words: w, the words of a shingle; a shorter text is one shingle. In scripts without spaces between words, every
+            two adjacent letters are a word.
     """
 
     version: ClassVar[int] = 2
@@ -180,16 +182,18 @@ class NearCopyFilter:
         check_counts(words=self.words)
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Return `near copy` for each document that resembles a positive."""
+        """Yield `near copy` for each document that resembles a positive."""
         for query in candidates:
-            known = [self.runs(document.contents) for document in texts.documents(list(query.positives))]
-            runs = {each.doc_id: self.runs(each.contents) for each in texts.documents(query.listed if known else [])}
+            known = [self.shingles(document.contents) for document in texts.documents(list(query.positives))]
+            found = {
+                each.doc_id: self.shingles(each.contents) for each in texts.documents(query.listed if known else [])
+            }
             like = self.resemblance
-            near = (name for name, own in runs.items() if any(len(own & r) >= like * len(own | r) for r in known))
+            near = (name for name, own in found.items() if any(len(own & s) >= like * len(own | s) for s in known))
             yield dict.fromkeys(near, "near copy")
 
-    def runs(self, text: str) -> frozenset[tuple[str, ...]]:
-        """Return the shingles of a text, case ignored."""
+    def shingles(self, text: str) -> frozenset[tuple[str, ...]]:
+        """Return the shingles of a text, ignoring case."""
         words = terms(text)
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)
@@ -199,7 +203,7 @@ class NearCopyFilter:
 class ScoreFilter:
     """Drop documents that a rule does not keep, by their scores in the run labelled `scores`, or else in their list.
 
-    The rules are those of the miners of these names; a document drawn from the corpus has no score, and stays.
+    The rules are those of the miners of the same names; documents drawn from the corpus have no score and are kept.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3; Moreira et al., NV-Retriever (arXiv 2407.15831).
 
@@ -225,7 +229,7 @@ class ScoreFilter:
         return self.rule in COMPARING
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Return `score`, `unscored`, or `no scored positive` for documents that are not kept."""
+        """Yield `score`, `unscored`, or `no scored positive` for documents that are not kept."""
         rule, keep = RULES[self.rule](self.threshold), self.without_positive == "keep"
         for query in candidates:
             against: dict[str, str] = {}
@@ -235,3 +239,98 @@ class ScoreFilter:
                 if not (noted and keep):
                     against |= {doc_id: verdict for doc_id, verdict in zip(doc_ids, verdicts, strict=True) if verdict}
             yield against
+
+
+def paired(
+    items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Result]]
+) -> Iterator[tuple[_Item, _Result]]:
+    """Pair each item with the plugin's result for it; only what the plugin reads ahead is held.
+
+    Raises:
+        PluginError: the plugin does not return one result per item.
+    """
+    ahead: deque[_Item] = deque()
+
+    def read() -> Iterator[_Item]:
+        for item in items:
+            ahead.append(item)
+            yield item
+
+    reading = read()
+    for result in through(reading):
+        if not ahead:
+            raise PluginError("a miner or filter returned more results than queries: one per query is needed")
+        yield ahead.popleft(), result
+    if ahead or next(reading, None) is not None:
+        raise PluginError("a miner or filter returned fewer results than queries: one per query is needed")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Filters applied one after another, and the texts that they read; none by default.
+
+    aside: documents that cannot be negatives of a query because of its text, by query.
+    """
+
+    plugins: Sequence[NegativeFilter] = ()
+    texts: Any = None
+    aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        texts: MiningTexts,
+        plugins: Iterable[NegativeFilter],
+        answers: Match | None,
+        known: Mapping[str, Sequence[str]],
+    ) -> "Filters":
+        """Build the filters of a mining; excluded documents and those with the query's text are filtered first.
+
+        answers: the match of the filter `answers`, which runs before `plugins`, or None. known: positives by query.
+        """
+        aside = texts.aside(known)
+        first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]
+        more = [] if answers is None else [AnswerFilter(answers)]
+        return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
+
+    def apply(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
+        """Return the candidates without the documents that the filters drop, and count these by reason.
+
+        Known positives stay in the lists: miners leave them out themselves.
+        """
+        for each in self.plugins:
+            candidates = self._apply(candidates, each, dropped)
+        return iter(candidates)
+
+    def apply_to_drawn(self, mined: Iterable[Negatives]) -> Iterator[Negatives]:
+        """Return the negatives without random documents of the corpus (their score is nan) that a filter drops."""
+        for each in self.plugins:
+            mined = self._apply_to_drawn(mined, each)
+        return iter(mined)
+
+    def _apply(
+        self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
+    ) -> Iterator[Candidates]:
+        for query, reasons in paired(candidates, lambda queries: by.reasons(queries, texts=self.texts)):
+            known = frozenset(query.positives)
+            if against := {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}:
+                for ranked in query.hits.values():
+                    dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
+                query = replace(query, hits={name: ranked.without(against) for name, ranked in query.hits.items()})
+            yield query
+
+    def _apply_to_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
+        def drawn(item: Negatives) -> Candidates:
+            doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
+            hits = {"drawn": RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))}
+            return Candidates(item.query_id, item.positives, hits, ())
+
+        for item, against in paired(mined, lambda items: by.reasons(map(drawn, items), texts=self.texts)):
+            bad = np.array([doc_id in against for doc_id in item.negatives], bool) & np.isnan(item.scores)
+            if bad.any():
+                left = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
+                dropped = Counter(item.dropped)
+                dropped.update(against[item.negatives[i]] for i in np.flatnonzero(bad).tolist())
+                drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
+                item = replace(item, negatives=left, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
+            yield item

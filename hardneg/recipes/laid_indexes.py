@@ -14,8 +14,8 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Trait
 from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors import DocIds
-from hardneg.indexes.kernels.candidate_scoring import pooled
-from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.indexes.candidate_scoring import pooled
+from hardneg.indexes.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.open_store import DenseIndex, form_in, open_store
 from hardneg.protocols import Searcher
 from hardneg.recipes.load import Recipe, check_recipe

@@ -12,7 +12,7 @@ from hardneg.encoders.open.contract import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import ResolvedModel, ResolvedModels
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.fields import input_files
-from hardneg.indexes.kernels import lucene
+from hardneg.indexes import lucene
 from hardneg.protocols import HintsQueries, LooksUp
 from hardneg.recipes.language import maker
 from hardneg.recipes.plan import Plan, Step, cached, flat

@@ -1,6 +1,7 @@
 """The run folder: a finished recipe's results under stable names, as hard links into the store where that works."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import fields, replace
@@ -11,14 +12,15 @@ import yaml
 
 from hardneg import __version__
 from hardneg.encoders.open.model_card import with_scores
+from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import input_files
 from hardneg.recipes.language import parsed
 from hardneg.recipes.load import Recipe
 from hardneg.recipes.plan import Plan
 from hardneg.records import LOCK, METRICS, MODEL_FOLDER, DataError, counted
 from hardneg.stages.evaluate import Evaluate
-from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, replace_text
-from hardneg.store.gc_roots import laid_out
+from hardneg.stages.report import row_of, steps_after
+from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, outputs, replace_text
 
 COMMAND = "recipe run"
 
@@ -36,6 +38,18 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
             f"{folder}: none of its steps is in the store {store.root}; name the right one with {{store}}", "store"
         )
     return artifacts
+
+
+def next_steps(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
+    """Return what to do next after the evaluation in a run folder, by sentence and command; empty without metrics."""
+    if not (folder / METRICS).is_file():
+        return []
+    measured, stages = read_metrics(folder / METRICS), recipe.stages
+    rows = {label: runs for spec in stages.values() if isinstance(spec, Evaluate) for label, runs in spec.runs.items()}
+    rows = {label: runs for label, runs in rows.items() if label in measured.results}
+    about, preset = row_of(recipe.outputs.get("model", ""), rows, stages), f" --preset {recipe.preset}"
+    named = f"{shlex.quote(recipe.name)}{preset if recipe.preset else ''}"
+    return steps_after(measured, rows, about, stages, str(folder), named)
 
 
 def read_lock(folder: Path) -> dict[str, Any]:
@@ -72,7 +86,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
     """
     alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
     keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
-    with disk_errors(out, "output"), alone, laid_out(store, COMMAND, out, keys, tops):
+    with disk_errors(out, "output"), alone, outputs.publish(store, COMMAND, out, keys, tops):
         out.mkdir(parents=True, exist_ok=True)
         published = _published(plan, artifacts)
         written = [link_file(source, out / name) for name, source in published.items() if source.suffix]

@@ -1,4 +1,4 @@
-"""What every room may name: frozen records with the field's words, errors, wording, and names of files and plugins."""
+"""Shared names: frozen records in the field's terms, errors, wording of messages, and names of files and plugins."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +8,11 @@ from hardneg.records.types import *
 from hardneg.records.wording import *
 
 if TYPE_CHECKING:
-    from hardneg.records.encoded import Encoded as Encoded
-    from hardneg.records.encoded import EncodedRows as EncodedRows
+    from hardneg.records.encoded import *
 
 
 def __getattr__(name: str) -> Any:
-    """The forms of encoded texts, which bring numpy in."""
+    """Return a form of encoded texts, which imports numpy."""
     if name not in ("Encoded", "EncodedRows"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from hardneg.records import encoded

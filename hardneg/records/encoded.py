@@ -1,4 +1,4 @@
-"""Encoded texts, by the form of the encoder's output: one vector, or several numbers or vectors each."""
+"""Encoded texts: one vector each, or several numbers or vectors each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """n texts of several numbers or vectors each; a form of encodings is a subclass of it.
+    """The base of forms of encodings with several numbers or vectors per text, for n texts.
 
-    Arrays of a subclass have all texts in a row, one after the other; its other fields count for all of them.
+    Arrays of a subclass concatenate all texts; its other fields apply to all of them.
 
-    offsets: int64 [n + 1], where each text's begin, and their number.
+    offsets: int64 [n + 1], the start of each text in these arrays, and their length.
     """
 
     offsets: NDArray[np.int64]
@@ -33,17 +33,17 @@ class EncodedRows:
 
     @classmethod
     def join(cls, parts: "Sequence[EncodedRows]") -> Self:
-        """All texts of the parts, of which there is one at least, in a row."""
+        """Concatenate the texts of one or more parts."""
         offsets = np.cumsum(np.concatenate([[0], *(np.diff(part.offsets) for part in parts)])).astype(np.int64)
         arrays = {name: np.concatenate([part.flat[name] for part in parts]) for name in parts[0].flat}
         return cls(**{**vars(parts[0]), "offsets": offsets, **arrays})
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """The score of each query with each document: float32 [Q, D]; -inf is no hit."""
+        """Return the score of each query with each document: float32 [Q, D]; -inf is no hit."""
         raise NotImplementedError
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """The score of each query with the document beside it: float32 [n]; -inf is no hit."""
+        """Return the score of each query with the document at its row: float32 [n]; -inf is no hit."""
         raise NotImplementedError
 
 
@@ -52,14 +52,14 @@ Encoded = NDArray[np.float32] | EncodedRows
 
 
 def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
-    """Encoded texts as arrays by name."""
+    """Return encoded texts as arrays by name."""
     if isinstance(encoded, np.ndarray):
         return {"values": encoded}
     return {name: np.asarray(value) for name, value in vars(encoded).items()}
 
 
 def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
-    """The encoded texts of these arrays, of one of the forms that are known here. Raises StopIteration for others."""
+    """Return the encoded texts of these arrays. Raises StopIteration if no known form has these names."""
     if "values" in arrays:
         return arrays["values"]
     form = next(form for form in EncodedRows.__subclasses__() if {each.name for each in fields(form)} == {*arrays})
@@ -69,7 +69,7 @@ def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
 def taken(
     offsets: NDArray[np.int64], rows: slice | NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], slice | NDArray[np.int64]]:
-    """The offsets of some rows, and where their numbers lie among those of all."""
+    """Return the offsets of some rows, and the positions of their numbers among all."""
     if isinstance(rows, slice) and rows.step in (None, 1):
         start, stop, _ = rows.indices(len(offsets) - 1)
         kept = offsets[start : max(start, stop) + 1]

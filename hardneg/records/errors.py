@@ -1,7 +1,4 @@
-"""Every exception that hardneg raises on purpose.
-
-Each message is one line: what is wrong, where, and what to do. The command line prints it without a traceback.
-"""
+"""The exceptions of hardneg; a message says in one line what is wrong, where, and what to do."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,11 +6,11 @@ from pathlib import Path
 
 
 class HardnegError(Exception):
-    """The one exception to catch for anything hardneg reports.
+    """The base of all exceptions of hardneg.
 
     Args:
-        message: what is wrong. An argument in it is in braces, as `{depth}`.
-        names: the arguments in braces. A function calls them by these names, a command by its flags (`called`).
+        message: the problem. Arguments are in braces, such as `{depth}`.
+        names: the arguments in braces, shown as names by functions and as flags by commands (`called`).
     """
 
     exit_code = 1
@@ -36,7 +33,7 @@ class UsageError(HardnegError):
 
 
 class RecipeError(UsageError):
-    """A recipe has mistakes; `problems` holds one line for each of them, `names` the arguments in braces there."""
+    """A recipe has mistakes; `problems` has one line for each, `names` the arguments in braces there."""
 
     def __init__(self, source: str, problems: Sequence[str], names: Sequence[str] = ()) -> None:
         self.source, self.problems = source, tuple(problems)
@@ -57,18 +54,18 @@ class DataError(HardnegError):
 
     @classmethod
     def at(cls, path: Path | str, line: int, reason: str) -> "DataError":
-        """The error for one line (counted from 1) of one file."""
+        """Return the error for one line (counted from 1) of a file."""
         return cls(f"{path}:{line}: {reason}")
 
 
 class ArtifactError(HardnegError):
-    """The store holds something that cannot be read or written."""
+    """An artifact or file cannot be read or written."""
 
     exit_code = 5
 
 
 class NotOurs(ArtifactError):
-    """The artifact is not damaged, and not ours to make again."""
+    """The artifact is intact, but must not be replaced."""
 
 
 class NewerArtifact(NotOurs):
@@ -92,7 +89,7 @@ class MissingDependency(HardnegError):
 
 
 class TrainingError(HardnegError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
     exit_code = 8
 

@@ -1,15 +1,15 @@
-"""Names that rooms share: of files in artifacts, of every recipe's stages, of plugins; and the depths of lists."""
+"""Shared names of files in artifacts, stages and plugins, and the default depths of ranked lists."""
 
 DATASET = "dataset"
 START = "start"
-"""The stage that every recipe has, and the model it begins with, as stages name them."""
+"""The names of the dataset stage and of the start model in references of stages."""
 
 RUN = "run.trec.gz"
 QUERIES = "queries.arrow"
-"""Queries of a file, beside their run and its results."""
+"""The queries of a run, in the same folder."""
 NEGATIVES = "negatives.arrow"
 DROPPED = "dropped.arrow"
-"""The candidates that a miner dropped, beside its negatives."""
+"""The candidates that a miner dropped, next to its negatives."""
 METRICS = "metrics.json"
 TUNING = "tuning.json"
 ANSWERS = "answers.jsonl"
@@ -17,42 +17,42 @@ HISTORY = "history.jsonl"
 """The learning curve of a training."""
 MODEL_FOLDER = "model"
 SPEC_FILE = "hardneg.json"
-"""In a model's folder: the prompts, lengths and similarity that it was trained with."""
+"""The file in a model's folder with the prompts, lengths and similarity of its training."""
 INDEX_FOLDER = "index"
-"""Of a stage that makes a model and an index; one that makes only an index writes it into its artifact's folder."""
+"""The index in the artifact of a stage that makes a model too; otherwise the artifact is the index."""
 DOC_IDS = "docid"
 TERMS = "terms.txt"
 SHARDS = "shards.json"
-"""In an index folder: ids by row, words by number, and its shards; without these the folder is one shard itself."""
+"""Files of an index folder: ids by row, terms by number, and its shards; without these the folder is one shard."""
 WEIGHTS = "sparse.json"
-"""The file that marks a folder of term weights: how many rows and terms there are."""
+"""The file that marks a folder of term weights, with its numbers of rows and terms."""
 REPORT_HTML = "report.html"
 REPORT_MARKDOWN = "report.md"
 QUERY_TABLE = "queries.tsv"
-"""Scores by query, beside a report."""
+"""The scores by query, next to a report."""
 LOCK = "recipe.lock.yaml"
-"""In the folder of a finished recipe: its stages with every key."""
+"""The file in a run folder with the stages and every key."""
 
-# How many documents of a list are taken by default: an option's `depth` is one of these, or a number of its own.
+# Default depths of ranked lists, in documents per query.
 LIST_DEPTH = 100
-"""Of a list that is kept: searched, reranked, fused or compared; ANCE's of BM25 (Xiong et al., ICLR 2021)."""
+"""Searched, reranked, fused or compared lists; ANCE's depth of BM25 (Xiong et al., ICLR 2021)."""
 TOP_DEPTH = 200
-"""That negatives are chosen from, as ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele choose them."""
+"""Candidates that negatives are drawn from, as in ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele."""
 MINED_DEPTH = 210
-"""Of lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
+"""Lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
 RETURN_DEPTH = 20
-"""Among which the passage of a written query is to be."""
+"""Rank cut-off of the round-trip filter for generated queries."""
 SCORED_DEPTH = 50
-"""That are tested by a second model's scores, for negatives and for labels."""
+"""Candidates scored by a second model, for negatives and for labels."""
 
-# The plugins that the package names itself: defaults, and parts of the recipes that its own functions make.
+# Plugins that the core refers to by name, as defaults or in its own recipes.
 TOPK, WINDOW, RANDOM = "topk", "window", "random"
 MINER = TOPK
-"""Mines where no miner is named."""
+"""The default miner."""
 
 STAR, LAMBDA, BCE, INFONCE = "star", "lambda", "bce", "infonce"
 LOSS = STAR
-"""Of `train`, where no loss is named."""
+"""The default loss of `train`."""
 
 BM25 = "bm25"
 CROSS_ENCODER = "cross-encoder"

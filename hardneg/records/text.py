@@ -1,11 +1,11 @@
-"""The words by which texts are compared, of all scripts, and the language that texts are in."""
+"""Words of texts in all scripts, for comparison, and language identification."""
 
 from collections.abc import Iterable, Iterator
 
 import regex
 
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-"""Letters of scripts without blanks between words, in a set of regex and of RE2."""
+"""Letters of scripts without spaces between words, as a set of regex and of RE2."""
 _LETTER = regex.compile(f"[{UNSPACED}]")
 _TERM = regex.compile(
     rf"(?<![\w--[{UNSPACED}]])[\w--[{UNSPACED}]]+|[{UNSPACED}]{{2}}|(?<![{UNSPACED}])[{UNSPACED}](?![{UNSPACED}])",
@@ -14,21 +14,20 @@ _TERM = regex.compile(
 
 
 def unspaced(text: str) -> bool:
-    """Whether a text has a letter of a script without blanks between words."""
+    """Return whether a text has a letter of a script without spaces between words."""
     return _LETTER.search(text) is not None
 
 
 def term_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where each word by which texts are compared begins and ends, in characters.
+    """Yield the span of each word, in characters.
 
-    Words are runs of letters and digits; in scripts without blanks between words, every two letters in a row, so that
-    they overlap, and a letter more or less shifts none of the others.
+    Words are runs of letters and digits; in scripts without spaces between words, overlapping pairs of letters.
     """
     return (match.span() for match in _TERM.finditer(text, overlapped=unspaced(text)))
 
 
 def terms(text: str) -> list[str]:
-    """The words of `term_spans`, case aside."""
+    """Return the words of `term_spans`, case-folded."""
     words: list[str] = _TERM.findall(text.casefold(), overlapped=unspaced(text))
     return words
 
@@ -47,7 +46,7 @@ _SCRIPTS = {
     "zh": "Han",
 }
 _OWN_LETTERS = {"ar": ("fa", "[پچژگ]"), "ru": ("uk", "[іїєґ]")}
-"""Another language of a script, and the letters that it alone has."""
+"""Another language of a script, and its own letters."""
 _COMMON = {
     ENGLISH: "the of and to in is that for",
     "da": "og at det af til der ikke med",
@@ -66,11 +65,11 @@ _COMMON = {
     "tr": "ve bir bu için ile olarak çok gibi",
 }
 _LEAST = 0.05
-"""Of the letters of a script, or of the words, the share by which another language than the usual one is told."""
+"""The share of letters of a script, or of words, that identifies another language than the script's first."""
 
 
 def language_of(texts: Iterable[str]) -> str:
-    """The ISO 639-1 code of the language that most of the texts are in; `en` where nothing tells another."""
+    """Return the ISO 639-1 code of the texts' main language; `en` if undetermined."""
     text = "\n".join(texts).casefold()
     counts = {code: len(regex.findall(rf"[\p{{{script}}}]", text)) for code, script in _SCRIPTS.items()}
     code = max(counts, key=counts.__getitem__)

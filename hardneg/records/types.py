@@ -1,7 +1,4 @@
-"""The records that pass between datasets, indexes, miners, losses and stages, in the field's words.
-
-A plugin needs nothing of hardneg but these.
-"""
+"""The records that datasets, indexes, miners, losses and stages exchange."""
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -14,11 +11,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-"""The id of a repository on the hub."""
+"""The form of a repository's id on the hub."""
 
 
 class Document(NamedTuple):
-    """One entry of a corpus. Its `contents` are encoded and indexed: the title, a space, the text."""
+    """One entry of a corpus, encoded and indexed by its `contents`: the title, a space, the text."""
 
     doc_id: str
     text: str
@@ -26,7 +23,7 @@ class Document(NamedTuple):
 
     @property
     def contents(self) -> str:
-        """Title and text in one string; the text alone where there is no title."""
+        """Title and text in one string; without a title the text."""
         return f"{self.title} {self.text}" if self.title else self.text
 
 
@@ -38,14 +35,14 @@ class Query(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The short answers to one query, any of which is right."""
+    """The short answers to one query; any of them is correct."""
 
     query_id: str
     texts: tuple[str, ...]
 
 
 class Judgement(NamedTuple):
-    """How relevant one document is to one query; 0 and below mean judged and not relevant."""
+    """The relevance of one document to one query; 0 and below mean judged and not relevant."""
 
     query_id: str
     doc_id: str
@@ -59,23 +56,23 @@ class Collection(Protocol):
     """
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, in the order that row numbers will follow."""
+        """Yield the corpus, in the order of row numbers."""
 
     def splits(self) -> Sequence[str]:
-        """The splits that have queries, such as `train`, `dev`, `test`."""
+        """Return the splits that have queries, such as `train`, `dev`, `test`."""
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries of one split."""
+        """Yield the queries of one split."""
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
+        """Yield the relevance judgements of one split."""
 
     def notes(self) -> Sequence[str]:
-        """After a full pass: one line for each kind of thing that was left out, with its count."""
+        """Return, after a full pass, one line for each kind of omitted record, with its count."""
 
 
 class Lookup(NamedTuple):
-    """The files of a source: bytes on this machine, bytes to download, and a note on them."""
+    """The files of a source: bytes on this machine, bytes to download, and a note."""
 
     there: int = 0
     ahead: int = 0
@@ -87,7 +84,7 @@ class HasAnswers(Protocol):
     """A collection with answers to its queries, as in question answering."""
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """The answers to the queries of one split; queries without any may be left out."""
+        """Yield the answers to the queries of one split; queries without any may be omitted."""
 
 
 @runtime_checkable
@@ -95,16 +92,16 @@ class HasWithheld(Protocol):
     """A collection with judgements withheld from training, to evaluate with."""
 
     def withheld(self) -> Iterator[Judgement]:
-        """Judgements that no split has, about queries of some split."""
+        """Yield judgements that are in no split, on queries of some split."""
 
 
 Side = Literal["document", "query"]
 StoredPrecision = Literal["float32", "int8", "binary"]
-"""How many bits of a number an index stores: 32, 8 or 1."""
+"""The precision of stored vectors: 32, 8 or 1 bits per dimension."""
 
 
 class Membership(NamedTuple):
-    """The group that a document or a query belongs to, such as what it is about."""
+    """The group of a document or a query, such as its topic."""
 
     member_id: str
     group: str
@@ -112,13 +109,10 @@ class Membership(NamedTuple):
 
 @runtime_checkable
 class HasGroups(Protocol):
-    """What a collection may give besides: groups of its documents and queries.
-
-    The other documents of a document's group are its siblings: near to it, and not relevant where it is.
-    """
+    """A collection with groups of its documents and queries; documents of one group are siblings, near each other."""
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The group of each document, or of each query of all splits; some may have none."""
+        """Yield the groups of documents, or of queries of all splits; some may have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +143,13 @@ class RankedList:
     scores: "NDArray[np.float32]"
 
     def without(self, doc_ids: Container[str]) -> "RankedList":
-        """The entries of the other documents, in their order."""
+        """Return the list without these documents."""
         rows = [row for row, doc_id in enumerate(self.doc_ids) if doc_id not in doc_ids]
         return RankedList([self.doc_ids[row] for row in rows], self.scores[rows])
 
 
 SCORES = "scores"
-"""The label of the hits whose scores filters judge by; without it, those of the list itself do."""
+"""The label of hits whose scores filters use instead of the list's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,24 +170,23 @@ class Candidates:
 
     @property
     def ranking(self) -> RankedList:
-        """The list to select from: the first of `hits`, or an empty one."""
+        """The first of `hits`, to select from, or an empty list."""
         import numpy as np
 
         return next(iter(self.hits.values()), None) or RankedList((), np.empty(0, np.float32))
 
     @property
     def listed(self) -> list[str]:
-        """The documents of all lists, each once, those of the first list first."""
+        """The documents of all lists, each once, in order of the lists."""
         return list(dict.fromkeys(doc_id for ranked in self.hits.values() for doc_id in ranked.doc_ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """The n of the first `candidates` documents of a query's list that were left out, by rank, and why.
+    """The n of the first `candidates` documents of a query's list that were dropped, with rank and reason.
 
-    ranks: int32 [n], in the list, counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n],
-    those that decided, nan where there is none. chosen: int32 [k], the ranks of the k negatives, in their order; 0 for
-    those from elsewhere.
+    ranks: int32 [n], counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n], the deciding
+    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for those from elsewhere.
     """
 
     candidates: int
@@ -206,10 +199,10 @@ class Drops:
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """The negatives of one query; scores: float32 [n], those of the run, nan where there is none.
+    """The negatives of one query; scores: float32 [n], of the run, nan if none.
 
-    dropped counts the candidates that were left out, by reason (`positive`, `duplicate`, ...). drops: which they were,
-    from a miner that reports them. noted: what else to count of the query, such as `no scored positive`.
+    dropped: counts of dropped candidates by reason (`positive`, `duplicate`, ...). drops: these candidates, from a
+    miner that reports them. noted: more to count, such as `no scored positive`.
     """
 
     query_id: str
@@ -222,10 +215,9 @@ class Negatives:
 
 
 class Written(NamedTuple):
-    """What a writer made of one document.
+    """The queries written from one document, maybe none.
 
-    queries: texts that the document is relevant to; none where the writer can write none. document: the same, or
-    without what the queries took out of it, as a model is to be trained with it.
+    document: the document to train with, without the text that became a query.
     """
 
     queries: Sequence[str]
@@ -240,9 +232,9 @@ class ScoreBatch:
     positive: bool [B, M], the document drawn as this row's positive (at least one a row).
     own: bool [B, M], documents mined as negatives for this row's query.
     valid: bool [B, M], false for padding and for a document that must not count as a negative of this row: another
-        known positive of the query, or a copy of one. A row's own positive is valid.
+        known positive of the query, or a duplicate of one. A row's own positive is valid.
     ranks: int64 [B, M] or None, rank of the document in the list it was retrieved from, counted from 1; 0 is unknown.
-    teacher: float [B, M] or None, a teacher's scores, nan where it has none.
+    teacher: float [B, M] or None, a teacher's scores, nan if unknown.
     weights: float [B] or None, weight of each row.
     guide: float [B, M] or None, the scores of another model, the guide; as are guide_query_query [B, B] and
         guide_document_document [M, M], of the queries and of the columns' documents with each other.
@@ -267,7 +259,7 @@ class ScoreBatch:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """The input of a regularizer: the encoded texts of a batch, with gradients.
+    """The encoded texts of a batch, with gradients, for a regularizer.
 
     queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (of term weights:
     [B, V] and [D, V]).

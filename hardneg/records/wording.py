@@ -1,16 +1,12 @@
-"""Words of messages: counts, sizes, and pydantic's errors in the words of recipes and options."""
+"""Wording of messages: counts, sizes, and pydantic's errors in terms of recipes and options."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardneg.records.layout import INFONCE
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
 
 _WHOLE, _NUMBER, _LIST, _MAPPING = "a whole number", "a number", "a list", "a mapping of names to values"
 _RULES = {
@@ -40,7 +36,7 @@ _LENGTHS = {
 
 
 def complaint(item: Mapping[str, Any]) -> str:
-    """Return one line for an item of `ValidationError.errors()`: what the value must be, and what it is."""
+    """Return one line for an item of `ValidationError.errors()`: the required and the given value."""
     error_type, context, got = item["type"], item.get("ctx", {}), item["input"]
     if error_type in ("missing", "missing_argument"):
         return "missing"
@@ -60,7 +56,7 @@ def complaint(item: Mapping[str, Any]) -> str:
 
 
 def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Return the infinite numbers and NaNs within a value, each with its path."""
+    """Yield the infinite numbers and NaNs within a value, each with its path."""
     if isinstance(value, float) and not isfinite(value):
         yield path, value
     is_model = hasattr(type(value), "model_fields") or is_dataclass(value)
@@ -73,8 +69,8 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
             yield from not_finite(each, f"{path}.{number}")
 
 
-def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
-    """Return pydantic's errors, without those of lists that are too short only because their items are wrong."""
+def mistakes(error: Any) -> list[Any]:
+    """Return the errors of a pydantic `ValidationError`, but for lists too short only because items are wrong."""
     errors = error.errors()
     return [
         item
@@ -92,11 +88,11 @@ _ELSEWHERE = {
     "per_device_train_batch_size": ("batch_size",),
     "num_negatives": ("negatives_per_query", "count", "miner"),
 }
-"""Words of transformers and sentence-transformers, in lower case, for what may be called so here."""
+"""Names here for names of transformers and sentence-transformers, in lower case."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known word that means `word` elsewhere, or is nearest to it, or nothing."""
+    """Return `; did you mean 'x'?` for the known word of the same meaning or nearest spelling, or nothing."""
     names = list(known)
     close = [name for name in _ELSEWHERE.get(word.lower(), ()) if name in names]
     close += difflib.get_close_matches(word, names, n=1, cutoff=0.6)
@@ -104,7 +100,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or the name of its class."""
+    """Return the first line of an error's message, or the name of its class."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
@@ -114,13 +110,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """`1 query`, `1,200 queries`: a count with its word, or with a few that depend on it, such as `query has`.
-
-    Args:
-        count: how many.
-        one: the singular.
-        more: the plural; if empty, `one` with its last y as ies, or with an s.
-    """
+    """Return a count with its word, such as `1,200 queries`; one: the singular; more: an irregular plural."""
     more = more or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
     return f"{count:,} {one if count == 1 else more}"
 

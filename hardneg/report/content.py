@@ -1,19 +1,19 @@
-"""The content of a report: systems, paired tests, training, settings, as sentences and tables; `page` lays it out."""
+"""The content of a report: systems, paired tests, seeds and next steps, as sentences and tables; `page` lays it out."""
 
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
-from hardneg.evaluation import LEVEL, MARGIN
-from hardneg.evaluation.intervals import Interval
+from hardneg.evaluation import LEVEL, MARGIN, intervals, significance
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Comparison, verdict
-from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel, interval_over_seeds, system_intervals
-from hardneg.records import counted
+from hardneg.evaluation.significance import Comparison, TwoLevel
+from hardneg.records import counted, joined
 from hardneg.report.figure import History
 from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, signed, within
 
@@ -24,33 +24,35 @@ BETTER, WORSE = "▲", "▼"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 WITHIN = f"{UNDECIDED}, within the seeds' noise"
 
-_WORDS = {"metric": "metric", "system": "system", "baseline": "baseline", "outcome": "outcome"}
-_WORDS |= {"difference": "difference", "interval": "95 % interval"}
-_EQUIVALENCE = {"equivalence_p": "TOST p", "equivalence_holm": "Holm"}
-_QUERY_COLUMNS = _WORDS | {"t_p": "t-test p", "t_holm": "Holm"}
-_QUERY_COLUMNS |= {"randomisation_p": "randomised p", "randomisation_holm": "Holm", **_EQUIVALENCE}
-_SEED_COLUMNS = _WORDS | {"query_error": "error by queries", "seed_error": "error by seeds", "t_p": "t-test p"}
-_SEED_COLUMNS |= {"t_holm": "Holm", "bootstrap_p": "bootstrap p", "bootstrap_holm": "Holm", **_EQUIVALENCE}
+_Columns = Mapping[str, tuple[str, str]]
+_PAIR: dict[str, tuple[str, str]] = {name: (name, "") for name in ("metric", "system", "baseline", "outcome")}
+_PAIR |= {"difference": ("difference", "interval"), "t-test p": ("t_p", "t_holm")}
+_TOST = {"TOST p": ("equivalence_p", "equivalence_holm")}
+_QUERY_COLUMNS = {**_PAIR, "randomised p": ("randomisation_p", "randomisation_holm"), **_TOST}
+_SEED_COLUMNS = {**_PAIR, "bootstrap p": ("bootstrap_p", "bootstrap_holm"), **_TOST}
+_SEED_COLUMNS |= {"error by queries": ("query_error", ""), "error by seeds": ("seed_error", "")}
+_GROUP_COLUMNS = {"bootstrap of groups": ("bootstrap_interval", "")}
+"""Columns of a table of tests: the field of the number, and of the smaller number below it."""
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
-    "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) are of "
-    "equivalence. Each kind has Holm's correction over all comparisons by the same metric."
+    "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) test "
+    "equivalence. Below each p: Holm's correction over all comparisons by the same metric."
 )
 _OVER_SEEDS_EXPLAINED = (
-    "Systems are compared as if both were trained anew, with other seeds, and measured on other queries. "
-    "The t-test is quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are "
-    "Satterthwaite's. It is the test to go by; signs in tables are its. The bootstrap draws both, and needs "
-    "no normal distribution; with few seeds it is weak. TOST, of equivalence, has the t-test's error and degrees of "
-    "freedom. Holm's correction is over all such comparisons by the metric."
+    "Systems are compared as if both were retrained with other seeds and measured on other queries. The t-test is "
+    "quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are Satterthwaite's. It "
+    "decides, and sets the signs in tables. The bootstrap draws queries and seeds and needs no normal distribution; "
+    "with few seeds it is weak. TOST, of equivalence, has the t-test's error and degrees of freedom. Below each p: "
+    "Holm's correction over all such comparisons by the metric."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class MeanScore:
-    """A mean and its 95 % confidence interval, None where there are fewer than two queries."""
+    """A mean and its 95 % confidence interval, None for fewer than two queries."""
 
     mean: float
-    interval: Interval | None = None
+    interval: intervals.Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +60,16 @@ class ReportContent:
     """The content of a report page.
 
     systems: estimates by metric by system, in the order to show.
-    histories: for each trained model the trainer's rows: `step`, `loss`, and measurements on the dev set.
+    histories: the trainer's rows of each trained model: `step`, `loss`, and measurements on the dev set.
     settings: by name, shown as `str` prints them. settings_tables: more tables, shown after the settings.
     marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
-    over: the queries, such as "895 queries of split test"; empty: their number. gains, costs: gains and losses by
-    query, and costs beside quality. by_query: the table by query.
+    over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and losses by query.
+    by_query: the table by query.
     browse: the command that shows hits and negatives of each query; empty: none.
-    sections: analyses, shown before the settings.
-    system: the one that the page is about; empty: that with the highest mean. began: the system that it was trained
+    sections: analyses, shown before the settings. next: next steps, each a sentence and a command.
+    system: the subject of the page; empty: the system with the highest mean. began: the system that it was trained
     from; empty: none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin:
-    that of equivalence. query_groups: the group of each query, where they come in groups.
+    of equivalence. query_groups: the group of each query, if queries have groups.
     """
 
     title: str
@@ -82,7 +84,6 @@ class ReportContent:
     by_query: Section | None = None
     over: str = ""
     gains: Section | None = None
-    costs: Section | None = None
     settings_tables: Sequence[Table] = ()
     browse: str = ""
     over_seeds: Sequence[TwoLevel] = ()
@@ -92,6 +93,7 @@ class ReportContent:
     began: str = ""
     margin: float = MARGIN
     query_groups: Mapping[str, str] | None = None
+    next: Sequence[tuple[str, str]] = ()
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
@@ -109,29 +111,28 @@ class ReportContent:
 
     @property
     def tests(self) -> "list[Test]":
-        """The deciding test of each pair: over queries and seeds where there is one, else by query."""
-        known = {(each.system, each.baseline, each.metric): each for each in self.over_seeds}
-        return [known.get((each.system, each.baseline, each.metric), each) for each in self.comparisons]
+        """The deciding test of each pair: over queries and seeds if there is one, else by query."""
+        return deciding(self.comparisons, self.over_seeds)
 
     @property
     def query_tests(self) -> list[Comparison]:
-        """The tests by query of the pairs that have none over queries and seeds, which is the right one."""
+        """The tests by query of the pairs without a test over queries and seeds."""
         return [each for each in self.tests if isinstance(each, Comparison)]
 
     @property
     def groups(self) -> int:
-        """How many groups the measured queries come in; 0 where each is one of its own."""
+        """The number of groups of the measured queries; 0 without groups."""
         return len(set((self.query_groups or {}).values()))
 
     @property
     def main_tests(self) -> "dict[str, Test]":
-        """By system the test against the first baseline by the first metric; empty where nothing was compared."""
+        """The test of each system against the first baseline by the first metric; empty if nothing was compared."""
         tests = [each for each in self.tests if each.metric in self.metrics[:1]]
         return {each.system: each for each in tests if each.baseline == tests[0].baseline}
 
     @property
     def baseline(self) -> str:
-        """The system that those tests are against; empty where nothing was compared."""
+        """The baseline of the main tests; empty if nothing was compared."""
         return next((each.baseline for each in self.main_tests.values()), "")
 
     @property
@@ -147,11 +148,17 @@ def estimates(
 ) -> dict[str, MeanScore]:
     """Return one system's means and intervals from its scores by metric and query; intervals stay within [0, 1].
 
-    seeds: the scores of each seed, where there are several; intervals are then over queries and seeds. groups: the
-    group of each query, where they come in groups.
+    seeds: the scores of each seed, if there are several; intervals are then over queries and seeds. groups: the group
+    of each query, if queries have groups.
     """
-    intervals = system_intervals(scores, seeds, groups)
-    return {name: MeanScore(mean, within(intervals[name], 0.0)) for name, mean in means(scores).items()}
+    ends = intervals.system_intervals(scores, seeds, groups)
+    return {name: MeanScore(mean, within(ends[name], 0.0)) for name, mean in means(scores).items()}
+
+
+def deciding(comparisons: Iterable[Comparison], over_seeds: Iterable[TwoLevel]) -> list[Test]:
+    """Return the deciding test of each pair and metric: over queries and seeds if there is one, else by query."""
+    known = {(each.system, each.baseline, each.metric): each for each in over_seeds}
+    return [known.get((each.system, each.baseline, each.metric), each) for each in comparisons]
 
 
 def p_of(test: Test) -> float:
@@ -159,22 +166,17 @@ def p_of(test: Test) -> float:
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
-def p_of_outcome(test: Test, level: float) -> float:
-    """Return the p value of what is said of a pair: that of TOST where it is equivalent."""
-    return test.equivalence_holm if outcome(test, level) == EQUIVALENT else p_of(test)
-
-
 def outcome(test: Test, level: float) -> str:
     """Return the outcome of a test in words."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
-    if verdict(test, level) == EQUIVALENT:
+    if significance.verdict(test, level) == EQUIVALENT:
         return EQUIVALENT
     return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else UNDECIDED
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
-    """Return the letter of each baseline with a significant difference; an empty text if there is one such baseline."""
+    """Return the letter of each baseline with a significant difference; an empty text for a single one."""
     named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
     if len(named) == 1:
         return {named[0]: ""}
@@ -195,7 +197,7 @@ def marks_of(report: ReportContent, system: str, metric: str) -> str:
 
 
 def legend(report: ReportContent) -> list[str]:
-    """Return what bold, brackets and each sign of the first table mean, one sentence each, then the notes."""
+    """Return the meanings of bold, brackets and signs of the first table, one sentence each, then the notes."""
     signs = {} if report.marks else baseline_marks(report)
     proof = f"p < {report.level:g} in both paired tests after Holm's correction"
     proof += " (rows of several seeds: in the t-test over queries and seeds)" if report.over_seeds else ""
@@ -204,11 +206,11 @@ def legend(report: ReportContent) -> list[str]:
         f"{sign} better than {'each of ' if len(rows) > 1 else ''}{', '.join(rows)}: {proof}."
         for sign, rows in report.marks.items()
     ]
-    intervals = any(e.interval for values in report.systems.values() for e in values.values())
+    bracketed = any(e.interval for values in report.systems.values() for e in values.values())
     for holds, line in (
         (report.comparisons and not report.marks and not signs, f"No difference has {proof}."),
         (len(report.systems) > 1, "Bold: the highest mean."),
-        (intervals, BRACKETS),
+        (bracketed, BRACKETS),
         (report.groups, f"Queries come in {report.groups} groups: intervals and tests are those of groups."),
         (report.by_seed, "Rows of several seeds: means over these, with intervals over queries and seeds."),
     ):
@@ -217,7 +219,7 @@ def legend(report: ReportContent) -> list[str]:
 
 
 def outcomes_explained(report: ReportContent) -> str:
-    """Return what the words for outcomes mean that are no difference."""
+    """Return the meanings of the outcomes other than a difference."""
     return (
         f"Equivalent: TOST rules out a difference of {report.margin:g} or more, up or down, p < {report.level:g} after "
         "Holm's correction. Where no query differs, its p is the chance to meet none that does. Undecided: neither a "
@@ -243,73 +245,131 @@ def systems_section(report: ReportContent) -> Section:
 
 
 def tests_section(report: ReportContent) -> Section:
-    """Return the section of the tests by query, of pairs that have none over queries and seeds."""
-    columns = _QUERY_COLUMNS | ({"bootstrap_interval": "bootstrap of groups"} if report.groups else {})
-    rows = [_cells(test, report.level, columns) for test in report.query_tests]
-    table = Table([*columns.values()], rows, words=4)
+    """Return the section of the tests by query, of pairs without a test over queries and seeds."""
+    columns = _QUERY_COLUMNS | (_GROUP_COLUMNS if report.groups else {})
+    table = _tests_table(report.query_tests, report.level, columns)
     return Section("Paired tests", [table], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
     """Return the tests for a narrow screen: a table for each metric, with corrected p values alone."""
-    tables, columns = [], ["outcome", "difference", "95 % interval", "t-test p"]
+    columns = {"outcome": ("outcome", ""), "difference": ("difference", ""), "95 % interval": ("interval", "")}
+    tables = []
     kinds: list[tuple[Sequence[Test], str, str, str]] = [
         (report.query_tests, "", "randomisation_holm", "randomised p"),
         (report.over_seeds, ", over seeds", "bootstrap_holm", "bootstrap p"),
     ]
-    for tests, over, name, second in kinds:
+    for tests, over, field_name, second in kinds:
+        shown = {**columns, "t-test p": ("t_holm", ""), second: (field_name, "")}
         for metric in dict.fromkeys(test.metric for test in tests):
-            rows = [
-                [
-                    Cell(f"{test.system} − {test.baseline}", test.significant(report.level)),
-                    *_cells(test, report.level, ("outcome", "difference", "interval", "t_holm", name)),
-                ]
-                for test in tests
-                if test.metric == metric
-            ]
-            tables.append(Table([f"{metric}{over}", *columns, second], rows, words=2))
+            chosen = [test for test in tests if test.metric == metric]
+            table = _tests_table(chosen, report.level, shown)
+            pairs = [Cell(f"{test.system} − {test.baseline}", test.significant(report.level)) for test in chosen]
+            rows = [[pair, *cells] for pair, cells in zip(pairs, table.rows, strict=True)]
+            tables.append(Table([f"{metric}{over}", *table.columns], rows, words=2))
     return tables
 
 
-def _cells(test: Test, level: float, names: Sequence[str] | Mapping[str, str]) -> list[Cell]:
-    """Return the cells of a test by the names of its fields; bold where it shows a difference."""
-    cells = []
-    for name in names:
-        value: Any = outcome(test, level) if name == "outcome" else getattr(test, name)
+def _tests_table(tests: Sequence[Test], level: float, columns: _Columns) -> Table:
+    """Return one row per test, bold if it shows a difference."""
+
+    def shown(test: Test, name: str) -> str:
+        value: Any = outcome(test, level) if name == "outcome" else getattr(test, name, "")
         if name == "difference":
-            text = signed(value)
-        elif name.endswith("interval"):
-            text = bounds(within(value, -1.0), "+.3f")
-        elif name.endswith("_error"):
-            text = number(value)
-        else:
-            text = p_value(value) if isinstance(value, float) else str(value)
-        cells.append(Cell(text, test.significant(level)))
-    return cells
+            return signed(value)
+        if name.endswith("interval"):
+            return bounds(within(value, -1.0), "+.3f")
+        if name.endswith("_error"):
+            return number(value)
+        return p_value(value) if isinstance(value, float) else str(value)
+
+    rows = []
+    for test in tests:
+        cells = []
+        for name, below in columns.values():
+            note = shown(test, below) if below else ""
+            note = f"Holm {note}" if below.endswith("_holm") else note
+            cells.append(Cell(shown(test, name), test.significant(level), note=note))
+        rows.append(cells)
+    return Table([*columns], rows, words=4)
 
 
 def seed_section(report: ReportContent) -> Section:
     """Return a table of means and deviations over seeds, and one of the tests with their outcomes."""
     rows, level, tests = [], report.level, report.over_seeds
-    metrics = dict.fromkeys(name for seeds in report.by_seed.values() for scores in seeds.values() for name in scores)
-    for metric in metrics:
+    for metric in dict.fromkeys(name for seeds in report.by_seed.values() for each in seeds.values() for name in each):
         for system, seeds in report.by_seed.items():
             values = np.array([means(scores)[metric] for scores in seeds.values()])
             figures = [values.mean(), values.std(ddof=1), values.min(), values.max()]
-            interval = bounds(within(interval_over_seeds(metric, seeds, report.query_groups), 0.0))
+            scores = {metric: next(iter(seeds.values()))[metric]}
+            interval = bounds(within(intervals.system_intervals(scores, seeds, report.query_groups)[metric], 0.0))
             rows.append([metric, system, str(len(values)), *(number(float(value)) for value in figures), interval])
     columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
     tables, said = [Table(columns, rows, words=2)], {outcome(each, level) for each in tests}
     if tests:
-        tested = [_cells(test, level, _SEED_COLUMNS) for test in tests]
-        tables.append(Table([*_SEED_COLUMNS.values()], tested, words=4))
+        tables.append(_tests_table(tests, level, _SEED_COLUMNS))
     meanings = {
-        WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
-        UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
+        WITHIN: f"other seeds may turn the sign on the same queries (p ≥ {significance.SEED_LEVEL:g} by seeds alone).",
+        UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
     }
     lines = [outcomes_explained(report)] if tests else []
     lines += [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
     counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
     if once := ", ".join(name for name, count in counts.items() if count == 1):
-        lines.append(f"One run alone: {once}. What a seed does there, if it was trained, is not in the tests.")
+        lines.append(f"One run alone: {once}. The tests do not cover the variation of its seed, if it was trained.")
     return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=lines)
+
+
+TRANSFORMER = "packaged:all-MiniLM-L6-v2"
+
+
+def next_steps(
+    measured: Measured,
+    system: str = "",
+    began: str = "",
+    folder: str = "",
+    runs: Mapping[str, str] | None = None,
+    recipe: str = "RECIPE",
+) -> list[tuple[str, str]]:
+    """Return next steps after an evaluation, each a sentence and the command to copy, by the first metric.
+
+    system: the row of the trained model; empty: the highest mean but BM25's. began: the row of its start model. folder:
+    the run folder; empty: there is none. runs: run files by row. recipe: the recipe's name and preset.
+    """
+    results, level, runs = measured.results, measured.significance_level, runs or {}
+    metric = next((name for scores in results.values() for name in scores), "")
+    mean = {row: means(scores)[metric] for row, scores in results.items() if metric in scores}
+    lexical = next((row for row in mean if re.fullmatch(r"bm25([._-].*)?", row, re.IGNORECASE)), "")
+    if system not in mean:
+        system = max((row for row in mean if row != lexical), key=mean.__getitem__, default="")
+    if not system:
+        return []
+    deciders = [each for each in deciding(measured.comparisons, measured.over_seeds) if each.metric == metric]
+    tests = {t.baseline if t.system == system else t.system: t for t in deciders if system in (t.system, t.baseline)}
+    undecided = [row for row, test in tests.items() if outcome(test, level) in (UNDECIDED, WITHIN)]
+
+    def worse(than: str) -> bool:
+        below = than in mean and mean[system] < mean[than]
+        return below and (than not in tests or tests[than].significant(level))
+
+    def named(rows: Sequence[str]) -> str:
+        return " ".join(f"--run {shlex.quote(runs.get(row, f'{row}.trec.gz'))}" for row in rows)
+
+    steps, again = list[tuple[str, str]](), f"hardneg recipe run {recipe} --set"
+    if lexical and worse(lexical):
+        better = f"{lexical} is better than {system} ({metric} {number(mean[lexical])} and {number(mean[system])})"
+        steps = [(f"{better}: fuse both", f"hardneg fuse {named([system, lexical])} --output fused.trec.gz")]
+        steps += [("Or start from a transformer", f"{again} model={TRANSFORMER}")] if folder else []
+        steps += [("Or label about fifty queries, and train and test with them", "hardneg start FOLDER --run")]
+    if began and worse(began):
+        problem = f"{system} is worse than {began}, the model it was trained from"
+        steps += [(f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {folder}")]
+    elif undecided:
+        queries, seeds = counted(len(results[system][metric]), "query"), ", or train with several seeds" * bool(folder)
+        command = f"{again} seeds=[1,2,3]" if folder else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
+        problem = f"{queries} do not tell {system} from {joined(undecided)}"
+        steps += [(f"{problem}: measure on more queries{seeds}", command)]
+    if folder and not steps:
+        command = f"hardneg search --dataset beir:FOLDER --model {shlex.quote(folder)}/model --output run.trec.gz"
+        steps = [(f"Search a collection with {system}", command)]
+    return steps

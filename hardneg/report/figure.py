@@ -183,7 +183,6 @@ def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[P
     with figure(paths, len(series)) as panels:
         for axes, (panel, named) in zip(panels, series.items(), strict=True):
             lines(axes, {line: sorted(points) for line, points in named.items()})
-            _doubling(axes, [x for points in named.values() for x, _ in points])
             plain_axes(axes, panel, names[across], "")
 
 
@@ -191,15 +190,6 @@ def _number(text: str) -> float | None:
     """The first number in a cell's text."""
     found = _NUMBER.search(text)
     return float(found[0].replace(",", "").replace("−", "-")) if found else None
-
-
-def _doubling(axes: Any, positions: Sequence[float]) -> None:
-    """Make the axis logarithmic where whole numbers differ by a factor of eight, with these numbers below it."""
-    ticks = sorted(set(positions))
-    if ticks and ticks[0] >= 1 and ticks[-1] >= 8 * ticks[0] and all(tick == int(tick) for tick in ticks):
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
-        axes.minorticks_off()
 
 
 def measurements(history: History) -> dict[str, Points]:

@@ -1,35 +1,28 @@
-"""A report laid out: Markdown, and one self-contained HTML page, from the same tables by two templates."""
+"""Rendering of reports: Markdown, LaTeX, and one self-contained HTML page with the main comparison as figures."""
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hardneg.evaluation.intervals import Interval
-from hardneg.evaluation.metrics_json import Measured
+from hardneg.evaluation import intervals, metrics, metrics_json
 from hardneg.records import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, counted, joined
-from hardneg.report import content, query_section
-from hardneg.report.content import ReportContent, Test
-from hardneg.report.figure import CONTROLS, History, learning_graphics, measurements
-from hardneg.report.intervals import comparison_section
-from hardneg.report.query_section import Passages
-from hardneg.report.table import Cell, Section, Table, cell, difference, equation, number
+from hardneg.report import content, figure, query_section
+from hardneg.report.content import ReportContent, Test, outcome
+from hardneg.report.table import Graphic, Section, Table, cell, difference, equation, number, signed, within
 from hardneg.store import replace_text
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
-"""Rows of a table whose rows open that Markdown has: its reader cannot close them."""
+"""The most rows in Markdown of a table whose rows open, as its reader cannot close them."""
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
-_NAMED = 4  # systems of one outcome that are named
+_NAMED = 4  # systems named for each outcome
 _OUTCOMES = {
     "better": "better than",
     "worse": "worse than",
@@ -37,25 +30,14 @@ _OUTCOMES = {
     content.WITHIN: "within the seeds' noise of",
     content.UNDECIDED: "undecided against",
 }
-_TIMES = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-_UNITS = {"size": ("MB", 1e6), "query": ("ms a query", 1.0)}
-_COSTS = {
-    "training": "training",
-    "indexing": "encoding, indexing",
-    "size": "size of the index",
-    "query": "search",
-    "steps": "all steps",
-}
-_COSTS_EXPLAINED = (
-    "Wall time of whole stages, from their manifests: a search opens its index and encodes its queries. All "
-    "steps: each stage that the system's run needs, mining included, once. –: the recipe has no such stage."
-)
 
 
-def write_report(folder: Path, report: ReportContent, measured: Measured, passages: Passages) -> list[Path]:
-    """Write `report.md` and `report.html`, which say the same, and all queries as `queries.tsv`; return the paths.
+def write_report(
+    folder: Path, report: ReportContent, measured: metrics_json.Measured, passages: query_section.Passages
+) -> list[Path]:
+    """Write `report.md` and `report.html` with equal content, and all queries as `queries.tsv`; return the paths.
 
-    measured: what the report's means were made of, for the table by query; passages: what opens in it.
+    measured: the evaluation behind the report, for the table by query; passages: shown when a row opens.
     """
     by_query = query_section.query_section(measured, passages, report.system)
     whole = replace(report, by_query=by_query, gains=query_section.gains_section(measured, report.system))
@@ -69,7 +51,7 @@ def write_report(folder: Path, report: ReportContent, measured: Measured, passag
 def html(report: ReportContent) -> str:
     """Return the report as one self-contained page, light and dark; equal reports give equal text.
 
-    The page has no script but its own, which sorts tables, and that only where one can be sorted.
+    The page has no script but its own, which sorts tables, and that only if a table can be sorted.
     """
     from markupsafe import Markup
 
@@ -81,7 +63,8 @@ def html(report: ReportContent) -> str:
     digest = b64encode(sha256(script.encode()).digest()).decode()  # for the page's security policy
     filled |= {"anchors": anchors, "script": Markup(script), "digest": digest}
     filled["sortable"] = any(table.details for section in filled["sections"] for table in section.tables)
-    return _environment().get_template("report.html.j2").render(filled)
+    text: str = _environment().get_template("report.html.j2").render(filled)
+    return text
 
 
 def markdown(report: ReportContent) -> str:
@@ -89,7 +72,26 @@ def markdown(report: ReportContent) -> str:
     environment = _environment().overlay(
         autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(_SPECIAL)
     )
-    return environment.get_template("report.md.j2").render(_filled(report)).strip() + "\n"
+    text: str = environment.get_template("report.md.j2").render(_filled(report))
+    return text.strip() + "\n"
+
+
+_LATEX: dict[str, Any] = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
+_LATEX |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--"}
+_LATEX |= {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "†": r"\dag{}", "‡": r"\ddag{}", "−": "$-$", "\n": " ", "\r": " "}
+
+
+def latex(report: ReportContent) -> str:
+    """Return the means as a LaTeX table for the package booktabs, with signs of significance and their legend."""
+    marks: Any = {"variable_start_string": "<<", "variable_end_string": ">>"}
+    environment = _environment().overlay(
+        autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(str.maketrans(_LATEX)), **marks
+    )
+    section = content.systems_section(replace(report, notes=()))
+    legend = [line for line in (section.lead, *section.lines) if line != content.BRACKETS]
+    rows = [section.tables[0].columns, *section.tables[0].rows]
+    text: str = environment.get_template("table.tex.j2").render(title=report.title, legend=" ".join(legend), rows=rows)
+    return text.strip() + "\n"
 
 
 def _filled(report: ReportContent) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def _filled(report: ReportContent) -> dict[str, Any]:
 
 
 @cache
-def _environment() -> "Environment":
+def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -109,8 +111,8 @@ def _environment() -> "Environment":
 
 
 def _printable(value: Any) -> Any:
-    """Replace control characters, which no page may have."""
-    return CONTROLS.sub("\ufffd", value) if type(value) is str else value
+    """Replace control characters, which pages may not contain."""
+    return figure.CONTROLS.sub("\ufffd", value) if type(value) is str else value
 
 
 def sections(report: ReportContent) -> list[Section]:
@@ -122,7 +124,7 @@ def sections(report: ReportContent) -> list[Section]:
     names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))  # of all systems, then of one
     rows = [[name, str(report.settings[name])] for name in names]
     settings = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
-    by_query = report.by_query
+    by_query, steps = report.by_query, [[sentence, command] for sentence, command in report.next]
     if by_query is not None and report.browse:
         more = f"To search them all, and to see more of what was found: {report.browse}"
         by_query = replace(by_query, explained=f"{by_query.explained} {more}".strip())
@@ -132,30 +134,30 @@ def sections(report: ReportContent) -> list[Section]:
         content.systems_section(report) if report.systems else None,
         content.seed_section(report) if report.by_seed else None,
         content.tests_section(report) if report.query_tests else None,
-        report.costs,
         by_query,
         _training_section(report.histories),
         *report.sections,
+        Section("Next steps", [Table(["what to do next", "command"], steps, words=2)]) if steps else None,
         Section("How it was made", settings) if settings else None,
     )
     return [section for section in all_sections if section is not None]
 
 
-def _training_section(histories: Mapping[str, History]) -> Section | None:
-    """Return first, last and best loss and dev metrics of each model; None where nothing was measured."""
+def _training_section(histories: Mapping[str, figure.History]) -> Section | None:
+    """Return first, last and best loss and dev metrics of each model; None without figure.measurements."""
     rows = []
     for model, history in histories.items():
-        for name, points in measurements(history).items():
+        for name, points in figure.measurements(history).items():
             step, value = (min if name == "loss" else max)(points, key=lambda point: point[1])
             rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
     table = Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)
-    return Section("Training", [table], graphics=learning_graphics(histories)) if rows else None
+    return Section("Training", [table], graphics=figure.learning_graphics(histories)) if rows else None
 
 
 def summary(report: ReportContent) -> str:
-    """Return one sentence: what was compared on what by the first metric, and the outcome; empty without systems.
+    """Return one sentence on the comparison by the first metric and its outcome; empty without systems.
 
-    It is about the report's system, where it has one that was tested; else about all that were, against the baseline.
+    Its subject is the report's system if that was tested, else all tested systems, against the baseline.
     """
     if not report.metrics:
         return ""
@@ -172,7 +174,15 @@ def summary(report: ReportContent) -> str:
         )
     corrected = f"p after Holm's correction, level {report.level:g}"
     tests = [test for test in report.tests if test.metric == metric]
-    if facing := [_facing(test, report.system) for test in tests if report.system in (test.system, test.baseline)]:
+    facing: list[Any] = [test for test in tests if test.system == report.system]
+    for test in tests:
+        if test.baseline == report.system:  # the other way round
+            ends, turned = (
+                test.interval and intervals.Interval(-test.interval.high, -test.interval.low),
+                -test.difference,
+            )
+            facing += [replace(test, system=report.system, baseline=test.system, difference=turned, interval=ends)]
+    if facing:
         told = joined([f"{_OUTCOMES[word]} {names}" for word, names in _outcomes(report, facing, "baseline").items()])
         return f"{_quoted(report.system)} is {told}, by {metric} on {over} ({corrected})."
     found = _outcomes(report, report.main_tests.values(), "system")
@@ -180,23 +190,13 @@ def summary(report: ReportContent) -> str:
     return f"Against the baseline {_quoted(report.baseline)}, by {metric} on {over} ({corrected}): {told}."
 
 
-def _facing(test: Test, system: str) -> Test:
-    """Return a test of a system as its difference from the other one."""
-    if test.system == system:
-        return test
-    ends = test.interval and Interval(-test.interval.high, -test.interval.low)
-    return replace(test, system=system, baseline=test.system, difference=-test.difference, interval=ends)
-
-
 def _outcomes(report: ReportContent, tests: Iterable[Test], named: str) -> dict[str, str]:
-    """Return by outcome the systems in words, the largest differences first; named: the field of a test that has them.
-
-    The model that a system was trained from is called so.
-    """
+    """Return the systems by outcome in words, the largest differences first; named: the field of a test to name."""
     by_outcome: dict[str, list[str]] = {word: [] for word in _OUTCOMES}
     for test in sorted(tests, key=lambda test: -abs(test.difference)):
-        word, name = content.outcome(test, report.level), getattr(test, named)
-        p = equation("TOST p" if word == content.EQUIVALENT else "p", content.p_of_outcome(test, report.level))
+        word, name = outcome(test, report.level), getattr(test, named)
+        same = word == content.EQUIVALENT
+        p = equation("TOST p", test.equivalence_holm) if same else equation("p", content.p_of(test))
         began = "the model it began from, " if report.began and name == report.began else ""
         by_outcome[word].append(f"{began}{_quoted(name)} ({difference(test.difference, test.interval)}, {p})")
     more = {word: [f"{len(each) - _NAMED} more"] if len(each) > _NAMED else [] for word, each in by_outcome.items()}
@@ -207,40 +207,102 @@ def _quoted(name: str) -> str:
     return f"“{name}”" if " " in name else name
 
 
-@dataclass(frozen=True, slots=True)
-class SystemCosts:
-    """The costs of one system, the mean over its seeds; None if not known.
+_COLOURS = {"plain": figure.COLOURS[0], "better": figure.COLOURS[0], "worse": figure.COLOURS[1]}
+_COLOURS |= {"same": "#808890", "base": "#808890"}
+_SEEDS = " Thick: over queries; thin: over queries and seeds"
 
-    training, indexing, steps: seconds of its trainings, of encoding and indexing the collection, and of all steps.
-    size: bytes of its index. query: milliseconds of search for one of all queries at once. devices: where.
+
+@dataclass(frozen=True)
+class Spot:
+    """One system's row in a figure.
+
+    value: None if unknown. narrow: its 95 % interval over queries; wide: over queries and seeds, None with one seed.
+    look: of the dot, one of `_COLOURS`. single: the value of each seed. shown: the label at the right.
     """
 
-    training: float | None = None
-    indexing: float | None = None
-    size: float | None = None
-    query: float | None = None
-    steps: float | None = None
-    devices: Sequence[str] = ()
+    name: str
+    value: float | None
+    narrow: intervals.Interval | None = None
+    wide: intervals.Interval | None = None
+    look: str = "plain"
+    single: Sequence[float] = ()
+    shown: str = "–"
+    more: str = ""
 
 
-def costs_section(costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str) -> Section | None:
-    """Return a table of the costs that are known of any system; None if nothing is.
-
-    means: of each system by `metric`. Times are in the largest unit of which the shortest one has at least one.
-    """
-    columns = [Cell("system"), Cell(metric)]
-    rows = {name: [name, number(means[name]) if name in means else "–"] for name in costs}
-    for field, title in _COSTS.items():
-        values = {name: getattr(each, field) for name, each in costs.items()}
-        if not (known := [value for value in values.values() if value]):
-            continue
-        unit, one = _UNITS.get(field) or next((each for each in _TIMES if min(known) >= each[1]), _TIMES[-1])
-        columns.append(Cell(title, note=unit))
-        for name, value in values.items():
-            in_units = value / one if value else 0.0
-            rows[name].append(f"{in_units:,.0f}" if in_units >= 100 else f"{in_units:.3g}" if value else "–")
-    if len(columns) == 2:
+def comparison_section(report: ReportContent) -> Section | None:
+    """Return means and differences by the first metric as figures; None with fewer than two systems."""
+    if not report.metrics or sum(report.metrics[0] in values for values in report.systems.values()) < 2:
         return None
-    devices = list(dict.fromkeys(device for each in costs.values() for device in each.devices))
-    explained = f"{_COSTS_EXPLAINED} Measured on: {', '.join(devices)}." if devices else _COSTS_EXPLAINED
-    return Section("Cost beside quality", [Table(columns, list(rows.values()))], explained)
+    metric, baseline = report.metrics[0], report.baseline
+    spots = list(_means(report, metric))
+    caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
+    caption += f"{_SEEDS}; short lines: the mean of each seed." if report.by_seed else ""
+    mark = next((spot.value for spot in spots if spot.name == baseline), None)
+    graphics = [_drawn("means", f"Mean {metric} by system", spots, mark, caption)]
+    if report.main_tests:
+        caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
+        caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: no difference shown."
+        caption += f"{_SEEDS}." if report.over_seeds else ""
+        title = f"Difference in {metric} from {baseline}"
+        graphics.append(_drawn("differences", title, list(_differences(report, metric)), 0.0, caption))
+    return Section("Main comparison", graphics=graphics, lines=report.notes)
+
+
+def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
+    for name, values in report.systems.items():
+        if metric in values:
+            mean, seeds = values[metric], list(report.by_seed.get(name, {}).values())
+            narrow = mean.interval
+            if seeds:
+                narrow = within(intervals.interval_of(metrics.averaged(seeds)[metric], report.query_groups), 0.0)
+            wide, look = mean.interval if seeds else None, "base" if name == report.baseline else "plain"
+            single = [metrics.means(scores)[metric] for scores in seeds]
+            yield Spot(name, mean.mean, narrow, wide, look, single, number(mean.mean))
+
+
+def _differences(report: ReportContent, metric: str) -> Iterator[Spot]:
+    """Yield the systems in the report's order, the baseline at 0."""
+    baseline, tests = report.baseline, report.main_tests
+    by_query = {c.system: c for c in report.comparisons if (c.baseline, c.metric) == (baseline, metric)}
+    for name, values in report.systems.items():
+        if name == baseline:
+            yield Spot(name, 0.0, look="base", shown="baseline")
+        elif test := tests.get(name):
+            look = outcome(test, report.level)
+            look = look if look in ("better", "worse") else "same"
+            narrow = within(by_query[name].interval, -1.0)
+            wide = None if test is by_query[name] else within(test.interval, -1.0)
+            shown, more = signed(test.difference), equation("p", content.p_of(test))
+            yield Spot(name, test.difference, narrow, wide, look, shown=shown, more=more)
+        elif metric in values:
+            yield Spot(name, None)
+
+
+def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None, caption: str) -> Graphic:
+    """Draw a row for each system on one axis; mark: the value of the dashed line."""
+
+    def draw(axes: Any) -> None:
+        for row, spot in enumerate(spots):
+            colour = _COLOURS[spot.look]
+            for interval, width in ((spot.wide, 1.5), (spot.narrow, 5.0 if spot.wide else 2.5)):
+                if interval:
+                    axes.hlines(row, interval.low, interval.high, colour, linewidth=width)
+            axes.plot(spot.single, [row] * len(spot.single), "|", color=colour, markersize=11)
+            if spot.value is not None:
+                axes.plot(spot.value, row, "o", color=colour, fillstyle="none" if spot.look == "same" else "full")
+            at = {"xycoords": axes.get_yaxis_transform(), "xytext": (6, 0), "textcoords": "offset points"}
+            axes.annotate(f"{spot.shown} {spot.more}".strip(), (1, row), va="center", **at)
+        if mark is not None:
+            axes.axvline(mark, linewidth=1, linestyle="--", zorder=0)
+        axes.set_yticks(range(len(spots)), [figure.fitted(spot.name) for spot in spots])
+        axes.set_ylim(len(spots) - 0.5, -0.5)
+        figure.plain_axes(axes, "", "", "")
+
+    texts = []
+    for spot in spots[:12]:
+        ends = spot.wide or spot.narrow
+        interval = f" ({ends.low:.3f} to {ends.high:.3f})".replace("-", "−") if ends else ""
+        texts.append(f"{spot.name} {spot.shown}{interval}")
+    rest = f"; {len(spots) - 12} more in the tables" if len(spots) > 12 else ""
+    return figure.graphic(name, title, f"{'; '.join(texts)}{rest}.", caption, draw, 0.8 + 0.35 * len(spots))

@@ -1,4 +1,4 @@
-"""Queries one by one: gains and losses against the baseline, where two systems differ most, and all as a file."""
+"""Results by query: gains and losses against the baseline, the largest differences, and a file of all queries."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,44 +9,38 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from hardneg.evaluation.metrics import Scores, means
+from hardneg.evaluation import metrics
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import read_run
 from hardneg.records import counted
-from hardneg.report.figure import COLOURS, graphic, plain_axes
-from hardneg.report.table import Cell, Detail, Graphic, Section, Table, number, signed
+from hardneg.report.table import Cell, Detail, Section, Table, number, signed
 from hardneg.store import replacing
 
 QUERIES = "Queries"
 MOST_QUERIES = 500
 RANKED = 100
-"""Ranks below this one are not shown."""
+"""The deepest rank shown."""
 
 _FIGURES = 12  # columns beside the query and the difference
 _SYSTEMS = 6
 _TOP = 3
 _TEXT = 200  # characters of a passage
-_ROUNDING, _MOST_BARS = 1e-9, 200
+_ROUNDING = 1e-9
 _FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+$)")
 
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages below a query: hits of runs, their relevance and, with a stored collection, their texts.
-
-    runs: files by system; each is read once, and only the lists of queries that are shown are kept.
-    """
+    """The passages below a query: hits of runs by system, their relevance and, with a collection, their texts."""
 
     runs: Mapping[str, Path]
-    qrels: Qrels = field(default_factory=dict)
-    collection: StoredCollection | None = None
+    qrels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    collection: Any = None
     split: str = "test"
 
     @cached_property
     def queries(self) -> Mapping[str, str]:
-        """The texts of the split's queries by id; empty where there is no collection."""
+        """The texts of the split's queries by id; empty without a collection."""
         if self.collection is None:
             return {}
         split = self.collection.queries(self.split)
@@ -60,7 +54,7 @@ class Passages:
         return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
 
     def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """Return the beginnings of the documents that the collection has, by id."""
+        """Return shortened texts of the documents of the collection, by id."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
@@ -71,23 +65,22 @@ class Passages:
 
 @dataclass(frozen=True)
 class ByQuery:
-    """Scores by query in the order shown: the largest difference first; of a single system the lowest score.
+    """Scores by query in the order shown: the largest difference first, or a single system's lowest score.
 
-    pair: the systems whose difference it is: the one that the report is about, or else the best, against the first
-    baseline, or the best of the others.
+    pair: the compared systems: the report's subject, or else the best, and the first baseline, or the best other one.
     """
 
-    results: Mapping[str, Scores]
+    results: Mapping[str, metrics.Scores]
     metric: str
     pair: tuple[str, str] | None
     query_ids: Sequence[str]
 
     @classmethod
     def of(cls, measured: Measured, system: str = "") -> "ByQuery":
-        """Order the queries of an evaluation by its first metric; system: the one that the report is about."""
+        """Order the queries of an evaluation by its first metric; system: the report's subject."""
         results = measured.results
         metric = next((name for scores in results.values() for name in scores), "")
-        averages = {name: means(scores)[metric] for name, scores in results.items() if metric in scores}
+        averages = {name: metrics.means(scores)[metric] for name, scores in results.items() if metric in scores}
         ranked = sorted(averages, key=averages.__getitem__, reverse=True)
         if len(ranked) < 2:
             scores = results[ranked[0]][metric] if ranked else {}
@@ -101,12 +94,12 @@ class ByQuery:
         return replace(unordered, query_ids=sorted(order, key=order.__getitem__))
 
     def difference(self, query_id: str) -> float:
-        """Return the score of the pair's first system minus that of the second; a missing score is 0."""
+        """Return the first system's score minus the second's; a missing score is 0."""
         first, second = (self.results[name][self.metric] for name in self.pair or ())
         return first.get(query_id, 0.0) - second.get(query_id, 0.0)
 
     def columns(self, systems: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the pairs (metric, system), one metric after the other."""
+        """Return the pairs (metric, system), by metric."""
         names = dict.fromkeys(name for scores in self.results.values() for name in scores)
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
@@ -116,9 +109,9 @@ class ByQuery:
 
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
-    """Return the table of the queries with the largest differences, each with its passages; None without queries.
+    """Return the table of the queries with the largest differences and their passages; None without queries.
 
-    system: the one that the report is about.
+    system: the report's subject.
     """
     ordered = ByQuery.of(measured, system)
     shown = ordered.query_ids[:MOST_QUERIES]
@@ -152,10 +145,7 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
 
 
 def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
-    """Return the passages of each query: the first hits of each system, rank by rank, then other relevant documents.
-
-    All texts are read at once.
-    """
+    """Return the passages of each query: the first hits of each system, by rank, then other relevant documents."""
     lists, chosen = {system: passages.ranked(system, query_ids) for system in systems}, dict[str, list[str]]()
     for query_id in query_ids:
         found, grades = [each.get(query_id, ()) for each in lists.values()], passages.qrels.get(query_id, {})
@@ -200,30 +190,30 @@ def write_query_table(
 
 
 def _tab_separated(row: Sequence[str]) -> bytes:
-    """A line whose texts no spreadsheet takes for formulas."""
+    """Return a line without texts that a spreadsheet takes for formulas."""
     texts = map(_one_line, row)
     return ("\t".join(f"'{text}" if _FORMULA.match(text) else text for text in texts) + "\n").encode()
 
 
 def shortened(text: str, most: int = _TEXT) -> str:
-    """Return a text on one line, cut after a word if it is long."""
+    """Return a text on one line, truncated after a word if it is long."""
     line = _one_line(text)
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 
 
 def _one_line(text: str) -> str:
-    """Without tabs, breaks and control characters."""
+    """Return a text without tabs, breaks and control characters."""
     return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split())
 
 
 def gains_section(measured: Measured, system: str = "") -> Section | None:
-    """Return the sorted differences of the compared pair, and each system's counts; None for one system."""
+    """Return each system's counts of queries better and worse than the baseline, with means; None for one system."""
     ordered = ByQuery.of(measured, system)
     if ordered.pair is None:
         return None
-    first, baseline = ordered.pair
+    _, baseline = ordered.pair
     theirs = ordered.results[baseline][ordered.metric]
-    rows, differences = [], list[float]()
+    rows = []
     for name, scores in measured.results.items():
         if name == baseline or ordered.metric not in scores:
             continue
@@ -235,28 +225,6 @@ def gains_section(measured: Measured, system: str = "") -> Section | None:
         counts = [f"{count:,}" for count in (better, len(values) - better - worse, worse)]
         means_of_sides = [signed(fmean(side)) if side else "–" for side in sides]
         rows.append([Cell(text) for text in (name, *counts, *means_of_sides, signed(fmean(values)))])
-        differences = values if name == first else differences
     columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
     lead = f"By {ordered.metric}, against {baseline}. One by one: {QUERIES}."
-    curve = _curve(first, differences, ordered.metric, baseline)
-    return Section("Gains and losses by query", [Table(columns, rows)], lead=lead, graphics=[curve])
-
-
-def _curve(system: str, differences: Sequence[float], metric: str, baseline: str) -> Graphic:
-    """A bar for each query, or group of neighbours, from the largest gain to the largest loss."""
-    queries = len(differences)
-    size = -(-queries // _MOST_BARS)
-    heights = [fmean(differences[start : start + size]) for start in range(0, queries, size)]
-    better, worse = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
-    counts = f"{better:,} better, {queries - better - worse:,} equal, {worse:,} worse"
-
-    def draw(axes: Any) -> None:
-        axes.bar(range(len(heights)), heights, width=1.0, color=[COLOURS[height <= 0] for height in heights])
-        axes.axhline(0, linewidth=0.8)
-        axes.set_xticks([])
-        plain_axes(axes, counts, "", "")
-
-    title = f"Differences of {system} from {baseline} in {metric}, by query"
-    grouped = f" Each bar is the mean of {size} neighbours." if size > 1 else ""
-    caption = f"{system} minus {baseline} in {metric}, each of {queries:,} queries, largest gain first.{grouped}"
-    return graphic("by-query", title, f"{counts}.", caption, draw)
+    return Section("Gains and losses by query", [Table(columns, rows)], lead=lead)

@@ -1,4 +1,4 @@
-"""Tables and sections of a report, laid out elsewhere for pages, Markdown and the terminal; numbers as texts."""
+"""Tables and sections of a report, to render as pages, Markdown or terminal output; formats of numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ class Graphic:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text; strong: bold. marks: signs right after it. note: smaller, beside it."""
+    """The text of a cell; strong: bold. marks: signs after it. note: smaller text below it."""
 
     text: str
     strong: bool = False

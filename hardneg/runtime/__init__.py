@@ -1,4 +1,4 @@
-"""What every process has: progress, seeds, memory, processes that share the work, model servers."""
+"""Progress, seeds, devices, and processes that share work."""
 
 from hardneg.runtime.devices import *
 from hardneg.runtime.distributed import *

@@ -1,4 +1,4 @@
-"""The devices to compute on, what they can do, and the precision of their products."""
+"""The devices to compute on, their capabilities, and the precision of their products."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ _CAPS["DNNL_MAX_CPU_ISA"] = _CAPS["ONEDNN_MAX_CPU_ISA"]
 
 
 def has_bf16_units(device: "torch.device") -> bool:
-    """Whether a device has units for products in bfloat16, which others imitate."""
+    """Return whether a device has units for products in bfloat16; others emulate them."""
     if device.type != "cuda":
         return device.type == "cpu" and bf16_on_cpu()
     import torch
@@ -32,7 +32,7 @@ def has_bf16_units(device: "torch.device") -> bool:
 
 
 def bf16_on_cpu() -> bool:
-    """Whether the CPU has avx512_bf16 or AMX, and no variable of torch or oneDNN forbids them."""
+    """Return whether the CPU has avx512_bf16 or AMX, and no variable of torch or oneDNN disables them."""
     if any(os.environ.get(name, "").lower() in capped for name, capped in _CAPS.items()):
         return False
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_cpu().get("flags", "").split())
@@ -45,7 +45,7 @@ def cpu_name() -> str:
 
 @cache
 def _cpu(facts: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """What Linux tells of the first CPU; nothing elsewhere."""
+    """Return the facts about the first CPU on Linux; nothing elsewhere."""
     try:
         first = facts.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
@@ -55,9 +55,9 @@ def _cpu(facts: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 
 
 def check_device(device: str, field: str = "device") -> None:
-    """Checks that a device is available; torch is imported for any but `cpu`.
+    """Check that a device is available; torch is imported unless it is `cpu`.
 
-    device: `cpu`, `cuda`, `cuda:1`, `mps`, or what else torch computes on here. field: that set it, for the message.
+    device: `cpu`, `cuda`, `cuda:1`, `mps`, or another device of torch. field: the option that set it, for the message.
 
     Raises UsageError: this machine has no such device; the message names the available ones.
     """
@@ -73,11 +73,11 @@ def check_device(device: str, field: str = "device") -> None:
     else:
         reason = f"torch {torch.__version__} finds no {device_type} device here"
     where = f"{{{field}}}" if field.isidentifier() else field
-    raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", field)
+    raise UsageError(f"{where} {device}: {reason}; available: {', '.join(known)}", field)
 
 
 def known_devices() -> list[str]:
-    """The names of all devices: `cpu`, the type of accelerator that torch reports, and each of that type."""
+    """Return the names of all devices: `cpu`, the type of accelerator that torch reports, and each of its devices."""
     import torch
 
     if not torch.accelerator.is_available():
@@ -88,17 +88,17 @@ def known_devices() -> list[str]:
 
 @contextmanager
 def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[None]:
-    """Sets the precision of products of float32 on a GPU inside the block; other devices have one.
+    """Set the precision of float32 products on a GPU inside the block; other devices have only one.
 
-    TF32 keeps 10 of the 23 bits of a mantissa, and is several times as fast. All that torch's one setting changes holds
-    again afterwards: itself and, from torch 2.9 on, those of single backends. It cannot be read where the others
-    contradict it, as after `TrainingArguments(tf32=True)`; a backend that follows a larger group then does so again.
+    TF32 keeps 10 of the 23 bits of a mantissa, and is several times as fast. Afterwards torch's setting is restored,
+    and from torch 2.9 on also those of single backends. Torch's setting cannot be read where the others contradict it,
+    as after `TrainingArguments(tf32=True)`; a backend that inherits its precision then does so again.
 
     Raises UsageError: TF32 is requested on a device that has none.
     """
     if device.type != "cuda":
         if tf32:
-            raise UsageError(f"tf32 is for GPUs by CUDA, and this is {device.type}: leave it out")
+            raise UsageError(f"tf32 needs a CUDA GPU, and this device is {device.type}: leave it out")
         yield
         return
     import torch

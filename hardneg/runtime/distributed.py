@@ -1,4 +1,4 @@
-"""Several processes of torchrun or accelerate as one; alone, functions return what they are given, without torch."""
+"""Processes of torchrun or accelerate that share work; in a single process functions need no torch."""
 
 import json
 import os
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 Settle = Callable[[str, Callable[[], str]], str]
 
 PATIENCE = timedelta(days=30)
-"""How long processes wait for each other; the launcher or `watch_others` ends the waiting for one that is gone."""
+"""How long processes wait for each other; the launcher or `watch_others` ends the wait for a process that died."""
 
 MEETING = timedelta(minutes=10)
-"""How long they wait for each other when they start."""
+"""How long processes wait for each other at the start."""
 
-_ROUND, _SILENT_ROUNDS = 5.0, 24  # seconds; after two minutes without a sign a process counts as gone
+_ROUND, _SILENT_ROUNDS = 5.0, 24  # seconds; after two minutes without a sign of life a process counts as dead
 _calls = 0
 _settling: "list[Settle]" = []
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """This process's number, counted from 0, and how many there are; the same among those on this machine."""
+    """The rank of this process and the number of processes, in all and on this machine."""
 
     rank: int = 0
     size: int = 1
@@ -41,20 +41,20 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes and speaks for all."""
+        """Whether this is the process that writes files and messages for all."""
         return self.rank == 0
 
     def share(self, total: int) -> slice:
-        """This process's part of `total` things that lie in a row; the parts' sizes differ by one at most."""
+        """Return this process's part of `total` items; the sizes of the parts differ by one at most."""
         return slice(total * self.rank // self.size, total * (self.rank + 1) // self.size)
 
     def shares(self, total: int) -> list[int]:
-        """The sizes of all processes' parts."""
+        """Return the sizes of the parts of all processes."""
         return [total * (rank + 1) // self.size - total * rank // self.size for rank in range(self.size)]
 
 
 def world() -> World:
-    """The rank and size that the launcher gave to this process."""
+    """Return the rank and size that the launcher gave to this process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2 or "RANK" not in os.environ:
         return World()
@@ -68,16 +68,16 @@ _REFUSED |= {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1", "ACCELERATE_MIXED_PR
 
 
 def check_settings() -> None:
-    """Raises UsageError where accelerate's launcher was given settings that a training does not take."""
+    """Raise UsageError if accelerate was launched with settings that a training does not support."""
     if found := [
         name for name, usual in _REFUSED.items() if os.environ.get(name, usual).lower() not in (usual, "0", "no")
     ]:
         reason = "every process holds the whole model, and `accumulate` and `precision` are options of the training"
-        raise UsageError(f"{', '.join(found)}: not taken, as {reason}: leave them out of the launcher's settings")
+        raise UsageError(f"{', '.join(found)}: not supported, as {reason}: remove them from the launcher's settings")
 
 
 def gpu_of(here: World) -> int | None:
-    """The number of this process's GPU: its own of all that it sees, or the only one that its launcher shows it."""
+    """Return the number of this process's GPU: its own of all visible ones, or the only one that is visible."""
     import torch
 
     count = torch.cuda.device_count()
@@ -88,12 +88,15 @@ def gpu_of(here: World) -> int | None:
 
 
 def join(on_cpu: bool) -> World:
-    """Meets the other processes; tensors of a GPU travel by NCCL, others by gloo. Raises UsageError: one is missing."""
+    """Join the other processes, with NCCL for tensors on GPUs and gloo for others.
+
+    Raises UsageError: a process is missing.
+    """
     here = world()
     if here.size > 1:
         import torch
 
-        gpu = None if on_cpu else gpu_of(here)  # there or not: the same answer in all processes
+        gpu = None if on_cpu else gpu_of(here)  # the same answer in all processes, with or without a GPU
         if gpu is not None:
             torch.cuda.set_device(gpu)
         if not torch.distributed.is_initialized():
@@ -103,7 +106,7 @@ def join(on_cpu: bool) -> World:
 
 
 def _meet(here: World) -> "Store":
-    """The common store, when all processes have come to it."""
+    """Return the common store once all processes are connected to it."""
     from torch.distributed.rendezvous import rendezvous
 
     address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
@@ -117,25 +120,27 @@ def _meet(here: World) -> "Store":
             time.sleep(0.05)
     except (RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"process 0 at {address} was not met {minutes} ({reason})") from error
+        raise UsageError(f"process 0 at {address} did not answer {minutes} ({reason})") from error
     if came < here.size:
-        raise UsageError(f"{came} of {here.size} processes came to {address} {minutes}; start them on every machine")
+        raise UsageError(
+            f"{came} of {here.size} processes connected to {address} {minutes}; start them on every machine"
+        )
     store.set_timeout(PATIENCE)
     return store
 
 
 def leave() -> None:
-    """Waits until all processes have come here, and parts from them."""
+    """Wait until all processes get here, and leave the group."""
     if world().size > 1:
         import torch
 
-        with suppress(RuntimeError):  # the process that keeps the common store may have left already
+        with suppress(RuntimeError):  # the process of the common store may have left already
             barrier()
         torch.distributed.destroy_process_group()
 
 
 def barrier() -> None:
-    """Waits until all processes have come here."""
+    """Wait until all processes get here."""
     here = world()
     if here.size > 1:
         store, key = _store(), _next_key("barrier")
@@ -144,7 +149,7 @@ def barrier() -> None:
 
 
 def from_first(value: Any) -> Any:
-    """The first process's value, which JSON can hold, in all of them; the others wait for it, however long."""
+    """Return the first process's value, which must fit into JSON, in all processes; the others wait for it."""
     here = world()
     if here.size == 1:
         return value
@@ -157,9 +162,9 @@ def from_first(value: Any) -> Any:
 
 
 def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
-    """What `make` gives in the process that asks first, in all processes that ever ask by this name.
+    """Return the result of `make` in the first process that asks by this name, in all processes that ask.
 
-    Those that do not ask are not waited for. Alone, or where the processes have not met, it is one's own.
+    Nobody waits for processes that do not ask. A single process, or one that has not joined, makes its own.
     """
     if _settling:
         return _settling[-1](name, make)
@@ -177,29 +182,29 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
 
 
 def settle_by(settle: Settle) -> None:
-    """Has `from_whoever_asks_first` ask `settle`, in a process that an engine has started beside others."""
+    """Let `from_whoever_asks_first` call `settle`, in a process that an engine started along with others."""
     _settling[:] = [settle]
 
 
 def speaks() -> bool:
-    """Whether this process is the first that asks to report an error; alone it always is."""
+    """Return whether this process is the first to report an error; a single process always is."""
     if world().size == 1:
         return True
-    with suppress(RuntimeError):  # the process that keeps the common store may have ended already
+    with suppress(RuntimeError):  # the process of the common store may have ended already
         return bool(_store().add("hardneg/error", 1) == 1)
     return False
 
 
 def watch_others(lost: Callable[[int], None], ending: Event) -> None:
-    """Calls `lost` with the number of a process that is gone, until `ending` is set; runs in a thread.
+    """Call `lost` with the rank of a process that died, until `ending` is set; runs in a thread.
 
-    Each counts its rounds in the common store; the first looks at all others, these at the first.
+    Each process counts its rounds in the common store; the first one watches all others, and they watch the first.
     """
     store: Any = _store()
-    here, store = world(), store.clone()  # which blocks no other call
+    here, store = world(), store.clone()  # so that no other call is blocked
     seen = {rank: (0, 0) for rank in (range(1, here.size) if here.first else (0,))}
-    round_number, gone = 0, None
-    while gone is None and not ending.wait(_ROUND):
+    round_number, dead = 0, None
+    while dead is None and not ending.wait(_ROUND):
         round_number += 1
         try:
             store.add(f"alive/{here.rank}", 1)
@@ -207,21 +212,21 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
                 if (count := store.add(f"alive/{rank}", 0)) != before:
                     seen[rank] = count, round_number
                 elif round_number - since > _SILENT_ROUNDS:
-                    gone = rank
+                    dead = rank
         except RuntimeError:
-            gone = 0
-    if gone is not None and not ending.wait(_ROUND):
-        lost(gone)
+            dead = 0
+    if dead is not None and not ending.wait(_ROUND):
+        lost(dead)
 
 
 def gather(part: "Tensor", total: int) -> "Tensor":
-    """All processes' parts as one, in the order of the processes, with gradients to each.
+    """Concatenate the parts of all processes, in the order of ranks, with gradients to each part.
 
-    The gradient of a part is the sum of those that the processes have for it: where each computes the same loss from
+    The gradient of a part is the sum of its gradients in all processes: if each process computes the same loss from
     the whole, the mean over processes of the weights' gradients is that of a single process.
 
-    part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
-    share are left out. Returns [total, d], or [total, T, d] with the largest T, zeros after the others.
+    part: [n, d], or [n, T, d] where T may differ between processes; this process's share of `total` rows, without
+    rows beyond the share. Returns [total, d], or [total, T, d] with the largest T, padded with zeros.
     """
     if (here := world()).size == 1:
         return part
@@ -269,14 +274,14 @@ def _store() -> "Store":
 
 
 def _next_key(operation: str) -> str:
-    """The name of a meeting: all processes come to their meetings in the same order."""
+    """Return the name of a collective operation; all processes run these in the same order."""
     global _calls
     _calls += 1
     return f"{operation}/{_calls}"
 
 
 def _wait(done: Any) -> None:
-    """Asks again and again, less and less often, so that a signal is heard meanwhile."""
+    """Poll less and less often, so that signals are handled meanwhile."""
     pause = 0.001
     while not done():
         time.sleep(pause)

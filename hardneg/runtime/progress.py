@@ -1,4 +1,4 @@
-"""Progress of long steps, reported without the library talking to a terminal; seconds by operation."""
+"""Progress of long steps, for any kind of output, and seconds by operation."""
 
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -13,31 +13,31 @@ EVERY = 10.0
 
 
 class Task(Protocol):
-    """One running bar."""
+    """A running progress bar."""
 
     def advance(self, count: int = 1) -> None:
-        """`count` more units are done."""
+        """Count `count` more units as done."""
 
     def describe(self, text: str) -> None:
-        """A short note beside the bar, such as the loss."""
+        """Show a short text next to the bar, such as the loss."""
 
 
 class Progress(Protocol):
-    """Starts bars. The command line shows them, or `Lines` in a file; elsewhere `Silent` serves."""
+    """A reporter of progress: bars of the command line, `Lines` in a file, or `Silent`."""
 
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> AbstractContextManager[Task]:
-        """A bar of `total` units (None: unknown), of which `done` are finished already."""
+        """Start a bar of `total` units (None: unknown), `done` of them finished already."""
 
     def note(self, text: str) -> None:
-        """One line that stays: a count of things left out, say."""
+        """Print a line that stays, such as the number of skipped documents."""
 
 
 class Silent:
-    """Shows nothing; its one task is itself."""
+    """A progress that shows nothing, and is its own task."""
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """A bar that nobody sees."""
+        """Return itself as the task."""
         yield self
 
     def note(self, text: str) -> None:
@@ -50,9 +50,9 @@ class Silent:
 
 
 class Lines:
-    """Reports progress by lines, at most one in ten seconds over all tasks: what is done, the rate, the time left.
+    """Progress in lines, at most one in ten seconds over all tasks: units done, the rate, the time left.
 
-    note: takes a line. clock: seconds.
+    note: writes a line. clock: returns seconds.
     """
 
     def __init__(self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,7 +60,7 @@ class Lines:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """A task reported by lines while it runs; its rate from the first units on."""
+        """Report a task in lines while it runs, with its rate since the first units."""
         yield _LinesTask(self, title, total, unit, done, done)
 
 
@@ -78,7 +78,7 @@ class _LinesTask:
     def advance(self, count: int = 1) -> None:
         self.done += count
         now = self.lines.clock()
-        if self.began is None:  # what came before, such as loading a model, is no part of the rate
+        if self.began is None:  # loading a model, for example, is no part of the rate
             self.began, self.before = now, self.done
         if now - self.lines.reported < EVERY:
             return
@@ -99,7 +99,7 @@ class Seconds(dict[str, float]):
 
     @contextmanager
     def of(self, operation: str, without: Collection[str] = ()) -> Iterator[None]:
-        """Counts what is inside as part of `operation`, less what the operations `without` take in it."""
+        """Add the time inside the block to `operation`, without the time of the operations `without` in it."""
 
         def spent() -> float:
             return time.perf_counter() - sum(self.get(each, 0.0) for each in without)

@@ -1,6 +1,6 @@
-"""ranx, imported and run without numba's compiler, which takes longer than nearly all that it compiles.
+"""ranx without numba's compiler, which takes longer than nearly everything that it compiles.
 
-Uncompiled, a list entry takes 0.2 microseconds to measure, less than to read it from a file.
+Without it, an entry of a ranked list takes 0.2 microseconds, less than reading it from a file.
 """
 
 import os
@@ -14,15 +14,15 @@ from typing import Any
 
 from hardneg.records import MissingDependency
 
-_ONE_AT_A_TIME = threading.RLock()  # numba ends a process two of whose threads run its parallel loops at once
-_HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which makes a folder there
+_ONE_AT_A_TIME = threading.RLock()  # numba aborts a process with two threads in its parallel loops
+_HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which creates this folder
 
 
 @contextmanager
 def ranx_uncompiled(purpose: str) -> Iterator[None]:
-    """Lets ranx be imported and called in the block, by one thread at a time; others' use of numba stays as it was.
+    """Let one thread at a time import and call ranx inside the block; numba is as before for other libraries.
 
-    Where the process has imported ranx before, or the environment sets `NUMBA_DISABLE_JIT=0`, it is compiled.
+    ranx is compiled if the process has imported it before, or the environment sets `NUMBA_DISABLE_JIT=0`.
 
     Raises MissingDependency: ranx cannot be imported.
     """
@@ -31,7 +31,6 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
             import numba
 
             config: Any = numba.config
-
             before = config.DISABLE_JIT
             if "NUMBA_DISABLE_JIT" not in os.environ and "ranx" not in sys.modules:
                 config.DISABLE_JIT = 1
@@ -42,7 +41,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
                 config.DISABLE_JIT = before
         except ImportError as error:
             raise MissingDependency(f'{purpose} needs ranx ({error}); pip install "hardneg"') from error
-        config.DISABLE_JIT = 0 if hasattr(fix_k, "py_func") else 1  # its lists follow this when they are made
+        config.DISABLE_JIT = 0 if hasattr(fix_k, "py_func") else 1  # its lists read this when they are created
         try:
             yield
         finally:
@@ -51,7 +50,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
 
 @contextmanager
 def spare_home() -> Iterator[None]:
-    """Lets ranx be imported in the block, whether or not its libraries can write to the user's home."""
+    """Let ranx be imported inside the block even if the user's home is not writable."""
     before = os.environ.get(_HOME)
     try:
         Path(before or Path.home() / ".ir_datasets").mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from hardneg.analysis.base import Analysis, sections, write_analysis
-from hardneg.analysis.inputs import AnalysisInputs, Record, System
+from hardneg.analysis.base import Analysis, AnalysisInputs, Record, System, sections, write_analysis
 from hardneg.encoders import protocol, spec
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import Name, Reference, Trait
@@ -200,7 +199,7 @@ class Artifacts(AnalysisInputs):
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.indexes.kernels.exact.exact import ExactOptions
+        from hardneg.indexes.exact import ExactOptions
 
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
         searcher = inputs.open_searcher(self._input(index), self._collection, device, progress)

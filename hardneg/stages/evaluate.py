@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg import fields
-from hardneg.evaluation import LEVEL, MARGIN, intervals, metrics, metrics_json, significance, two_level
+from hardneg.evaluation import LEVEL, MARGIN, intervals, metrics, metrics_json, significance
 from hardneg.fields import FREE, LATER, MeasureName
 from hardneg.formats import answer_matching
 from hardneg.formats.collection import StoredCollection
@@ -168,7 +168,7 @@ class Evaluate(StageSpec):
             groups = read_query_groups(Path(self.query_groups).expanduser())
         design, resampling = significance.Design(self.equivalence_margin, groups), intervals.Resampling(seed=self.seed)
         comparisons = significance.compare_all(scores, baselines, significance.Randomisation(seed=self.seed), design)
-        over_seeds = two_level.compare_over_seeds(scores, seeds, baselines, self.shared_seeds, resampling, design)
+        over_seeds = significance.compare_over_seeds(scores, seeds, baselines, self.shared_seeds, resampling, design)
         measured = metrics_json.Measured(
             scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes, design.margin, groups
         )

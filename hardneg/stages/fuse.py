@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from hardneg.evaluation import fusion_tuning, metrics
+from hardneg.evaluation import fusion as fusions
+from hardneg.evaluation import metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
 from hardneg.formats import qrels, runs
@@ -75,7 +76,7 @@ class Fuse(RunSpec):
         if set(tuning.runs) != set(self.runs):
             raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
         try:
-            fusion_tuning.check_grid(self.method, self.labels, tuning.grid)
+            fusions.check_grid(self.method, self.labels, tuning.grid)
         except errors.UsageError as error:
             raise ValueError(f"tuning: {error}") from None
         return self
@@ -128,12 +129,12 @@ class Fuse(RunSpec):
             tuning, judged = self.tuning, collection.judged(self.tuning.split)
             whole = (runs.read_run(sources[label].folder / layout.RUN) for label in labels)
             tuned_on = [qrels.without_excluded(run, excluded) for run in whole]
-            known = fusion_tuning.Development(labels, tuned_on, judged, tuning.metric, tuning.relevance_level)
-            tried = fusion_tuning.tune(fusion, known, tuning.grid, query_ids, metrics.mean_of, context.progress)
+            known = fusions.Development(labels, tuned_on, judged, tuning.metric, tuning.relevance_level)
+            tried = fusions.tune(fusion, known, tuning.grid, query_ids, metrics.mean_of, context.progress)
             fusion = tried[0].fusion
-            content = {"split": self.tuning.split, **fusion_tuning.to_json(tried, known)}
+            content = {"split": self.tuning.split, **known.to_json(tried)}
             replace_text(context.folder / layout.TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
-            numbers = {**fusion_tuning.numbers(fusion, labels), known.metric: tried[0].worth}
+            numbers = {**fusions.numbers(fusion, labels), known.metric: tried[0].worth}
             tuned = {"tuned": numbers, "tried": len(tried)}
         facts, sources = Counter({"queries": len(query_ids), "depth": self.depth}), context.inputs_of("runs")
         paths = {label: sources[label].folder / layout.RUN for label in labels}

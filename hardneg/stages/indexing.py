@@ -134,7 +134,7 @@ class ImportVectors(IndexSpec):
         return Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
-        from hardneg.indexes.backends.flat import FlatSearcher
+        from hardneg.indexes.exact import FlatSearcher
 
         return FlatSearcher(FlatVectors.open(source.folder), options=options, progress=progress)
 
@@ -197,7 +197,7 @@ class BuildIndex(IndexSpec):
         return Row(count, "passages", count * (sizes.stored if sizes.form == "weights" else sizes.stored // 4 + 20))
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
-        from hardneg.indexes.kernels.exact.exact import ExactSearcher
+        from hardneg.indexes.exact import ExactSearcher
 
         searcher: Searcher = source.plugins["backend"].open(source.folder, collection.corpus.rows)
         return searcher.using(options, progress) if isinstance(searcher, ExactSearcher) else searcher

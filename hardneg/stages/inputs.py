@@ -14,7 +14,7 @@ from hardneg.formats.arrays import map_array
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
-from hardneg.indexes.kernels.candidate_scoring import pooled
+from hardneg.indexes.candidate_scoring import pooled
 from hardneg.protocols import Searcher
 from hardneg.records import errors, layout
 from hardneg.runtime import distributed, progress
@@ -121,7 +121,7 @@ def open_searcher(
     few: a flat index is to be searched again and again with a hundred queries or less, as a training loop does; it then
     stays on a GPU that has room for it. expected: how many queries it is searched with in all.
     """
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.indexes.exact import ExactOptions
 
     if not isinstance(source.spec, IndexSpec):
         raise errors.UsageError(f"{source.name} is no index")

@@ -18,9 +18,8 @@ from hardneg.formats import negatives, qrels, runs
 from hardneg.formats.collection import StoredCollection, extended
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.form_names import OWN, check_form
-from hardneg.mining import choosing, listing
-from hardneg.mining.filters import MiningTexts
-from hardneg.mining.miners import selection, thresholds
+from hardneg.mining import choosing, thresholds
+from hardneg.mining.filters import Filters, MiningTexts
 from hardneg.protocols import RunJoiner
 from hardneg.records import errors, layout, types
 from hardneg.runtime import progress, seeding
@@ -121,10 +120,10 @@ class Mine(StageSpec):
             known = extended(known, [Path(file).expanduser() for file in self.also_qrels], collection)
         texts, miner = MiningTexts(collection, self.split), context.plugins["miner"]
         given = [plugin for path, plugin in context.plugins.items() if path.startswith("filters.")]
-        filters = choosing.Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
+        filters = Filters.of(texts, given, self.answer_match if self.without_answers else None, known)
         file = None
         if self.file:
-            file = listing.ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split)
+            file = choosing.ListsOfFile(Path(self.file).expanduser(), self.form, collection, self.split)
         return MinedBlocks(
             context,
             blocks.query_blocks(len(query_ids), _BLOCK),
@@ -145,24 +144,24 @@ class MinedBlocks(blocks.StageBlocks):
     query_ids: Sequence[str] = field(kw_only=True)
     texts: MiningTexts = field(kw_only=True)
     chooser: choosing.Choosing = field(kw_only=True)
-    file: listing.ListsOfFile | None = field(kw_only=True)
+    file: choosing.ListsOfFile | None = field(kw_only=True)
 
     def listed(self) -> Iterator[runs.QueryLists]:
         """All queries with their lists. Raises DataError where `planted` finds no positives that are withheld."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
-            return listing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
+            return choosing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
         paths = {label: source.folder / layout.RUN for label, source in self.context.inputs_of("runs").items()}
         query_ids, file = self.query_ids, self.file
         listed = file.listed(query_ids, paths) if file else runs.lists_side_by_side(paths, query_ids)
         if spec.permuted:
-            listed = listing.permuted(listed, known, spec.seed)
+            listed = choosing.permuted(listed, known, spec.seed)
         if spec.planted is not None:
             withheld = qrels.positives(self.collection.withheld())
             if withheld.keys().isdisjoint(self.query_ids):
                 problem = "the dataset withholds no positives of these queries; give it `withheld: {halves: true}`"
                 raise errors.DataError(f"{self.context.name}: planted: {problem}")
-            listed = listing.planted(listed, withheld, known, spec.planted, spec.seed)
+            listed = choosing.planted(listed, withheld, known, spec.planted, spec.seed)
         return listed
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
@@ -317,7 +316,7 @@ def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int
     A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
     """
     top, scored = next(iter(hits.values())).doc_ids[:depth], hits[types.SCORES]
-    scores = selection.scores_of(top, scored)
+    scores = thresholds.scores_of(top, scored)
     best = np.max(scores, where=~np.isnan(scores), initial=-np.inf)
     if not best > above:
         return None

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hardneg.evaluation import metrics, metrics_json
+from hardneg.evaluation import metrics_json
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.records import layout, wording
 from hardneg.report import content, figure, page, query_section
@@ -83,11 +82,8 @@ class Report(StageSpec):
         trained, runs = _by_label(context, "training"), dict[str, list[ArtifactInput]]()
         for path, source in context.inputs_of("runs").items():  # several of a row with several seeds
             runs.setdefault(by_label(rows).get(path, (path, None))[0], []).append(source)
-        steps = {item.name: item for item in behind.values() if item.spec is not None}
-        stages = {name: item.spec for name, item in steps.items() if item.spec is not None}
-        results, metric = measured.results, next((name for scores in measured.results.values() for name in scores), "")
-        values = {label: metrics.means(scores)[metric] for label, scores in results.items() if metric in scores}
-        costs = {label: system_costs([item.name for item in items], steps) for label, items in runs.items()}
+        stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
+        next_steps = steps_after(measured, rows, self.about, stages, ".")
         written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
         of_writers = "written " * (Trait.WRITTEN_QUERIES in dataset.traits)
         queries = wording.counted(evaluation.facts["queries"], f"{of_writers}query")
@@ -97,12 +93,12 @@ class Report(StageSpec):
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
             notes=[*measured.notes, *([_WRITTEN] if written else [])],
-            costs=page.costs_section(costs, values, metric),
             settings_tables=[_steps([dataset, *context.inputs.values()])],
             over=f"{queries} of split {split}, over {wording.counted(evaluation.facts['passages'], 'passage')}",
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
+            next=[(sentence, f"{command} (in the folder of this page)") for sentence, command in next_steps],
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
         collection = inputs.open_collection(dataset)
@@ -110,6 +106,21 @@ class Report(StageSpec):
         passages = query_section.Passages(lists, collection.qrels(split), collection, split)
         page.write_report(context.folder, shown, measured, passages)
         return {}
+
+
+def steps_after(
+    measured: metrics_json.Measured,
+    rows: Mapping[str, BySeed],
+    about: str,
+    stages: Mapping[str, StageSpec],
+    folder: str,
+    recipe: str = "RECIPE",
+) -> list[tuple[str, str]]:
+    """Return the next steps after an evaluation of these rows, by sentence and command; folder: the run folder."""
+    began = began_from(about, rows, stages) if about in rows else ""
+    stage_of = {label: run if isinstance(run, str) else next(iter(run.values())) for label, run in rows.items()}
+    runs = {label: str(Path(folder, "runs", f"{name}.trec.gz")) for label, name in stage_of.items()}
+    return content.next_steps(measured, about, began, folder, runs, recipe)
 
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
@@ -203,55 +214,3 @@ def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Itera
             seen.add(name)
             yield name
             waiting += [target for path, target, _ in stages[name].references() if path != layout.DATASET][::-1]
-
-
-def system_costs(runs: Sequence[str], steps: Mapping[str, ArtifactInput]) -> page.SystemCosts:
-    """What a row's run took, or each of its runs with several seeds on average; steps: all that led to them."""
-    specs = {name: item.spec for name, item in steps.items() if item.spec is not None}
-
-    def linked(names: Iterable[str], artifact_type: str) -> list[ArtifactInput]:
-        """Those of a type among the names, and those of the same type that they are made from, each once."""
-        same, waiting = dict[str, ArtifactInput](), list(names)
-        while waiting:
-            name = waiting.pop()
-            if name in specs and specs[name].artifact_type == artifact_type and name not in same:
-                same[name] = steps[name]
-                waiting += [target for _, target, _ in specs[name].references()]
-        return list(same.values())
-
-    costs, devices = list[dict[str, float | None]](), dict[str, None]()
-    for run in runs:
-        behind, searches = [steps[name] for name in steps_behind([run], specs)], linked([run], "run")
-        named = [target for item in searches for _, target, _ in specs[item.name].references()]
-        indexes = linked(named, "index")
-        networks = [item for item in behind if specs[item.name].artifact_type in ("model", "reranker")]
-        times = [(_total("seconds", [item]), _total("queries", [item])) for item in searches]
-        milliseconds = [1000 * seconds / queries for seconds, queries in times if seconds is not None and queries]
-        own = {
-            "training": _total("seconds", [item for item in networks if "steps" in item.facts]),
-            "indexing": _total("seconds", indexes),
-            "size": _total("bytes", [item for item in indexes if item.name in named]),
-            "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
-            "steps": _total("seconds", behind),
-        }
-        costs.append(own)
-        devices |= dict.fromkeys(device for item in behind if (device := _device(item)))
-    known = {name: [value for each in costs if (value := each[name]) is not None] for name in costs[0]}
-    mean = {name: fmean(values) if len(values) == len(costs) else None for name, values in known.items()}
-    return page.SystemCosts(**mean, devices=tuple(devices))
-
-
-def _total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
-    """The sum of a number of manifests; None where one lacks it."""
-    values = [item.facts.get(fact) for item in items]
-    known = [float(value) for value in values if isinstance(value, int | float)]
-    return sum(known) if known and len(known) == len(values) else None
-
-
-def _device(item: ArtifactInput) -> str | None:
-    used = item.facts.get("usage")
-    if not isinstance(used, Mapping) or "device" not in used:
-        return None
-    name = used["device"] if used["device"] != "cpu" else used.get("processor", "cpu")
-    count = used.get("processes", 1)
-    return f"{count} × {name}" if isinstance(count, int) and count > 1 else str(name)

@@ -20,8 +20,8 @@ from hardneg.formats import queries as query_files
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
-from hardneg.mining import listing
+from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
+from hardneg.mining import choosing
 from hardneg.protocols import Searcher
 from hardneg.records import Encoded, errors, layout, types, wording
 from hardneg.runtime import distributed, progress
@@ -310,11 +310,11 @@ class SearchBlocks(blocks.RunBlocks):
             hits = self._hits(searcher, wanted, lists, len(window))
             if self._excluded:
                 excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
-                hits = listing.exclude(hits, excluded, corpus, spec.depth)
-            hits_of = listing.as_lists(hits)
+                hits = choosing.exclude(hits, excluded, corpus, spec.depth)
+            hits_of = choosing.as_lists(hits)
             if known is not None:
                 theirs = [known.get(query_id, ()) for query_id in query_ids]
-                hits_of = listing.with_positives(hits, searcher, wanted, theirs, corpus)
+                hits_of = choosing.with_positives(hits, searcher, wanted, theirs, corpus)
             for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
                 self.facts["queries that found no document"] += not len(rows)
                 yield query_id, types.RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)

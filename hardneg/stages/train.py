@@ -363,7 +363,7 @@ class TrainQueries(training.EncoderOptions, IndexSpec):
         return super().estimate(sizes, self.split, models)
 
     def open_index(self, source: ArtifactInput, collection: StoredCollection, options: Any, progress: Any) -> Searcher:
-        from hardneg.indexes.backends.product import PqSearcher
+        from hardneg.indexes.product import PqSearcher
 
         return PqSearcher.open(source.part("index")).using(options, progress)
 
@@ -390,7 +390,7 @@ class TrainQueries(training.EncoderOptions, IndexSpec):
 
     def _method(self, context: StageContext[Any], collection: StoredCollection, data: Any, encoder: Any) -> Any:
         """The training (`AdoreTraining`), with what its negatives come from."""
-        from hardneg.indexes.backends.product import PqSearcher
+        from hardneg.indexes.product import PqSearcher
         from hardneg.training import validation
         from hardneg.training.methods import adore
 

@@ -1,7 +1,6 @@
-"""The store: artifacts and their keys, files written whole or not at all, and the artifacts that results use."""
+"""The store: artifacts and their keys, atomic writes, and records of the outputs that use artifacts."""
 
 from hardneg.store.artifacts import *
 from hardneg.store.atomic_write import *
-from hardneg.store.choices import *
 from hardneg.store.identity import *
-from hardneg.store.replaced_files import *
+from hardneg.store.outputs import *

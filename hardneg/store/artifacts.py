@@ -1,9 +1,9 @@
-"""The content-addressed store: one folder an artifact, its manifest written last, one rename to finish it.
+"""The content-addressed store: one folder per artifact, its manifest written last, one rename to finish it.
 
 <store>/<key>/              a finished artifact, with manifest.json
 <store>/<key>.partial/      an unfinished one, in progress or left by a stopped run; the next run resumes it
-<store>/locks/<key>         held while it is being made; the system frees it when the holder dies
-<store>/roots/              which keys `gc` keeps, and for what (`hardneg.store.gc_roots`)
+<store>/locks/<key>         locked while it is being made; the system releases it when the process dies
+<store>/roots/              the keys that `gc` keeps, and the outputs that use them (`hardneg.store.outputs`)
 """
 
 import contextlib
@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,24 +26,23 @@ from hardneg.store.identity import digest, file_digest
 FORMAT = 1
 MANIFEST = "manifest.json"
 SCRATCH = "checkpoints"
-"""A folder of a workspace for what a stopped stage needs to resume; removed when the artifact is finished."""
+"""The folder of a workspace that a stopped stage resumes from; removed when the artifact is finished."""
 CHOICES = "choices.json"
-"""In that folder: the choices of ways to compute, which a resumed stage keeps."""
+"""The file in that folder with the choices that a resumed stage repeats."""
 KEPT = "kept"
-"""A folder of an artifact with the models kept during training, `step-N` each."""
+"""The folder of an artifact with the models saved during training, `step-N` each."""
 EARLIER = "earlier seconds"
-"""A fact of a stage: the seconds of the stopped runs that this one resumed; `seconds` includes them."""
+"""The fact of a stage with the seconds of the stopped runs that it resumed; `seconds` includes them."""
 _FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
-"""The names of an artifact's folder: its key, and that of what is unfinished or being removed."""
 
 
 @dataclass(frozen=True)
 class Artifact:
     """A finished artifact.
 
-    key: its identity. artifact_type: what it holds (`index`, `run`, ...). facts: counts and measures reported by its
-    stage. origin: the identity payload that the key is the digest of, and the stage's name. files: the digest of each
-    file by its path; empty where an earlier hardneg recorded none.
+    key: its identity. artifact_type: `index`, `run`, ... facts: counts and measures reported by its stage. origin: the
+    identity that the key is the digest of, and the stage's name. files: the digest of each file by its path; empty
+    where an earlier hardneg recorded none.
     """
 
     key: str
@@ -87,7 +85,7 @@ class Store:
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
 
     def whole(self, key: str, note: Callable[[str], None] = lambda text: None) -> Artifact | None:
-        """Return the finished artifact of `key`; where it is damaged None, and `note` is told so.
+        """Return the finished artifact of `key`, or None, with a message to `note`, if it is damaged.
 
         Raises:
             NotOurs: a newer hardneg wrote it, or another user, and it may not be read.
@@ -143,12 +141,12 @@ class Store:
             os.close(handle)
 
     def workspace(self, key: str) -> Path:
-        """Return the folder to make `key` in, with what a stopped run finished there. Hold the lock first."""
+        """Return the folder to make `key` in, with the work of a stopped run. Hold the lock first."""
         with disk_errors(self.root):
             partial = self._partial(key)
             partial.mkdir(parents=True, exist_ok=True)
             (self.root / "locks").mkdir(exist_ok=True)
-            (self.root / "locks" / key).touch()  # says for good that the folder is the store's own
+            (self.root / "locks" / key).touch()  # marks the folder as the store's own for good
             return partial
 
     def commit(self, key: str, artifact_type: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
@@ -170,10 +168,7 @@ class Store:
         return Artifact(key, artifact_type, self.path(key), facts, origin, digests)
 
     def recover(self, key: str) -> None:
-        """Finish an artifact whose manifest is written, where a process died before the rename.
-
-        Does nothing otherwise. Hold the lock first.
-        """
+        """Finish an artifact whose manifest is written if a process died before the rename. Hold the lock first."""
         partial, final = self._partial(key), self.path(key)
         if not (partial / MANIFEST).exists() or final.exists():
             return
@@ -196,10 +191,10 @@ class Store:
         return [each for each in finished if each is not None]
 
     def folders(self) -> list[Path]:
-        """Return the folders of all artifacts, finished, unfinished or being removed: with a manifest or a key's lock.
+        """Return the folders of all artifacts, finished, unfinished or being removed, that have a manifest or a lock.
 
         Raises:
-            ArtifactError: there are files or folders, and none of them is a store's.
+            ArtifactError: the folder has content, and none of it is a store's.
         """
         there = sorted(self.root.iterdir()) if self.root.is_dir() else []
         named = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
@@ -207,12 +202,12 @@ class Store:
         own = [path for path in named if (path / MANIFEST).exists() or (locks / path.name.partition(".")[0]).exists()]
         if there and not (own or locks.exists() or (self.root / "roots").exists()):
             names = f"{', '.join(path.name for path in there[:3])}{', ...' if len(there) > 3 else ''}"
-            raise ArtifactError(f"{self.root}: no store (it holds {names}): name one with {{store}}", "store")
+            raise ArtifactError(f"{self.root}: not a store (it holds {names}); name one with {{store}}", "store")
         return own
 
     @property
     def read_only(self) -> bool:
-        """Whether the store exists and may not be written: artifacts can be read, and none made."""
+        """Whether the store exists and may not be written, so that artifacts can only be read."""
         folders = [self.root, self.root / "locks", self.root / "roots"]
         return any(folder.is_dir() and not may_write(folder) for folder in folders)
 
@@ -237,12 +232,12 @@ class Store:
                 raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
             return None
         except PermissionError:
-            advice = "another user made it, and you may not read it; ask for read permission, or choose another folder"
+            advice = "made by another user, and not readable for you; ask for read permission, or choose another folder"
             raise ClosedArtifact(f"{path.parent}: {advice} with {{store}}", "store") from None
         except (OSError, ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-            raise ArtifactError(f"{path}: damaged: it is not a manifest")
+            raise ArtifactError(f"{path}: damaged: not a manifest")
         if manifest["format"] > FORMAT:
             raise NewerArtifact(
                 f"{path}: written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT}); "
@@ -261,7 +256,7 @@ def _taken(handle: int, operation: int) -> bool:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON so that a reader sees the old file or the whole new one."""
+    """Write JSON in place of `path`, whole or not at all."""
     replace_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
@@ -272,7 +267,7 @@ def may_write(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Raise system errors of the disk as one clear line; `option` names the argument for another folder.
+    """Turn system errors of the disk into one clear line; `option` names the argument for another folder.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not ours to write.
@@ -298,9 +293,10 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one artifact: its key, the stage that made it, and what is wrong, in one line if anything.
+    """The result of checking one artifact: its key, the stage that made it, and the problem, one line or empty.
 
-    size_only: an earlier hardneg wrote no digests, so sizes were compared. newer: a newer one wrote it, so nothing was.
+    size_only: only sizes were compared, as an earlier hardneg wrote no digests. newer: not checked, as a newer hardneg
+    wrote it.
     """
 
     key: str
@@ -312,20 +308,21 @@ class Checked:
 
 
 def check(store: Store, progress: Progress) -> Iterator[Checked]:
-    """Read every byte of every artifact of a store. Raises ArtifactError where none is there, but other files."""
+    """Read every byte of every artifact of a store. Raises ArtifactError as `Store.folders`."""
     keys = [path.name for path in store.folders() if not path.suffix]
     with progress.task("checking", len(keys), "artifacts") as task:
         for key in keys:
-            yield _checked(store, key)
+            yield verified(store, key)
             task.advance()
 
 
 def damage(folder: Path) -> str:
-    """Return what is wrong with the artifact in `folder`, in one line; empty where every byte is as it was written."""
-    return _checked(Store(folder.parent), folder.name).problem
+    """Return the problem of the artifact in `folder`, one line; empty if every byte is as it was written."""
+    return verified(Store(folder.parent), folder.name).problem
 
 
-def _checked(store: Store, key: str) -> Checked:
+def verified(store: Store, key: str) -> Checked:
+    """Return the result of reading every byte of one artifact."""
     try:
         artifact = store.find(key)
     except NewerArtifact:
@@ -335,14 +332,14 @@ def _checked(store: Store, key: str) -> Checked:
     except ArtifactError as error:
         return Checked(key, problem=str(error))
     if artifact is None:
-        return Checked(key, problem=f"{store.path(key)}: is gone")
+        return Checked(key, problem=f"{store.path(key)}: missing")
     stage = str(artifact.origin.get("name", "?"))
     size = sum((artifact.path / name).stat().st_size for name in artifact.files)
     if digest({name: value for name, value in artifact.origin.items() if name != "name"}) != key:
-        return Checked(key, stage, size, f"{artifact.path}: its manifest is not the one that was written")
+        return Checked(key, stage, size, f"{artifact.path}: its manifest has changed")
     wrong = []
     for name, noted in artifact.files.items():
-        with suppress(OSError):  # one that cannot be read is wrong
+        with contextlib.suppress(OSError):  # one that cannot be read is wrong
             if not noted or file_digest(artifact.path / name) == noted:
                 continue
         wrong.append(name)

@@ -1,4 +1,4 @@
-"""Files and folders that a reader sees old or new, never half-written: written aside, on disk, then renamed."""
+"""Atomic writes of files and folders: written under another name, flushed to disk, then renamed."""
 
 import errno
 import fcntl
@@ -18,12 +18,12 @@ _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def aside(path: Path) -> Path:
-    """Return a path beside `path` to write it first, under a name that no other thread, process or host has."""
+    """Return a temporary path next to `path`, under a name that no other thread, process or host uses."""
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
 
 
 def remove_asides(folder: Path) -> None:
-    """Remove what dead writers left aside in `folder` and below it; nobody may be writing there."""
+    """Remove temporary files of dead writers in `folder` and below it; nobody may be writing there."""
     for path in folder.rglob(".*.tmp"):
         if _ASIDE.fullmatch(path.name):
             path.unlink()
@@ -33,8 +33,8 @@ def remove_asides(folder: Path) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path` at the end of the block, whole and on disk.
 
-    If the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip, of which equal
-    content gives equal bytes. Several threads and processes may replace one file: the last one's stays.
+    If the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip; equal content gives equal
+    bytes. Several threads and processes may replace one file: the last one's stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = aside(path)
@@ -58,7 +58,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     """Open a new folder that replaces `folder` at the end of the block, whole and on disk.
 
     If the block fails, `folder` stays as it was. One thread at a time replaces a folder, the others wait: the last
-    one's stays. What a dead process left aside is removed by the next one.
+    one's stays. Remains of a dead process are removed by the next one.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new, old = (folder.with_name(f".{folder.name}.tmp{end}") for end in ("", ".old"))
@@ -81,7 +81,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock file, removed afterwards: a process that waited for a removed one makes it again."""
+    """Hold a lock file, removed afterwards: a process that waited for a removed one creates it again."""
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -112,10 +112,10 @@ def system_errors() -> Iterator[None]:
         raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
 
 
-def link_folder(source: Path, target: Path, without: Collection[str] = ()) -> Path:
-    """Link the files below `source` into `target`, which is replaced whole; `without`: names that are left out."""
+def link_folder(source: Path, target: Path, excluded: Collection[str] = ()) -> Path:
+    """Link the files below `source`, except those named `excluded`, into `target`, which is replaced whole."""
     with replacing_folder(target) as folder:
-        for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in without):
+        for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in excluded):
             link_file(path, folder / path.relative_to(source))
     return target
 
@@ -123,7 +123,7 @@ def link_folder(source: Path, target: Path, without: Collection[str] = ()) -> Pa
 def link_file(source: Path, target: Path) -> Path:
     """Link the file `source` at `target`, or copy it where the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.exists() and target.samefile(source):  # a link to itself is not renamed: it would stay aside
+    if target.exists() and target.samefile(source):  # renaming a link onto itself leaves the temporary name
         return target
     new = aside(target)
     try:

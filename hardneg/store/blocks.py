@@ -1,4 +1,4 @@
-"""The store of finished blocks: a file a block, written aside and renamed; when it is there, the block is finished."""
+"""The store of finished blocks, one file each, written under another name and renamed: a file is a finished block."""
 
 import json
 import zipfile
@@ -28,49 +28,46 @@ class BlockResult:
 
 
 class BlockStore:
-    """The finished blocks in a folder; several processes and machines may write some.
-
-    Two that make the same block write the same bytes, whichever stays.
-    """
+    """The finished blocks in a folder; several processes and machines may write, equal bytes for the same block."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, sizes: Sequence[int]) -> None:
-        """Note how many blocks there are and how large, or compare with what a stopped run noted.
+        """Record the number and largest size of the blocks, or compare them with those of a stopped run.
 
         Raises:
-            ArtifactError: the run had cut other blocks, so that its numbers mean others.
+            ArtifactError: the stopped run had other blocks.
         """
         path, wanted = self.folder / _SIZES, [len(sizes), max(sizes, default=0)]
         if not path.exists():
             replace_text(path, json.dumps(wanted))
-        elif (begun := json.loads(path.read_text(encoding="utf-8"))) != wanted:
-            cuts = f"{begun[0]} blocks of {begun[1]} at most, and this hardneg cuts {wanted[0]} of {wanted[1]}"
-            raise ArtifactError(f"{self.folder}: begun with {cuts}: delete the folder, and run again")
+        elif (found := json.loads(path.read_text(encoding="utf-8"))) != wanted:
+            cuts = f"{found[0]} blocks of at most {found[1]}, and this hardneg makes {wanted[0]} of {wanted[1]}"
+            raise ArtifactError(f"{self.folder}: started with {cuts}; delete the folder and run again")
 
     def finished(self) -> set[int]:
-        """The numbers of the finished blocks."""
+        """Return the numbers of the finished blocks."""
         return {int(path.stem) for path in self.folder.glob(f"*{_BLOCK}") if path.stem.isdecimal()}
 
     def write(self, number: int, block: BlockResult) -> None:
         """Write a block; when this returns, it is safely on disk.
 
         Raises:
-            ArtifactError: the folder is gone, as another process has put the blocks together.
+            ArtifactError: the folder is gone, as another process has merged the blocks.
         """
         if not self.folder.is_dir():
-            raise ArtifactError(f"{self.folder}: is gone: another process has finished or removed it")
+            raise ArtifactError(f"{self.folder}: missing: another process has finished or removed it")
         parts = {**block.parts, _FACTS: json.dumps(block.facts, sort_keys=True).encode()}
         arrays = {n: np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part for n, part in parts.items()}
         with replacing(self.folder / f"{number:09d}{_BLOCK}") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
-        """The parts of a finished block that have these names, bytes as uint8; without names all.
+        """Return the named parts of a finished block, or all of them; bytes as uint8.
 
         Raises:
-            ArtifactError: it is not there, or damaged; then it is removed.
+            ArtifactError: the block is missing, or damaged; then it is removed.
         """
         path = self.folder / f"{number:09d}{_BLOCK}"
         try:
@@ -78,19 +75,19 @@ class BlockStore:
                 wanted = names or [name for name in file.files if name != _FACTS]
                 return {name: file[name] for name in wanted if name in file}
         except FileNotFoundError:
-            raise ArtifactError(f"{self.folder}: block {number} is missing: run the step again") from None
+            raise ArtifactError(f"{self.folder}: block {number} is missing; run the step again") from None
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             path.unlink(missing_ok=True)
-            raise ArtifactError(f"{path}: damaged ({error}), and removed: run the step again") from None
+            raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """The bytes of this name of blocks 0 to `count`; of those that have some. Raises as `read`."""
+        """Yield the bytes named `name` of blocks 0 to `count` that have some. Raises as `read`."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()
 
     def facts(self, count: int) -> Counter[str]:
-        """The counts of blocks 0 to `count`, summed. Raises as `read`."""
+        """Return the sum of the counts of blocks 0 to `count`. Raises as `read`."""
         total = Counter[str]()
         for number in range(count):
             total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))
@@ -98,7 +95,7 @@ class BlockStore:
 
 
 def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:
-    """Writes blocks as they come; a thread writes one while the next is made."""
+    """Write blocks as they come; a thread writes one while the next is made."""
     with ThreadPoolExecutor(1) as disk:
         under_way: Future[None] | None = None
         for number, block in blocks:
@@ -110,7 +107,7 @@ def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int
 
 
 def contiguous(numbers: Sequence[int]) -> Iterator[range]:
-    """Ascending numbers as ranges of those that follow each other."""
+    """Yield ascending numbers as ranges of consecutive ones."""
     begins = [i for i, number in enumerate(numbers) if not i or number != numbers[i - 1] + 1]
     for begin, end in pairwise([*begins, len(numbers)]):
         yield range(numbers[begin], numbers[end - 1] + 1)

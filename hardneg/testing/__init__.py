@@ -1,16 +1,13 @@
-"""The plugins' contract as tests: `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
+"""The contracts of plugins as tests: `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
 
-pytest is imported by none of this until a test runs. Each failure says which rule of the contract is broken.
+pytest is not imported until a test runs. Each failure names the broken rule of the contract.
 """
 
-from hardneg.testing.datasets import DatasetTests, WriterTests
+from hardneg.testing.data import DatasetTests, FilterTests, MinerTests, WriterTests
 from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.indexes import IndexTests
-from hardneg.testing.mining import FilterTests, MinerTests
-from hardneg.testing.plugin_contract import PluginTests, rule
-from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
-from hardneg.testing.stages import AnalysisTests, StageTests
-from hardneg.testing.training import LossTests
+from hardneg.testing.plugins import AnalysisTests, PluginTests, StageTests, rule
+from hardneg.testing.scoring import LossTests, RerankerTests, TrainableRerankerTests
 
 __all__ = [
     "AnalysisTests", "DatasetTests", "EncoderTests", "FilterTests", "IndexTests", "LossTests", "MinerTests",

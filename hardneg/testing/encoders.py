@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.encoders.open.resolved import ResolvedModel, resolve
+from hardneg.encoders.open import resolved
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
@@ -16,17 +16,17 @@ from hardneg.formats.segments import Segments
 from hardneg.records import Document, Encoded, Lookup, ModelError
 from hardneg.runtime import Silent, World
 from hardneg.testing import indexes as forms
-from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, check_light, rule
+from hardneg.testing.plugins import TOLERANCE, PluginTests, check_light, rule
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"
 _BLOCK = 3
 
 
 class EncoderTests(PluginTests):
-    """Set `plugin`; override `model` for a family that reads files or asks a server.
+    """Set `plugin`; override `model` for a family that reads files or calls a server.
 
-    tolerance: how far two numbers of one text may be apart (batches change last bits).
-    own_share: the least share of documents that are nearest to their own text; below 1 where vectors of any length are
+    tolerance: the largest difference of two numbers of one text (batches change last bits).
+    own_share: the least share of documents that are nearest to themselves; below 1 if vectors of any length are
     compared by inner products, so that a longer one may be nearer.
     """
 
@@ -34,35 +34,35 @@ class EncoderTests(PluginTests):
     own_share: ClassVar[float] = 1.0
 
     def model(self, folder: Path) -> ModelSpec:
-        """The model of a recipe; `folder` is the test's own."""
+        """Return the model of a recipe; `folder` is the test's own."""
         return ModelSpec("tested")
 
     def others(self, folder: Path) -> Sequence[Any]:
-        """The family with other options that change the numbers of a text."""
+        """Return the family with other options, each of which changes the numbers of a text."""
         return ()
 
     def documents(self) -> list[str]:
-        """Eight different texts, of one word to many."""
+        """Return eight different texts, of one word to many."""
         words = _TEXT.split()
         return [" ".join(words[i % 5 : i % 5 + 1 + 2 * i] * (1 + i // 6)) for i in range(8)]
 
     def queries(self) -> list[str]:
-        """Three queries."""
+        """Return three queries."""
         return ["old river", "the blue harbor and a bridge", "engines"]
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail unless this is `count` texts of the form."""
+        """Fail unless these are `count` texts of the form."""
         forms.check_encoded(encoded, form, count, dimension)
 
     def alike(self, one: Any, other: Any, tolerance: float) -> bool:
-        """Whether two encodings of the same texts differ by at most `tolerance`."""
+        """Return whether two encodings of the same texts differ by at most `tolerance`."""
         return forms.alike(one, other, tolerance)
 
     def _opened(self, folder: Path, to_train: bool = False) -> Any:
         return self.make(folder).load(self._resolved(folder), "cpu", None if to_train else "fp32")
 
-    def _resolved(self, folder: Path, spec: ModelSpec | None = None, family: Any = None) -> ResolvedModel:
-        return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
+    def _resolved(self, folder: Path, spec: ModelSpec | None = None, family: Any = None) -> resolved.ResolvedModel:
+        return resolved.resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
@@ -81,16 +81,16 @@ class EncoderTests(PluginTests):
     def test_what_is_known_of_a_model(self, tmp_path: Path) -> None:
         family, model = self.make(tmp_path), self._resolved(tmp_path)
         full, lookup, shape = family.full(model), family.look_up(model), model.shape
-        rule(isinstance(full, FullSpec), "`full` gives a FullSpec", type(full))
-        rule(isinstance(lookup, Lookup), "`look_up` gives a Lookup", type(lookup))
+        rule(isinstance(full, FullSpec), "`full` returns a FullSpec", type(full))
+        rule(isinstance(lookup, Lookup), "`look_up` returns a Lookup", type(lookup))
         rule(shape.hidden > 0 and shape.layers >= 0 and shape.weights >= 0, "a shape has sizes", shape)
-        rule(self._opened(tmp_path).spec == full, "an opened model has the spec that `full` gives")
+        rule(self._opened(tmp_path).spec == full, "an opened model has the spec that `full` returns")
 
     def test_the_digest_names_what_it_makes(self, tmp_path: Path) -> None:
         spec, name = self.model(tmp_path), self._resolved(tmp_path).digest
         rule(bool(re.fullmatch("[0-9a-f]{32}", name)), "a digest has 32 hexadecimal digits", repr(name))
         rule(self._resolved(tmp_path).digest == name, "the same model has the same digest")
-        text = "what changes a text's numbers changes the digest"
+        text = "an option that changes a text's numbers changes the digest"
         prompted = self._resolved(tmp_path, replace(spec, query_prompt="other words: "))
         rule(prompted.digest != name, text, "another prompt")
         for other in self.others(tmp_path):
@@ -105,7 +105,7 @@ class EncoderTests(PluginTests):
         for side in ("query", "document"):
             rows = self._encode(encoder, texts, side)
             self.check_encoded(rows, form, len(texts), encoder.dimension)
-            text = "what a text is encoded into depends on it alone, not on"
+            text = "the encoding of a text depends on it alone, not on"
             backwards = self._encode(encoder, texts[::-1], side)
             self._alike(backwards[np.arange(len(texts))[::-1]], rows, f"{text} the order")
             self._alike(self._encode(encoder, texts, side, window=_BLOCK), rows, f"{text} the window")
@@ -135,12 +135,12 @@ class EncoderTests(PluginTests):
         for number, (start, part) in enumerate(
             encoder.encode_windows(parts(), "document", EncodeOptions(precision="fp32"), done.append)
         ):
-            rule(start == 2 * number, "windows are given in order, by the number of their first text", start)
-            rule(len(taken) <= number + 3, "few windows are read before one is given", len(taken))
+            rule(start == 2 * number, "windows come in order, with the number of their first text", start)
+            rule(len(taken) <= number + 3, "few windows are read ahead", len(taken))
             encoded.append(part)
         rule(sum(done) == len(texts), "`advance` counts each text once", done)
         joined = np.concatenate(encoded) if isinstance(encoded[0], np.ndarray) else type(encoded[0]).join(encoded)
-        self._alike(joined, self._encode(encoder, texts), "windows give what `encode` gives")
+        self._alike(joined, self._encode(encoder, texts), "windows have the same result as `encode`")
 
     def _corpus(self, folder: Path, texts: Sequence[str]) -> Corpus:
         write_corpus((Document(f"d{i}", text) for i, text in enumerate(texts)), folder / "corpus", Silent())
@@ -168,14 +168,14 @@ class EncoderTests(PluginTests):
                 if last:
                     writer.write_doc_ids(rows.doc_ids)
                     writer.close()
-            rule((path / encoder.files[0]).exists() == last, "the first of `files` is there when a folder was closed")
+            rule((path / encoder.files[0]).exists() == last, "the first of `files` exists once the writer is closed")
         lacking = [name for name in encoder.files if not (path / name).exists()]
-        rule(not lacking, "`files` names what a writer leaves", lacking)
+        rule(not lacking, "`files` names the files of a writer", lacking)
         stored = open_store(path).encoded(np.arange(len(corpus)))
-        self._alike(stored, self._encode(encoder, texts), "a store holds what the documents became")
+        self._alike(stored, self._encode(encoder, texts), "a store holds the encoded documents")
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
-        from hardneg.indexes.kernels.candidate_scoring import score_matrix
+        from hardneg.indexes.candidate_scoring import score_matrix
 
         encoder, texts = self._opened(tmp_path), self.documents()
         corpus = self._corpus(tmp_path, texts)
@@ -196,31 +196,29 @@ class EncoderTests(PluginTests):
         try:
             rows = encoder.rows(corpus, Segments(12, count=3), tmp_path, Silent(), World())
         except ModelError as error:
-            rule("segments" in str(error) and "\n" not in str(error), "segments are refused in a line", error)
+            rule("segments" in str(error) and "\n" not in str(error), "segments are refused in one line", error)
             return
         rule(len(rows) > len(corpus), "long documents have several rows", len(rows))
         held = self._store(tmp_path, encoder, rows).encoded(np.arange(len(rows)))
         self.check_encoded(held, type(self.make(tmp_path)).form, len(rows), encoder.dimension)
 
     def test_what_cannot_learn_says_so(self, tmp_path: Path) -> None:
-        from hardneg.encoders.open.resolved import learner
-
         encoder = self._opened(tmp_path, to_train=True)
         try:
-            learner(encoder)
+            resolved.learner(encoder)
         except ModelError as error:
-            rule(not type(self.make(tmp_path)).trainable, "what is `trainable` can learn", error)
+            rule(not type(self.make(tmp_path)).trainable, "a family with `trainable` can be trained", error)
         else:
-            rule(type(self.make(tmp_path)).trainable, "what can learn is `trainable`")
+            rule(type(self.make(tmp_path)).trainable, "a family that can be trained has `trainable`")
 
 
 class TrainableEncoderTests(EncoderTests):
-    """The tests of a family whose encoders can be trained; the family must be installed by its entry point."""
+    """The tests of a family whose encoders can be trained; it must be installed with an entry point."""
 
     def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
         import torch
 
-        from hardneg.indexes.kernels.candidate_scoring import score_matrix
+        from hardneg.indexes.candidate_scoring import score_matrix
 
         encoder = self._opened(tmp_path, to_train=True)
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
@@ -231,7 +229,7 @@ class TrainableEncoderTests(EncoderTests):
         wanted = np.where(np.isneginf(wanted), 0, wanted)  # no hit
         trained = scores.detach().numpy()
         near = np.allclose(trained, wanted, rtol=self.tolerance, atol=self.tolerance)
-        rule(near, "texts score in training as in a search", f"{trained[0]} for {wanted[0]}")
+        rule(near, "scores in training equal those of a search", f"{trained[0]} for {wanted[0]}")
         columns = torch.tensor([2, 0, 0, 1])
         chosen = encoder.score(queries, documents, columns)
         rule(bool(torch.allclose(chosen, scores[:, columns], atol=1e-5)), "`columns` chooses documents")
@@ -250,25 +248,23 @@ class TrainableEncoderTests(EncoderTests):
         encoder = self._opened(tmp_path, to_train=True)
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
         held = encoder.collect(documents)
-        self._alike(held, self._encode(encoder, self.documents()), "`collect` gives what `encode` gives")
+        self._alike(held, self._encode(encoder, self.documents()), "`collect` returns the same as `encode`")
         again = encoder.score(queries, encoder.tensor(held))
         scores = encoder.score(queries, documents)
         near = torch.allclose(again, scores, atol=self.tolerance, rtol=self.tolerance)
-        rule(bool(near), "`tensor` makes of what is held what `embed` made")
+        rule(bool(near), "`tensor` restores what `embed` returned")
         own = np.array([[0, 5], [3, 1], [7, 7]])
         lists = encoder.score_lists(queries, held[own.ravel()])
         chosen = scores[torch.arange(len(own))[:, None], torch.from_numpy(own)]
         near = lists.shape == chosen.shape and torch.allclose(lists, chosen, atol=self.tolerance, rtol=self.tolerance)
-        rule(bool(near), "a list of documents for each query scores as the matrix does", lists)
+        rule(bool(near), "lists of documents have the scores of the matrix", lists)
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
-        from hardneg.encoders.open.resolved import load_encoder, resolve
-
         encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
         encoder.save(folder)
-        again: Any = load_encoder(folder, "cpu", "fp32")
-        family = type(resolve(again.spec).family)
+        again: Any = resolved.load_encoder(folder, "cpu", "fp32")
+        family = type(resolved.resolve(again.spec).family)
         rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
         for side, texts in (("query", self.queries()), ("document", self.documents())):
             made, same = (self._encode(each, texts, side) for each in (encoder, again))
-            self._alike(same, made, f"a saved model makes the same of each {side}")
+            self._alike(same, made, f"a saved model encodes the same for each {side}")

@@ -11,7 +11,7 @@ from hardneg.formats.vectors import FlatWriter
 from hardneg.records import Encoded, EncodedRows, Hits
 from hardneg.runtime import Silent, generator
 from hardneg.store import tree_digest
-from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.testing.plugins import PluginTests, rule
 
 _TOPICS = ("river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor")
 _DEPTH = 10
@@ -22,8 +22,8 @@ class IndexTests(PluginTests):
 
     A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language): a
     document that shares a rare word with a query must be found, a query of unknown words must find nothing.
-    One of `"vectors"` is tested with those of `count` documents of `dimension` numbers, normalised where it is not
-    exact; one of another form with what `documents`, `encoded_queries`, `write` and `plain_scores` say.
+    A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised if it is not exact;
+    a backend of another form needs its own `documents`, `encoded_queries`, `write` and `plain_scores`.
     """
 
     exact: ClassVar[bool] = True
@@ -32,49 +32,49 @@ class IndexTests(PluginTests):
     dimension: ClassVar[int] = 16
 
     def texts(self) -> list[str]:
-        """Forty sentences, four equal ones for each of ten topics."""
+        """Return forty sentences, four equal ones for each of ten topics."""
         return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
 
     def queries(self) -> list[str]:
-        """Queries: the first matches documents 2, 12, 22 and 32 equally, the last one none."""
+        """Return queries: the first matches documents 2, 12, 22 and 32 equally, the last one none."""
         return ["violin", "copper harbor", "zzyzx"]
 
     def _built(self, folder: Path) -> tuple[Any, Path]:
-        """The plugin, and the folder of a built index, renamed as the store does."""
+        """Return the plugin and the folder of a built index, renamed as the store does."""
         plugin, path = self.make(folder), folder / "made.partial"
         path.mkdir()
         if plugin.input == "texts":
             count = plugin.build(((f"d{i}", text) for i, text in enumerate(self.texts())), path, Silent())
-            rule(count == len(self.texts()), "`build` returns how many documents the index holds", count)
+            rule(count == len(self.texts()), "`build` returns the number of documents in the index", count)
         else:
             source = self.write(folder / "vectors", self.documents(plugin))
             before = tree_digest(source)
             count = plugin.build(source, path, Silent())
-            rule(count == self.count, "`build` returns how many documents the index holds", count)
-            rule(tree_digest(source) == before, "`build` does not change what it reads")
+            rule(count == self.count, "`build` returns the number of documents in the index", count)
+            rule(tree_digest(source) == before, "`build` does not change its source")
         extra = sorted(item.name for item in folder.iterdir() if item.name not in ("made.partial", "vectors"))
-        rule(not extra, "`build` writes into its folder only", extra)
+        rule(not extra, "`build` writes only to its own folder", extra)
         return plugin, path.rename(folder / "made")
 
     def documents(self, plugin: Any) -> Any:
-        """`count` encoded documents; whole numbers where the index is exact, so that sums are exact."""
+        """Return `count` encoded documents, of whole numbers if the index is exact, so that sums are exact."""
         return drawn_documents(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> Any:
-        """A few encoded queries, the first one nearest to document 3."""
+        """Return a few encoded queries, the first one nearest to document 3."""
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...; return the folder."""
+        """Write documents as the stage `encode` does, with the ids `d0`, `d1`, ...; return the folder."""
         return write_encoded(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """The score of each query with each document by plain loops: float32 [Q, D]; -inf is no hit."""
+        """Return the score of each query with each document, float32 [Q, D]; -inf is no hit."""
         scores: NDArray[np.float32] = queries @ documents.T
         return scores
 
     def _opened(self, folder: Path) -> tuple[Any, Any, Any]:
-        """The plugin, a searcher of a built index, and the queries."""
+        """Return the plugin, a searcher of a built index, and the queries."""
         plugin, path = self._built(folder)
         queries = self.queries() if plugin.input == "texts" else self.encoded_queries(plugin)
         return plugin, plugin.open(path, _rows), queries
@@ -101,50 +101,42 @@ class IndexTests(PluginTests):
         best = Hits(np.where(np.isneginf(top), -1, order), top)
         if self.exact:
             same = np.array_equal(hits.rows, best.rows)
-            rule(same, "an exact index finds what a full sort finds, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
+            rule(same, "an exact index equals a full sort, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
             rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores are those of the form", hits.scores[0])
             return
         reached = np.take_along_axis(scores, np.maximum(hits.rows, 0), 1) >= best.scores[:, -1:] - 1e-5
         recall = float((reached & (hits.rows >= 0))[best.rows[:, -1] >= 0].mean())
         rule(recall >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{recall:.3f}")
 
-    def test_gives_what_it_holds(self, tmp_path: Path) -> None:
-        from hardneg.indexes.kernels.candidate_scoring import score_pairs
+    def test_returns_its_rows(self, tmp_path: Path) -> None:
+        from hardneg.indexes.candidate_scoring import score_pairs
 
         plugin, searcher, queries = self._opened(tmp_path)
-        if plugin.input == "texts" or not hasattr(searcher, "encoded"):
-            return
         hits = searcher.search(queries, _DEPTH)
         query, column = np.nonzero(hits.rows >= 0)
-        held = searcher.encoded(hits.rows[query, column])
-        rule(len(held) == len(query), "one encoded text a row", len(held))
-        scores, own = score_pairs(queries[query], held), hits.scores[query, column]
-        rule(np.allclose(scores, own, rtol=1e-4, atol=1e-4), "a query's score with it is the row's", scores - own)
-
-    def test_gives_its_vectors(self, tmp_path: Path) -> None:
-        plugin, searcher, queries = self._opened(tmp_path)
-        if plugin.input == "texts" or not hasattr(searcher, "vectors"):
-            return
-        hits = searcher.search(queries, _DEPTH)
-        real = hits.rows >= 0
-        vectors = searcher.vectors(hits.rows[real])
-        rule(vectors.dtype == np.float32, "vectors are float32", vectors.dtype)
-        rule(vectors.shape == (int(real.sum()), self.dimension), "one vector a row", vectors.shape)
-        scores = (vectors * queries[np.nonzero(real)[0]]).sum(1)
-        same = np.allclose(scores, hits.scores[real], rtol=1e-4, atol=1e-4)
-        rule(same, "a query's inner product with a row's vector is the row's score", scores - hits.scores[real])
+        for name in ("encoded", "vectors"):
+            if plugin.input == "texts" or not hasattr(searcher, name):
+                continue
+            held, own = getattr(searcher, name)(hits.rows[query, column]), hits.scores[query, column]
+            rule(len(held) == len(query), "one encoded text per row", len(held))
+            if name == "vectors":
+                sound = held.dtype == np.float32 and held.shape[1:] == (self.dimension,)
+                rule(sound, "vectors are float32, of the dimension", f"{held.dtype}, {held.shape}")
+            scores = score_pairs(queries[query], held)
+            same = np.allclose(scores, own, rtol=1e-4, atol=1e-4)
+            rule(same, f"a query's score with the row in `{name}` is the score of the hit", scores - own)
 
     def test_more_than_there_is(self, tmp_path: Path) -> None:
         plugin, searcher, queries = self._opened(tmp_path)
         total = len(self.texts()) if plugin.input == "texts" else self.count
         hits = searcher.search(queries, total + 5)
         _check(hits, len(queries), total + 5)
-        rule(bool((hits.rows[:, total:] == -1).all()), "what is missing is padded with -1", hits.rows[0, -6:])
+        rule(bool((hits.rows[:, total:] == -1).all()), "short lists are padded with -1", hits.rows[0, -6:])
         if plugin.input == "texts" or not self.exact:
             return
         scored = np.isfinite(self.plain_scores(queries, self.documents(plugin))).sum(1)
         counts = (hits.rows >= 0).sum(1)
-        rule(np.array_equal(counts, scored), "an exact index gives all that has a score where k is large", counts)
+        rule(np.array_equal(counts, scored), "an exact index returns all documents with a score if k is large", counts)
 
     def test_no_queries(self, tmp_path: Path) -> None:
         _, searcher, queries = self._opened(tmp_path)
@@ -155,10 +147,10 @@ class IndexTests(PluginTests):
         hits = searcher.search(queries, _DEPTH)
         moved = (tmp_path / "made").rename(tmp_path / "moved")
         again = self.make(tmp_path).open(moved, _rows)
-        rule(_same(again.search(queries, _DEPTH), hits), "an index that was moved and opened again finds the same")
+        rule(_same(again.search(queries, _DEPTH), hits), "a moved and reopened index has the same hits")
         lines = [again.search(queries[i : i + 1], _DEPTH) for i in range(len(queries))]
         rows, scores = np.vstack([line.rows for line in lines]), np.vstack([line.scores for line in lines])
-        rule(_same(Hits(rows, scores), hits), "what a query finds depends on no other query of its batch")
+        rule(_same(Hits(rows, scores), hits), "the hits of a query depend on no other query of its batch")
 
 
 def _rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
@@ -173,12 +165,12 @@ def _check(hits: Hits, count: int, k: int) -> None:
     rule(np.array_equal(np.isneginf(scores), rows < 0), "a score is -inf where, and only where, the row is -1")
     for line, values in zip(rows, scores, strict=True):
         real = line[line >= 0]
-        rule(bool((line[: len(real)] >= 0).all()), "pads stand at the end of a list", line)
-        rule(len(np.unique(real)) == len(real), "a document is found once a query", line)
+        rule(bool((line[: len(real)] >= 0).all()), "pads are at the end of a list", line)
+        rule(len(np.unique(real)) == len(real), "a document is found at most once per query", line)
         values = values[: len(real)]
         rule(bool((values[1:] <= values[:-1]).all()), "scores descend", values)
         tied = values[1:] == values[:-1]
-        rule(bool((real[1:] > real[:-1])[tied].all()), "equal scores stand in ascending row order", line)
+        rule(bool((real[1:] > real[:-1])[tied].all()), "equal scores are in ascending row order", line)
 
 
 def _same(one: Hits, two: Hits) -> bool:
@@ -190,7 +182,7 @@ _QUERIES = 9
 
 
 def drawn_documents(count: int, dimension: int, exact: bool) -> NDArray[np.float32]:
-    """Return `count` documents, some of them equal; for an exact index whole numbers, so that sums are exact."""
+    """Return `count` documents, some of them equal; whole numbers for an exact index, so that sums are exact."""
     vectors = generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     vectors[count // 2 :: 7] = vectors[3]  # ties
     return np.round(vectors * 4) if exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -203,7 +195,7 @@ def drawn_queries(documents: NDArray[np.float32], exact: bool) -> NDArray[np.flo
 
 
 def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
-    """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
+    """Write documents as the stage `encode` does, with the ids `d0`, `d1`, ...."""
     with FlatWriter(folder, documents.shape[1], len(documents)) as writer:
         writer.write(documents)
         writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
@@ -212,7 +204,7 @@ def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
 
 
 def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> None:
-    """Fail unless this is `count` texts of the form, with finite numbers."""
+    """Fail unless these are `count` texts of the form, with finite numbers."""
     rule(len(encoded) == count, "texts are encoded in order, each once", f"{len(encoded)} for {count}")
     arrays = list(encoded.flat.values()) if isinstance(encoded, EncodedRows) else [encoded]
     plain = "vectors" if isinstance(encoded, np.ndarray) else form if form != "vectors" else "several vectors"
@@ -226,7 +218,7 @@ def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> No
         rule(encoded.offsets.dtype == np.int64, "offsets are int64", encoded.offsets.dtype)
         ascend = encoded.offsets[0] == 0 and bool((np.diff(encoded.offsets) >= 0).all())
         rule(ascend, "offsets begin with 0 and ascend", encoded.offsets)
-        rule({len(array) for array in arrays} == {encoded.offsets[-1]}, "offsets end at the number of numbers")
+        rule({len(array) for array in arrays} == {encoded.offsets[-1]}, "the last offset is the length of the arrays")
 
 
 def alike(one: Encoded, other: Encoded, tolerance: float) -> bool:

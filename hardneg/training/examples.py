@@ -98,7 +98,7 @@ class Guide:
         Raises:
             UsageError: the index does not hold one vector a document.
         """
-        from hardneg.indexes.kernels.candidate_scoring import encoded_rows
+        from hardneg.indexes.candidate_scoring import encoded_rows
 
         stored = encoded_rows(self.documents, rows)
         if not isinstance(stored, np.ndarray) or stored.shape[1] != self.queries.shape[1]:

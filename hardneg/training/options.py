@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 
 from hardneg.records import TOP_DEPTH
 from hardneg.runtime import distributed, seeding
-from hardneg.store import FREE, LATER, in_words_of_keys, options_in_key
+from hardneg.store import FREE, LATER, legacy_key_names, options_in_key
 
 if TYPE_CHECKING:
     import torch
@@ -162,7 +162,7 @@ class LearningOptions(CheckedOptions):
         return min(self.total_steps(queries), self.stop_at or sys.maxsize)
 
     def identity(self) -> dict[str, Any]:
-        return in_words_of_keys(options_in_key(self))
+        return legacy_key_names(options_in_key(self))
 
     def mistakes(self) -> Iterator[str]:
         """Options that do not go together, in the order in which they are told."""

@@ -10,8 +10,8 @@ from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats import hash_index, runs
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
+from hardneg.indexes.candidate_scoring import score_matrix
 from hardneg.indexes.exact_ranks import best_rank, corpus_pass, overlap
-from hardneg.indexes.kernels.candidate_scoring import score_matrix
 from hardneg.protocols import DenseSearcher, Searcher
 from hardneg.records import Encoded, TrainingError
 from hardneg.training import checkpoint, examples

@@ -1,6 +1,6 @@
 """Inputs of an analysis that stand in a test."""
 
-from hardneg.analysis.inputs import Files
+from hardneg.analysis.base import Files
 
 
 class Memory(Files):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.analysis.inputs import Files, System
+from hardneg.analysis.base import Files, System
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.mining.miners.thresholds import Denoised
+from hardneg.mining.thresholds import Denoised
 from hardneg.records import Candidates, Hits, Negatives, RankedList
 from hardneg.testing import AnalysisTests
 

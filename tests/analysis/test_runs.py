@@ -1,6 +1,4 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hardneg.analysis.runs import QueryWins, RecallAtDepth, cases, negatives_overlap, recall_at_depth, run_overlap
 from hardneg.formats.negatives import read_negatives, write_negatives
@@ -86,12 +84,6 @@ def test_negatives_met_in_testing_are_the_runs_best_that_are_not_relevant(tmp_pa
     assert found.left_out == {"queries without negatives": 1, "queries that the run lacks": 1}
     assert negatives_overlap(negatives, run, depth=2).shares == {"q1": 0.25}
     assert negatives_overlap(negatives, []).mean is None
-
-
-@given(st.lists(st.integers(0, 9), unique=True, min_size=1), st.integers(1, 12))
-def test_a_run_overlaps_with_itself(numbers, depth):
-    lists = {"q": [str(number) for number in numbers]}
-    assert run_overlap(lists, lists, depth).mean == 1.0
 
 
 GRADED = {"q": {"a": 2, "d": 3, "c": 1}, "r": {"x": 2}}

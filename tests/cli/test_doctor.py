@@ -10,7 +10,7 @@ from processes import loaded
 from tiny import tiny_encoder
 
 from hardneg.cli import doctor
-from hardneg.indexes.kernels import lucene as java
+from hardneg.indexes import lucene as java
 
 
 def findings(store: Path, code: int = 0) -> dict[str, dict[str, str]]:

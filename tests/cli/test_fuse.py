@@ -54,7 +54,7 @@ def test_weights_are_tuned_on_other_queries(files):
         ("--method wsun", "(got 'wsun'); did you mean 'wsum'?"),
         ("--weight bm25=1", "--weight: no run is called 'bm25'; did you mean 'bm25.trec'?"),
         ("--weight bm25.trec=x", "bm25.trec=x: must be a name, =, and numbers"),
-        ("--method zip --norm max", "norm: zip takes scores as they are"),
+        ("--method zip --norm max", "norm: zip does not normalize scores"),
         ("--grid bm25.trec=1", "--grid and --qrels are for tuning"),
         ("--qrels qrels.txt", "--grid and --qrels are for tuning"),
     ],

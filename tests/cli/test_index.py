@@ -35,7 +35,7 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
     (output / "index").unlink()
     (output / "index").write_text("mine")
     said, error = _build("--vectors", flat, "--backend", "fp16", "--output", output)
-    assert isinstance(error, UsageError) and "already there" in str(error)
+    assert isinstance(error, UsageError) and "already exists" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.records import ArtifactError, HardnegError, UsageError
 from hardneg.store import WHOLE, Outputs, Store, Target
-from hardneg.store.gc_roots import record
+from hardneg.store.outputs import record
 
 RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
 ENCODE = "encode --dataset beir:data --model model --device cpu --output"
@@ -125,16 +125,16 @@ def test_what_stood_there_before_is_not_replaced(place, line, name):
     (place / name).parent.mkdir(parents=True, exist_ok=True)
     (place / name).write_text("of the user's")
     message = refused(place, line)
-    assert f"{name}: already there" in message and OVER in message
+    assert f"{name}: already exists" in message and OVER in message
 
 
 @pytest.mark.parametrize(
     ("make", "output", "told"),
     [
         (lambda place: (place / "out" / "model").symlink_to(place / "model"), "out", "model: is a symbolic link"),
-        (lambda place: (place / "out" / "model").touch(), "out", "model: is no folder"),
-        (lambda place: (place / "out" / "metrics.json").mkdir(), "out", "metrics.json: is no file"),
-        (lambda place: (place / "away").symlink_to("nowhere"), "away", "away: is a symbolic link that leads nowhere"),
+        (lambda place: (place / "out" / "model").touch(), "out", "model: is not a folder"),
+        (lambda place: (place / "out" / "metrics.json").mkdir(), "out", "metrics.json: is not a file"),
+        (lambda place: (place / "away").symlink_to("nowhere"), "away", "away: is a broken symbolic link"),
         (lambda place: None, "new/../out", "new does not exist"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_command_replaces_its_own_result_until_it_is_changed(place, line, outp
     shutil.copy(path, place / "copy")
     (place / "copy").write_bytes(path.read_bytes() + b"\n")
     (place / "copy").replace(path)
-    with pytest.raises(UsageError, match="already there"):
+    with pytest.raises(UsageError, match="already exists"):
         hardneg(line)
     hardneg(line, OVER)
     hardneg(line)
@@ -178,7 +178,7 @@ def test_a_command_does_not_replace_the_result_of_another(place):
     with pytest.raises(UsageError, match="not written by `hardneg index import`"):
         hardneg(IMPORT, "index")
     (place / "index" / "notes.txt").touch()
-    with pytest.raises(UsageError, match=r"notes\.txt: already there"):
+    with pytest.raises(UsageError, match=r"notes\.txt: already exists"):
         hardneg(ENCODE, "index")
 
 
@@ -203,7 +203,7 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     folder.chmod(0o555)
     if os.geteuid() == 0:
-        monkeypatch.setattr("hardneg.store.replaced_files.may_write", lambda path: path.name != "closed")
+        monkeypatch.setattr("hardneg.store.outputs.may_write", lambda path: path.name != "closed")
     yield folder
     folder.chmod(0o755)
 

@@ -8,9 +8,9 @@ import pytest
 
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus, own_documents, set_aside
-from hardneg.mining.choosing import Choosing, Filters
-from hardneg.mining.filters import MiningTexts
-from hardneg.mining.miners.ranks import Random, TopK
+from hardneg.mining.choosing import Choosing
+from hardneg.mining.filters import Filters, MiningTexts
+from hardneg.mining.ranks import Random, TopK
 from hardneg.records import Document, Judgement, Query
 from hardneg.runtime import Silent
 from hardneg.training.batches import BatchColumns

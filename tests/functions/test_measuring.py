@@ -155,7 +155,7 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metrics.json").write_text("mine")
     with pytest.raises(
-        UsageError, match=r"metrics.json: already there, and not written by .* or overwrite=True to replace it"
+        UsageError, match=r"metrics.json: already exists and was not written by .* or overwrite=True to replace it"
     ):
         ready.run(tmp_path / "other", **at)
     with pytest.raises(RecipeError, match="depth"):
@@ -176,20 +176,20 @@ def test_an_analysis_of_runs_in_memory(at, tmp_path):
 def test_what_is_written_replaces_nothing_but_its_own(at, tmp_path):
     found, thesis = hn.evaluate({"first": FIRST}, QRELS, **at), tmp_path / "thesis.tex"
     thesis.write_text("mine")
-    with pytest.raises(UsageError, match=r"thesis.tex: already there, .* written by `Evaluation.write`; give anoth"):
+    with pytest.raises(UsageError, match=r"thesis.tex: already exists .* written by `Evaluation.write`; give anoth"):
         found.write(thesis)
     assert thesis.read_text() == "mine"
     found.write(thesis, overwrite=True)
     found.write(thesis)
     thesis.write_text("mine again")
-    with pytest.raises(UsageError, match="already there"):
+    with pytest.raises(UsageError, match="already exists"):
         found.write(thesis)
     for odd, told in ((tmp_path, "is a folder"), (None, "path: must be a path, not None")):
         with pytest.raises(UsageError, match=told):
             found.write(odd, overwrite=True)
     wins = hn.analyze("query-wins", run=SECOND, against=FIRST, qrels=QRELS, metric="mrr@10", **at)
     (tmp_path / "wins.svg").write_text("mine")
-    with pytest.raises(UsageError, match=r"wins.svg: already there, .* written by `AnalysisResult.draw`"):
+    with pytest.raises(UsageError, match=r"wins.svg: already exists .* written by `AnalysisResult.draw`"):
         wins.draw(tmp_path / "wins.png", tmp_path / "wins.svg")
     assert not (tmp_path / "wins.png").exists()
 

@@ -183,16 +183,16 @@ def test_a_recipe_that_was_edited_is_kept_and_may_be_run_as_it_is(tmp_path, monk
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     Path("pages.yaml").write_text("title: mine\n")
     refused = CliRunner().invoke(app, ["start", "pages", "--run"])
-    assert "pages.yaml: already there, and not written by `hardneg start`; " in str(refused.exception)
+    assert "pages.yaml: already exists and was not written by `hardneg start`; " in str(refused.exception)
     assert CliRunner().invoke(app, ["start", "pages", "--overwrite"]).exit_code == 0
     edited = Path("pages.yaml").read_text() + "# edited\n"
     Path("pages.yaml").write_text(edited)
     refused = CliRunner().invoke(app, ["start", "pages", "--run"])
     assert isinstance(refused.exception, UsageError) and str(refused.exception) == (
-        "pages.yaml: already there, and changed since `hardneg start` wrote it; `hardneg recipe run pages.yaml` "
+        "pages.yaml: already exists and has changed since `hardneg start` wrote it; `hardneg recipe run pages.yaml` "
         "runs it as it is; give another --output, or --overwrite to replace it"
     )
-    with pytest.raises(UsageError, match="changed since `start` wrote it; give another path, or overwrite=True"):
+    with pytest.raises(UsageError, match="has changed since `start` wrote it; give another path, or overwrite=True"):
         hardneg.start("pages")
     assert Path("pages.yaml").read_text() == edited
 

@@ -107,7 +107,7 @@ def test_negatives_replace_neither_the_corpus_nor_the_store(place, at, tmp_path)
     mined = hn.mine(place / "data", place / "model", miner=MINER, **at)
     corpus, kept = tmp_path / "corpus.jsonl", mined.path.read_bytes()
     corpus.write_text("{}")
-    with pytest.raises(UsageError, match=r"corpus.jsonl: already there, and not written by `MinedNegatives.write`"):
+    with pytest.raises(UsageError, match=r"corpus.jsonl: already exists and was not written by `MinedNegatives.write`"):
         mined.write(corpus, "n-tuple", negatives=2)
     assert corpus.read_text() == "{}"
     with pytest.raises(UsageError, match=r"is in .* which is read here"):

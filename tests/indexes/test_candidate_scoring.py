@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from hardneg.indexes import candidate_scoring as max_passage
+from hardneg.indexes.candidate_scoring import PooledSearcher, angular_scores, first_of_each, rank_candidates
+from hardneg.indexes.checks import vector_blocks
+from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.exact_ranks import best_rank, overlap
-from hardneg.indexes.kernels import candidate_scoring as max_passage
-from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, angular_scores, first_of_each, rank_candidates
-from hardneg.indexes.kernels.checks import vector_blocks
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records import Hits, UsageError
 
 
@@ -32,22 +32,6 @@ class Vectors:
 
 INDEX = Vectors([[1, 0], [0, 1], [2, 2], [3, -1], [0, 1]])
 QUERIES = np.array([[1, 1], [0, 2]], np.float32)
-
-
-def test_the_order_is_that_of_inner_products_and_of_rows_among_equals() -> None:
-    candidates = np.array([[4, 3, 1, 0], [3, 4, 1, -1]])
-    hits = rank_candidates(INDEX, QUERIES, candidates, 4)
-    assert hits.rows.tolist() == [[3, 0, 1, 4], [1, 4, 3, -1]]
-    assert hits.scores.tolist() == [[2, 1, 1, 1], [2, 2, -2, -np.inf]]
-    assert hits.rows.dtype == np.int64 and hits.scores.dtype == np.float32
-
-
-def test_the_best_k_are_kept_and_what_is_missing_is_padded() -> None:
-    candidates = np.array([[4, 3, 1, 0], [-1, -1, -1, -1]])
-    assert rank_candidates(INDEX, QUERIES, candidates, 2).rows.tolist() == [[3, 0], [-1, -1]]
-    assert rank_candidates(INDEX, QUERIES, candidates, 6).rows.tolist() == [[3, 0, 1, 4, -1, -1], [-1] * 6]
-    assert rank_candidates(INDEX, QUERIES, np.empty((2, 0), np.int64), 1).rows.tolist() == [[-1], [-1]]
-    assert rank_candidates(INDEX, QUERIES[:0], candidates[:0], 3).rows.shape == (0, 3)
 
 
 def test_a_document_of_several_vectors_counts_by_its_best() -> None:
@@ -79,6 +63,7 @@ def test_blocks_have_no_effect(seed: int, at_once: int, k: int) -> None:
     candidates = np.stack([draws.permutation(20)[:9] for _ in queries])
     candidates[draws.random(candidates.shape) < 0.3] = -1
     hits = rank_candidates(index, queries, candidates, k, at_once)
+    assert hits.rows.shape == (5, k) and (hits.rows.dtype, hits.scores.dtype) == (np.int64, np.float32)
     for query, listed, rows, scores in zip(queries, candidates, hits.rows, hits.scores, strict=True):
         ranked = sorted((-float(query @ index.rows[row]), row) for row in listed.tolist() if row >= 0)[:k]
         assert rows.tolist() == [row for _, row in ranked] + [-1] * (k - len(ranked))
@@ -112,23 +97,6 @@ def brute_force(vectors: NDArray[np.float32], first: NDArray[np.int64], queries:
     scores = np.take_along_axis(best, rows, 1)
     pad = ((0, 0), (0, k - rows.shape[1]))
     return Hits(np.pad(rows, pad, constant_values=-1), np.pad(scores, pad, constant_values=-np.inf))
-
-
-def test_the_best_segment_counts() -> None:
-    """Scores 1 5 | 4 | 5 2 6: the third document by its last, the first by its second, then the one of 4."""
-    vectors = np.array([[1], [5], [4], [5], [2], [6]], np.float32)
-    searcher = PooledSearcher(Exact(vectors), np.array([0, 2, 3, 6]))
-    hits = searcher.search(np.ones((1, 1), np.float32), 2)
-    assert hits.rows.tolist() == [[2, 0]] and hits.scores.tolist() == [[6, 5]]
-    hits = searcher.search(np.ones((1, 1), np.float32), 5)
-    assert hits.rows.tolist() == [[2, 0, 1, -1, -1]] and hits.scores[0, 2:].tolist() == [4, -np.inf, -np.inf]
-
-
-def test_equal_documents_stay_in_the_order_of_the_corpus() -> None:
-    """All three documents reach 3, the first of them by its last vector."""
-    vectors = np.array([[0], [0], [3], [3], [3], [1]], np.float32)
-    hits = PooledSearcher(Exact(vectors), np.array([0, 3, 4, 6])).search(np.ones((1, 1), np.float32), 2)
-    assert hits.rows.tolist() == [[0, 1]]
 
 
 def test_first_of_each_keeps_the_order_and_drops_pads() -> None:
@@ -191,12 +159,6 @@ def test_the_best_rank_counts_all_that_is_above_the_best_fixed_negative():
     static = np.array([[1, 3], [0, 2], [-1, -1]])
     # rising: 5 4 3 2 1, so value 3 is third; falling: 1 2 3 4 5, so value 4 is fourth
     assert best_rank(partial(vector_blocks, corpus, 2), queries, static).tolist() == [3, 4, 0]
-
-
-def test_of_equal_scores_the_lower_row_is_above():
-    corpus = np.ones((6, 1), np.float32)
-    found = best_rank(partial(vector_blocks, corpus, 2), np.ones((2, 1), np.float32), np.array([[5, 3], [0, 1]]))
-    assert found.tolist() == [4, 1]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9))

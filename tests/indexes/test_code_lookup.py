@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.indexes.backends import product
-from hardneg.indexes.backends.product import Binary, CodeLookup, OpqPq, Pq, PqSearcher
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes import product
+from hardneg.indexes.exact import ExactOptions
+from hardneg.indexes.product import Binary, CodeLookup, OpqPq, Pq, PqSearcher
 from hardneg.runtime import Silent
 from hardneg.testing.indexes import write_encoded
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from shard_folders import in_shards
 
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.backends import compressed, product
-from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Hnsw, IvfFlat, IvfPq, Sq8
-from hardneg.indexes.backends.flat import Flat, FlatSearcher
-from hardneg.indexes.backends.product import Binary, OpqPq, Pq
+from hardneg.indexes import compressed, product
+from hardneg.indexes.compressed import CompressedSearcher, Fp16, Hnsw, Sq8
+from hardneg.indexes.exact import Flat, FlatSearcher
 from hardneg.indexes.open_store import DenseIndex
+from hardneg.indexes.product import Binary, IvfFlat, IvfPq, OpqPq, Pq
 from hardneg.protocols import DenseSearcher, ProductSearcher
 from hardneg.records import ArtifactError, MissingDependency, UsageError
 from hardneg.runtime import Silent
@@ -258,20 +258,20 @@ def test_lists_that_stay_empty(tmp_path: Path) -> None:
     ("plugin", "message"),
     [
         (Pq(5), r"pq: vectors of dimension 16 cannot be cut into 5 subvectors; these fit: 1, 2, 4, 8, 16$"),
-        (Pq(4), r"pq: .* holds 100 vectors, but 256 centroids \(8 bits\) take 256 or more"),
-        (IvfPq(4, 4, lists=128, nprobe=2), r"ivfpq: .* holds 100 vectors, but 128 lists take 128 or more"),
+        (Pq(4), r"pq: .* holds 100 vectors, but 256 centroids \(8 bits\) need 256 or more"),
+        (IvfPq(4, 4, lists=128, nprobe=2), r"ivfpq: .* holds 100 vectors, but 128 lists need 128 or more"),
     ],
 )
 def test_vectors_that_do_not_fit(plugin: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         plugin.build(write_encoded(tmp_path / "flat", drawn_vectors(100)), tmp_path / "made", Silent())
-    with pytest.raises(UsageError, match="dimension 12: a multiple of 8 is needed"):
+    with pytest.raises(UsageError, match="must be a multiple of 8, not 12"):
         Binary().build(write_encoded(tmp_path / "odd", drawn_vectors(4, 12)), tmp_path / "bits", Silent())
 
 
 def test_no_vectors(tmp_path: Path) -> None:
     source = write_encoded(tmp_path / "flat", np.empty((0, 4), np.float32))
-    with pytest.raises(UsageError, match=r"holds 0 vectors, but the ranges of its numbers take 1"):
+    with pytest.raises(UsageError, match=r"holds 0 vectors, but the ranges of its numbers need 1"):
         Sq8().build(source, tmp_path / "sq8", Silent())
     for plugin in (Fp16(), Hnsw()):
         hits = built(plugin, source, tmp_path / repr(plugin)).search(np.ones((2, 4), np.float32), 3)
@@ -284,11 +284,11 @@ def test_no_vectors(tmp_path: Path) -> None:
         (lambda: Pq(0), "subvectors is 0"),
         (lambda: Pq(bits=0), "bits from 1 to 8"),
         (lambda: OpqPq(iterations=0), "iterations is 0"),
-        (lambda: OpqPq(sample=200), r"opq-pq: sample is 200: 256 centroids \(8 bits\) take 256"),
-        (lambda: IvfPq(lists=1000, nprobe=5, sample=999), "1000 lists take 1000"),
+        (lambda: OpqPq(sample=200), r"opq-pq: sample is 200: 256 centroids \(8 bits\) need 256"),
+        (lambda: IvfPq(lists=1000, nprobe=5, sample=999), "1000 lists need 1000"),
         (lambda: Sq8(sample=0), "sample is 0"),
         (lambda: IvfFlat(lists=4, nprobe=5), "ivf-flat: lists is 4 and nprobe is 5"),
-        (lambda: IvfFlat(lists=1000, sample=999), "ivf-flat: sample is 999: 1000 lists take 1000"),
+        (lambda: IvfFlat(lists=1000, sample=999), "ivf-flat: sample is 999: 1000 lists need 1000"),
         (lambda: Hnsw(m=1, threads=0), "hnsw: m is 1, threads is 0: m must be at least 2, the others at least 1"),
     ],
 )
@@ -308,7 +308,7 @@ def test_queries_and_rows_that_cannot_be(source: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             searcher.search(wrong, k)
     for rows in ([-1], [COUNT]):
-        with pytest.raises(UsageError, match="take out the pads"):
+        with pytest.raises(UsageError, match="leave out the pads"):
             searcher.vectors(np.array(rows))
     assert searcher.vectors(np.empty(0, np.int64)).shape == (0, DIMENSION)
 
@@ -320,14 +320,14 @@ def test_damaged_files(source: Path, tmp_path: Path) -> None:
     for content in (b"", b"nonsense", whole[:30], whole[: len(whole) // 2], whole[:-5]):
         (path / "index").unlink()
         (path / "index").write_bytes(content)
-        with pytest.raises(ArtifactError, match="not a faiss index that can be read"):
+        with pytest.raises(ArtifactError, match="cannot be read as a faiss index"):
             plugin.open(path)
     (path / "index").write_bytes(whole)
     (path / "docid").unlink()
     with pytest.raises(ArtifactError, match="docid: missing"):
         plugin.open(path)
     faiss.write_index(faiss.IndexFlatL2(4), str(path / "index"))
-    with pytest.raises(ArtifactError, match="no inner products"):
+    with pytest.raises(ArtifactError, match="not inner products"):
         CompressedSearcher.open(path)
     with pytest.raises(ArtifactError, match="not a product-quantised index"):
         Pq().open(source)

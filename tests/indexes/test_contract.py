@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from encoded_forms import drawn_documents, drawn_queries, write_encoded
 
-from hardneg.indexes.backends.bm25 import Bm25
-from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.indexes.exact import ExactOptions, ExactSearcher, Flat
+from hardneg.indexes.lucene import Bm25
 from hardneg.records import PluginSetting
 from hardneg.registry import configure, plugin_names
 from hardneg.runtime import Silent

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import Blocks, copied_ahead, device_blocks
+from hardneg.indexes import exact
+from hardneg.indexes.exact import Blocks, copied_ahead, device_blocks
 from hardneg.records import ArtifactError
 from hardneg.testing.indexes import write_encoded
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact, spans
+from hardneg.indexes import exact
+from hardneg.indexes.exact import ExactOptions, search_exact, spans
 from hardneg.records import ArtifactError, Hits
 from hardneg.runtime import World
 from hardneg.testing.indexes import write_encoded

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.indexes.kernels import lucene as java
+from hardneg.indexes import lucene as java
 from hardneg.records import MissingDependency
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from shard_folders import in_shards
 
 from hardneg.formats.vectors import FlatVectors, Shards
-from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.indexes.exact import ExactOptions, Flat
 from hardneg.indexes.open_store import DenseIndex, form_in, open_store
 from hardneg.records import SHARDS, ArtifactError
 from hardneg.runtime import Silent

@@ -1,4 +1,4 @@
-"""The lines that open an index in Pyserini, run: its hits are those of hardneg."""
+"""Programs that open an index in Pyserini: their hits are those of hardneg."""
 
 import json
 from collections.abc import Iterator
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipes.recipes import plan_in, small_collection, small_tree
+from recipes.recipes import plan_in
 
 from hardneg.formats.runs import read_run
-from hardneg.indexes.kernels.lucene import start_java
 from hardneg.integrations.pyserini import openings
 from hardneg.recipes import Options, Watcher, execute, publish
 from hardneg.store import Store
@@ -23,6 +22,7 @@ _DENSE: dict[str, dict[str, Any]] = {
     "flat": {},
     "fp16": {},
     "sq8": {},
+    "binary": {},
     "pq": {"subvectors": 8},
     "opq-pq": {"subvectors": 8},
     "ivf-flat": {"lists": 4, "nprobe": 2},
@@ -119,64 +119,3 @@ def test_lucene_lines_find_the_same(started_java, runs, programs):
     searcher, _ = _searcher(text)
     for query, ranked in _asked(runs["dense"], "bm25"):
         _check({hit.docid: hit.score for hit in searcher.search(query, k=_DEPTH)}, ranked, 1e-4)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, tiny_model):
-    folder = tmp_path_factory.mktemp("pyserini")
-    tree = small_tree(small_collection(folder / "data"), tiny_model)
-    tree["stages"] = {
-        "bm25-index": {"stage": "index", "backend": "bm25"},
-        "bm25": {"stage": "search", "index": "bm25-index", "split": "test", "depth": 20},
-        **{name: stage for name, stage in tree["stages"].items() if name not in {"scores", "report"}},
-    }
-    plan = plan_in(folder, tree)
-    store = Store(folder / "store")
-    outcome = execute(plan, store, Options(device="cpu"), Watcher())
-    publish(plan, outcome.artifacts, store, folder / "out")
-    return folder / "out", outcome
-
-
-def queries(folder):
-    import json
-
-    texts = {row["_id"]: row["text"] for row in map(json.loads, (folder / "queries.jsonl").open())}
-    return texts
-
-
-def assert_same(run, search):
-    for query_id, ranked in run.items():
-        doc_ids, scores = ranked.doc_ids, ranked.scores
-        hits = search(query_id, len(doc_ids))
-        found = {hit.docid: hit.score for hit in hits}
-        np.testing.assert_allclose(sorted(found.values(), reverse=True), scores, atol=1e-4)
-        # at the last rank documents of equal score may change places with others outside the list
-        certain = [doc_id for doc_id, score in zip(doc_ids, scores, strict=True) if score > scores[-1] + 1e-4]
-        assert set(certain) <= set(found)
-        np.testing.assert_allclose([found[doc_id] for doc_id in certain], scores[: len(certain)], atol=1e-4)
-
-
-def test_faiss_searcher_gives_our_dense_run(finished):
-    out, _ = finished
-    start_java()
-    from pyserini.encode import AutoQueryEncoder
-    from pyserini.search.faiss import FaissSearcher
-
-    encoder = AutoQueryEncoder(str(out / "model"), device="cpu", pooling="mean", l2_norm=True)
-    searcher = FaissSearcher(str(out / "index"), encoder)
-    texts = queries(out.parent / "data")
-    run = read_run(out / "runs" / "star-test.trec.gz")
-    assert len(list(run)) == 14
-    assert_same(run, lambda query_id, k: searcher.search(texts[query_id], k))
-
-
-def test_lucene_searcher_gives_our_bm25_run(finished):
-    out, outcome = finished
-    start_java()
-    from pyserini.search.lucene import LuceneSearcher
-
-    searcher = LuceneSearcher(str(outcome.artifacts["bm25-index"].path))
-    texts = queries(out.parent / "data")
-    run = read_run(out / "runs" / "bm25.trec.gz")
-    assert len(list(run)) == 14
-    assert_same(run, lambda query_id, k: searcher.search(texts[query_id], k))

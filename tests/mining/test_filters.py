@@ -13,10 +13,18 @@ from hardneg.datasets.beir import Beir
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.mining.choosing import Choosing, Filters, beside, filled
-from hardneg.mining.filters import AnswerFilter, DocumentsFilter, MiningTexts, NearCopyFilter, ScoreFilter
-from hardneg.mining.miners.ranks import TopK
-from hardneg.mining.miners.thresholds import MaxScore
+from hardneg.mining.choosing import Choosing, filled
+from hardneg.mining.filters import (
+    AnswerFilter,
+    DocumentsFilter,
+    Filters,
+    MiningTexts,
+    NearCopyFilter,
+    ScoreFilter,
+    paired,
+)
+from hardneg.mining.ranks import TopK
+from hardneg.mining.thresholds import MaxScore
 from hardneg.records import Candidates, DataError, Document, Negatives, PluginError, RankedList
 from hardneg.runtime import Silent
 from hardneg.testing import FilterTests
@@ -171,7 +179,7 @@ class Texts:
 
 def without_answers(given: Any, answers: PassageAnswers, dropped: Counter[str]) -> Any:
     texts: Any = Texts(answers)
-    return Filters([AnswerFilter()], texts).left(given, dropped)
+    return Filters([AnswerFilter()], texts).apply(given, dropped)
 
 
 def query(query_id: str, positives: Sequence[str] = (), **hits: str) -> Candidates:
@@ -201,7 +209,7 @@ def test_what_was_drawn_elsewhere_is_looked_at(answers: PassageAnswers) -> None:
         Negatives("q3", [], [], np.empty(0, np.float32)),
     ]
     texts: Any = Texts(answers)
-    first, second, third = Filters([AnswerFilter()], texts).left_of_drawn(mined)
+    first, second, third = Filters([AnswerFilter()], texts).apply_to_drawn(mined)
     assert first.negatives == ["e", "b"] and first.dropped == {"positive": 2, "answer": 1}
     np.testing.assert_array_equal(first.scores, np.array([np.nan, 1.0], np.float32))
     assert (second, third) == (mined[1], mined[2])
@@ -223,7 +231,7 @@ def test_filters_go_one_after_the_other_and_leave_positives() -> None:
     dropped: Counter[str] = Counter()
     filters: Any = [Says({"a": "one", "b": "one"}), Says({"b": "two", "c": "two", "z": "two"})]
     texts: Any = Texts
-    (found,) = Filters(filters, texts).left([query("q1", ["a"], dense="abcde", bm25="cb")], dropped)
+    (found,) = Filters(filters, texts).apply([query("q1", ["a"], dense="abcde", bm25="cb")], dropped)
     lists = {name: "".join(hits.doc_ids) for name, hits in found.hits.items()}
     assert lists == {"dense": "ade", "bm25": ""} and dropped == {"one": 2, "two": 2}
 
@@ -233,7 +241,7 @@ def test_a_filter_that_does_not_answer_for_each_query_is_told(answers: int, told
     """And no query is lost in silence."""
     filters, texts = [Says({}, answers)], Texts
     with pytest.raises(PluginError, match=f"returned {told} results than queries"):
-        list(Filters(filters, texts).left([query("q1", dense="ab")], Counter()))  # type: ignore[arg-type]
+        list(Filters(filters, texts).apply([query("q1", dense="ab")], Counter()))  # type: ignore[arg-type]
 
 
 def corpus_query(name: str = "q", listed: str = "p d1 d2 d3", corpus: int = 12) -> Candidates:
@@ -257,11 +265,6 @@ def test_what_is_missing_is_drawn_behind_what_was_mined() -> None:
 def test_a_list_that_is_long_enough_stays_as_it_is() -> None:
     found = fill(TopK(depth=2), 2, corpus_query())
     assert list(found.negatives) == ["d1", "d2"] and found.noted == ()
-
-
-def test_one_that_is_missing_is_drawn() -> None:
-    found = fill(TopK(depth=2), 3, corpus_query())
-    assert len(found.negatives) == 3 and found.noted == ("random negatives",)
 
 
 def test_a_small_corpus_gives_all_it_has() -> None:
@@ -293,6 +296,6 @@ def test_no_more_candidates_are_held_than_the_miner_reads_ahead() -> None:
             read.append(f"q{number}")
             yield corpus_query(f"q{number}")
 
-    pairs = beside(TopK(depth=1), asked(), 0)
+    pairs = paired(asked(), lambda queries: TopK(depth=1).mine(queries, seed=0))
     given, found = next(pairs)
     assert given.query_id == found.query_id == "q0" and len(read) == 1

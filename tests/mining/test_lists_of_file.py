@@ -12,8 +12,8 @@ from recipes.recipes import stored_collection
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.listing import LABEL, ListsOfFile, drawn_positives, permuted, planted
-from hardneg.mining.miners.ranks import TopK
+from hardneg.mining.choosing import LABEL, ListsOfFile, drawn_positives, permuted, planted
+from hardneg.mining.ranks import TopK
 from hardneg.recipes import check_recipe
 from hardneg.records import DataError, Negatives, RankedList, RecipeError
 from hardneg.runtime import Silent
@@ -80,7 +80,7 @@ def test_a_document_or_a_split_that_is_not_there(collection: StoredCollection, t
     lists = ListsOfFile(own_form(tmp_path / "a.arrow", ("q0", ["gone"])), "hardneg", collection, "train")
     with pytest.raises(DataError, match=r"\S+: negative of query q0: 'gone' is not in the corpus"):
         list(lists.listed(["q0"], {}))
-    with pytest.raises(DataError, match="no query is of split train"):
+    with pytest.raises(DataError, match="none of its queries is in split train"):
         ListsOfFile(own_form(tmp_path / "b.arrow", ("t0", ["d1"])), "hardneg", collection, "train")
 
 

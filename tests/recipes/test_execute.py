@@ -262,10 +262,10 @@ def test_what_changes_while_its_step_works_is_kept_under_no_key(made, tmp_path, 
         if begun.name == step:
             change(tmp_path / name)
 
-    with pytest.raises(DataError, match=rf"{name} changed while the run worked; run again$"):
+    with pytest.raises(DataError, match=rf"{name} changed during the run; run again$"):
         execute(plan, store, Options(until=step, device="cpu"), Watcher(begins=begins))
     assert not list(store.root.glob(f"{plan.steps[step].key}*"))
-    with pytest.raises(DataError, match="changed while the run worked"):  # as it is found before the step works, too
+    with pytest.raises(DataError, match="changed during the run"):  # as it is found before the step works, too
         execute(plan, store, Options(until=step, device="cpu"), Watcher())
     (tmp_path / name).write_bytes(before)
     assert execute(plan, store, Options(until=step, device="cpu"), Watcher()).ran == (step,)
@@ -279,7 +279,7 @@ def test_a_file_that_is_only_touched_or_put_back_has_not_changed(tmp_path) -> No
     (tmp_path / "g").replace(file)
     content.check()
     file.unlink()
-    with pytest.raises(DataError, match="f changed while"):
+    with pytest.raises(DataError, match="f changed during"):
         content.check()
 
 
@@ -290,7 +290,7 @@ def test_a_file_that_is_added_to_a_folder_changes_it(tmp_path) -> None:
     (tmp_path / "deep" / "b.png").touch()
     content.check()
     (tmp_path / "deep" / "b.txt").write_text("The bridge is new.")
-    with pytest.raises(DataError, match="deep changed while"):
+    with pytest.raises(DataError, match="deep changed during"):
         content.check()
 
 

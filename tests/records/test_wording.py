@@ -7,8 +7,7 @@ import pytest
 from encoded_forms import Numbers, Several
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from hardneg.records import PluginError, PluginSetting, complaint, counted
-from hardneg.registry import configure
+from hardneg.records import complaint, counted
 
 
 class Spec(BaseModel):
@@ -57,21 +56,6 @@ def test_each_kind(value: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Spec.model_validate(value)
     assert [complaint(item) for item in caught.value.errors()] == [told]
-
-
-def test_a_dataset_without_its_source() -> None:
-    with pytest.raises(PluginError) as caught:
-        configure("datasets", PluginSetting("beir", {}))
-    assert str(caught.value).startswith("source: missing: give beir:SOURCE, the folder with `corpus.jsonl`")
-
-
-def test_options_of_plugins() -> None:
-    pytest.importorskip("hardneg_datasets")
-    with pytest.raises(PluginError) as caught:
-        configure("datasets", PluginSetting("msmarco-doc", {"source": "x", "url": "maybe", "splits": 3, "sorce": 1}))
-    options = ["sorce: msmarco-doc has no such option; did you mean 'source'?"]
-    options += ["url: must be true or false (got 'maybe')"]
-    assert all(part in str(caught.value) for part in (*options, "splits: must be a mapping of names to values (got 3)"))
 
 
 def test_one_and_more() -> None:

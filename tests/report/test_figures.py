@@ -1,4 +1,4 @@
-"""The figures that stand first in a report; costs, settings and steps behind them."""
+"""The figures that stand first in a report; settings."""
 
 import base64
 import hashlib
@@ -10,13 +10,10 @@ import pytest
 
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Comparison
-from hardneg.evaluation.two_level import TwoLevel
-from hardneg.recipes import find_recipe, load_recipe
+from hardneg.evaluation.significance import Comparison, TwoLevel
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.figure import fitted
-from hardneg.report.intervals import comparison_section
-from hardneg.report.page import SystemCosts, costs_section, html, markdown, sections, write_report
+from hardneg.report.page import comparison_section, html, markdown, sections, write_report
 from hardneg.report.query_section import ByQuery, Passages, gains_section, query_section, shortened, write_query_table
 from hardneg.report.table import Cell, Section
 
@@ -46,18 +43,7 @@ def test_gains_and_losses_stand_in_a_table_where_rounding_is_no_gain_and_lead_to
         ["best", "2", "1", "1", "+0.7500", "−0.2500", "+0.3125"],
         ["other", "1", "3", "0", "+0.5000", "–", "+0.1250"],
     ]
-    [curve] = (graphic.svg for graphic in section.graphics)
-    assert "2 better, 1 equal, 1 worse" in curve
-    assert curve.count("#3b82c4") == 2 and curve.count("#d9722e") == 2  # one of no height
     assert gains_section(Measured({"start": RESULTS["start"]})) is None
-
-
-def test_many_queries_are_drawn_as_means_of_neighbours():
-    scores = {f"q{place}": place / 2000 for place in range(2001)}
-    measured = Measured({"low": {"mrr": dict.fromkeys(scores, 0.0)}, "high": {"mrr": scores}})
-    section = gains_section(measured)
-    assert section is not None and "Each bar is the mean of 11 neighbours" in section.graphics[0].caption
-    assert len(section.graphics[0].svg) < 60_000
 
 
 def test_the_main_comparison_shows_means_and_differences():
@@ -84,42 +70,17 @@ def test_with_seeds_there_are_both_intervals_and_each_seeds_mean():
     assert "within the seeds' noise" in markdown(report)
 
 
-COSTS = {
-    "start": SystemCosts(None, 1.88, 3e6, 5.0, 90.0, ("cpu",)),
-    "best": SystemCosts(9000.0, 540.0, 3e6, 5.0, 600.0, ("cpu", "a GPU")),
-    "unknown": SystemCosts(),
-}
-
-
-def test_costs_stand_in_a_table_in_the_largest_unit_of_which_the_shortest_has_one():
-    section = costs_section(COSTS, {"start": 0.4, "best": 0.5, "unknown": 0.3}, "mrr")
-    assert section is not None
-    heads = [(cell.text, cell.note) for cell in section.tables[0].columns]
-    named = [("training", "hours"), ("encoding, indexing", "seconds"), ("size of the index", "MB")]
-    assert heads[2:] == [*named, ("search", "ms a query"), ("all steps", "minutes")]
-    assert section.tables[0].rows == [
-        ["start", "0.4000", "–", "1.88", "3", "5", "1.5"],
-        ["best", "0.5000", "2.5", "540", "3", "5", "10"],
-        ["unknown", "0.3000", "–", "–", "–", "–", "–"],
-    ]
-    assert section.explained.endswith("Measured on: cpu, a GPU.")
-    assert costs_section({"start": SystemCosts()}, {"start": 0.4}, "mrr") is None
-
-
 def whole(name: str) -> ReportContent:
     systems = {name: {"mrr": MeanScore(0.5)}, "start": {"mrr": MeanScore(0.4)}}
     tests = [Comparison(name, "start", "mrr", 0.1, None, 4, 0.001, 0.001, 0.001, 0.001)]
-    costs = costs_section({name: COSTS["best"], "start": COSTS["start"]}, {name: 0.5, "start": 0.4}, "mrr")
-    return ReportContent(
-        name, systems, 4, tests, costs=costs, notes=[name], settings={name: name}, browse="hardneg browse ."
-    )
+    return ReportContent(name, systems, 4, tests, notes=[name], settings={name: name}, browse="hardneg browse .")
 
 
 def test_what_is_looked_at_first_stands_first(tmp_path):
     measured = Measured({"best": RESULTS["best"], "start": RESULTS["start"]}, TESTS[:1])
     page, text = (path.read_text() for path in write_report(tmp_path, whole("best"), measured, Passages({}))[1::-1])
-    order = ["Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Cost beside quality"]
-    order += ["Queries", "How it was made"]
+    order = ["Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Queries"]
+    order += ["How it was made"]
     assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order[1:]
     assert "by mrr on 4 queries (p after Holm" in page and ": better: best (+0.1000, p = 0.001)." in page
@@ -131,7 +92,7 @@ def test_each_figure_is_named_and_told_and_its_text_can_be_selected(tmp_path):
     page = write_report(tmp_path, whole("best"), measured, Passages({}))[1].read_text()
     tree = ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
     figures = list(tree.iter("{http://www.w3.org/2000/svg}svg"))
-    assert len(figures) == 3
+    assert len(figures) == 2
     for figure in figures:
         title, told = figure.find(TEXT.replace("text", "title")), figure.find(TEXT.replace("text", "desc"))
         assert figure.get("role") == "img" and title is not None and told is not None and title.text and told.text
@@ -161,13 +122,6 @@ def test_settings_stand_in_order_those_of_all_systems_first() -> None:
     assert [row[0] for row in table.rows] == ["evaluated on", "passages", "STAR: batch_size", "STAR: seed"]
 
 
-def test_what_a_step_is_for() -> None:
-    batches = load_recipe(find_recipe("star-static"), "demo").stages
-    assert "the hard negatives" not in batches["inbatch-neg"].why() and "in the batch" in batches["inbatch-neg"].why()
-    found = load_recipe(find_recipe("cort-electra-passage"), "demo").stages["first-stages"]
-    assert found.why() == "measure what lies behind the metrics: recall-at-depth"
-
-
 SCORED = {
     "start": {"mrr": {"q1": 0.5, "q2": 0.0, "q3": 1.0}, "map": {"q1": 0.5, "q2": 0.0, "q3": 1.0}},
     "best": {"mrr": {"q1": 1.0, "q2": 1.0, "q3": 0.75}},
@@ -195,10 +149,6 @@ def test_the_difference_is_against_the_first_baseline_or_between_the_two_best():
     assert [found.difference(query_id) for query_id in found.query_ids] == [1.0, 0.5, -0.25]
     found = ByQuery.of(Measured(SCORED))
     assert found.pair == ("best", "other") and found.query_ids == ["q2", "q3", "q1"]
-
-
-def test_the_baseline_may_be_the_best():
-    assert ByQuery.of(Measured(SCORED, [against("best")])).pair == ("other", "best")
 
 
 def test_one_system_has_its_lowest_scores_first(tmp_path):

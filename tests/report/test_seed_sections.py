@@ -7,8 +7,7 @@ import numpy as np
 from hardneg.cli.console import measured_tables, stdout_console
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Design, compare_all
-from hardneg.evaluation.two_level import compare_over_seeds
+from hardneg.evaluation.significance import Design, compare_all, compare_over_seeds
 from hardneg.report.content import ReportContent, estimates, legend, marks_of, outcome
 from hardneg.report.content import tests_by_metric as query_tables
 from hardneg.report.page import html, markdown, sections
@@ -80,8 +79,3 @@ def test_a_report_says_that_queries_come_in_groups_and_shows_their_bootstrap():
     text = markdown(ReportContent.of("", measured))
     assert "Queries come in 10 groups: intervals and tests are those of groups." in text
     assert "bootstrap of groups" in text
-
-
-def test_without_seeds_a_report_says_nothing_of_them():
-    measured = seeded({})
-    assert "seed" not in markdown(ReportContent.of("", measured)).lower()

@@ -313,9 +313,9 @@ class Broken(TrainableRerankerTests):
 
 
 def test_a_network_that_is_another_each_time_is_told(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="gives the same weights at each call"):
+    with pytest.raises(AssertionError, match="always returns the same weights"):
         Broken().test_loads_the_same_network_each_time(tmp_path)
-    with pytest.raises(AssertionError, match="gives the network that was saved there"):
+    with pytest.raises(AssertionError, match="returns the network that was saved there"):
         Broken().test_a_saved_network_comes_back(tmp_path)
 
 

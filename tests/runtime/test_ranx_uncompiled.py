@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.runtime.ranx_uncompiled import spare_home
-
 PROGRAM = """
 import sys
 before = sys.argv[1:] == ["imported"]
@@ -57,18 +55,3 @@ def test_evaluate_where_the_home_cannot_be_written(tmp_path: Path) -> None:
         [sys.executable, "-m", "hardneg", *words], text=True, capture_output=True, check=False, env=environment
     )
     assert done.returncode == 0 and "1.0000" in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize("given", [None, "/proc/nothing"])
-def test_it_is_there_for_the_block_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
-    monkeypatch.setenv("HOME", "/proc/nothing")
-    monkeypatch.delenv(HOME, raising=False)
-    if given:
-        monkeypatch.setenv(HOME, given)
-    with spare_home():
-        spare = Path(os.environ[HOME])
-        assert spare.is_dir()
-    assert os.environ.get(HOME) == given and not spare.exists()
-    monkeypatch.setenv(HOME, str(tmp_path / "own"))
-    with spare_home():
-        assert os.environ[HOME] == str(tmp_path / "own")

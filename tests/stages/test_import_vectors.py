@@ -12,7 +12,7 @@ from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.backends.compressed import Fp16
+from hardneg.indexes.compressed import Fp16
 from hardneg.records import DataError, RecipeError
 from hardneg.store import Artifact
 from tests.run_lists import doc_lists, score_lists

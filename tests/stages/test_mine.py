@@ -14,9 +14,9 @@ from hardneg.formats.collection import StoredCollection, extended
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.formats.qrels import without_excluded
 from hardneg.formats.runs import read_run, write_run
-from hardneg.mining.listing import exclude
-from hardneg.mining.miners.ranks import TopK
-from hardneg.mining.miners.thresholds import Denoised, PosMargin
+from hardneg.mining.choosing import exclude
+from hardneg.mining.ranks import TopK
+from hardneg.mining.thresholds import Denoised, PosMargin
 from hardneg.recipes import check_recipe, make_plan
 from hardneg.records import DataError, Hits, RankedList
 from hardneg.runtime import Silent

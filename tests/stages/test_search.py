@@ -274,7 +274,7 @@ def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored
         ),
         (
             {"n": {"stage": "mine", "miner": "union", "runs": {"a": "ahead"}}},
-            "n.miner: union joins several runs: give another one, or take miner sampled",
+            "n.miner: union joins several runs: give another one, or use miner sampled",
         ),
     ],
 )

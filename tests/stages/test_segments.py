@@ -29,7 +29,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.kernels.candidate_scoring import fill_from_model, pooled
+from hardneg.indexes.candidate_scoring import fill_from_model, pooled
 from hardneg.indexes.open_store import open_store
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.records import Negatives, RecipeError

@@ -127,7 +127,7 @@ def test_the_watch_of_lists_in_use(made: tuple[Path, Store, Outcome]) -> None:
 
 
 def test_trained_centroids_are_an_index_that_a_search_may_name(made: tuple[Path, Store, Outcome]) -> None:
-    from hardneg.indexes.backends.product import PqSearcher
+    from hardneg.indexes.product import PqSearcher
 
     path, _, outcome = made
     folder = outcome.artifacts["joint"].path
@@ -141,8 +141,8 @@ def test_trained_centroids_are_an_index_that_a_search_may_name(made: tuple[Path,
 
 
 def test_such_an_index_goes_where_any_index_does(made: tuple[Path, Store, Outcome], tmp_path: Path) -> None:
-    from hardneg.indexes.backends.product import PqSearcher
     from hardneg.indexes.open_store import DenseIndex
+    from hardneg.indexes.product import PqSearcher
 
     path, store, outcome = made
     plan = make_plan(load_recipe(path))

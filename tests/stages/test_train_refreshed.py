@@ -113,7 +113,7 @@ def test_devices_do_not_change_the_key(recipe):
         ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
         ("refresh.deep=5", "stages.ance.refresh.deep: no such option; did you mean 'depth'"),
         ("devices.trainer=0", "stages.ance.devices: trainer must be 1 or above"),
-        ("miner=union", "stages.ance.miner: union joins several runs: give another one, or take miner sampled"),
+        ("miner=union", "stages.ance.miner: union joins several runs: give another one, or use miner sampled"),
         ("backend=bm25", "stages.ance.backend: bm25 is built from texts, which no refresh changes; leave it out"),
         ("backend=multi-vector", "backend: multi-vector is built from a vector a token, and the recipe's model"),
     ],

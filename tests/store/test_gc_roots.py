@@ -12,7 +12,7 @@ import pytest
 
 from hardneg.records import ArtifactError
 from hardneg.store import Store
-from hardneg.store.gc_roots import begun, collect, files_of, garbage, keep, laid_out, record, strangers, unfinished
+from hardneg.store.outputs import collect, files_of, foreign_files, garbage, keep, publish, record, reserve, unfinished
 
 KEY, OTHER = "ab" * 16, "cd" * 16
 
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store, tmp_path):
     out = tmp_path / "out"
     assert len(garbage(store)) == 2
-    with begun(store, "recipe run", out, [KEY, OTHER]):
+    with reserve(store, "recipe run", out, [KEY, OTHER]):
         (run,) = unfinished(store)
         assert run.running and run.owner == out and run.command == "recipe run" and run.keys == {KEY, OTHER}
         assert garbage(store) == collect(store, forget=True) == []
@@ -46,7 +46,7 @@ def test_what_a_run_finds_while_it_is_taken_away_stays(store, tmp_path, monkeypa
 
     def noted(path: Path, target: Path) -> Path:
         if path == store.path(KEY):
-            runs.enter_context(begun(store, "recipe run", tmp_path / "out", [KEY]))
+            runs.enter_context(reserve(store, "recipe run", tmp_path / "out", [KEY]))
             assert store.find(KEY)
         return rename(path, target)
 
@@ -62,8 +62,8 @@ def test_what_a_stopped_run_has_made_is_kept(store, tmp_path, end):
         import os
         from pathlib import Path
         from hardneg.store.artifacts import Store
-        from hardneg.store.gc_roots import begun
-        with begun(Store(Path({str(store.root)!r})), "train", Path({str(tmp_path / "out")!r}), {[KEY, OTHER]!r}):
+        from hardneg.store.outputs import reserve
+        with reserve(Store(Path({str(store.root)!r})), "train", Path({str(tmp_path / "out")!r}), {[KEY, OTHER]!r}):
             {end}
     """)
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode in (130, -9)
@@ -92,31 +92,31 @@ def test_nothing_is_removed_where_a_root_cannot_be_read(store, tmp_path):
 
 def test_a_result_is_known_by_its_files_as_they_were(store, tmp_path):
     out = tmp_path / "out"
-    with laid_out(store, "encode", out, [KEY], [out]):
+    with publish(store, "encode", out, [KEY], [out]):
         assert record(store, out).files is None
         out.mkdir()
         (out / "own").write_text("x")
         os.link(store.path(KEY) / "data", out / "linked")
     known = record(store, out)
     assert known.command == "encode" and set(known.files) == {"own", "linked"}
-    assert list(strangers(out, out, known.files)) == []
+    assert list(foreign_files(out, out, known.files)) == []
     os.utime(store.path(KEY) / "data", ns=(1, 1))
-    assert list(strangers(out, out, known.files)) == []
+    assert list(foreign_files(out, out, known.files)) == []
     (out / "own").write_text("xy")
     (out / "new").touch()
-    assert list(strangers(out, out, known.files)) == [out / "new", out / "own"]
+    assert list(foreign_files(out, out, known.files)) == [out / "new", out / "own"]
 
 
 def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     for name in ("first", "second", "third"):
-        with laid_out(store, "recipe run", out, [KEY], [out / name]):
+        with publish(store, "recipe run", out, [KEY], [out / name]):
             (out / name).write_text(name)
         if name == "second":
             (out / name).write_text("of the user's")
     assert set(record(store, out).files) == {"first", "third"}
-    with laid_out(store, "report", out, [KEY], [out / "fourth"]):
+    with publish(store, "report", out, [KEY], [out / "fourth"]):
         (out / "fourth").write_text("x")
     assert set(record(store, out).files) == {"fourth"}
 
@@ -124,7 +124,7 @@ def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store, t
 def test_a_failed_write_is_known_as_far_as_it_went(store, tmp_path):
     out = tmp_path / "out"
     for text in (None, "x"):
-        with pytest.raises(KeyboardInterrupt), laid_out(store, "fuse", out, [], [out]):
+        with pytest.raises(KeyboardInterrupt), publish(store, "fuse", out, [], [out]):
             if text:
                 out.write_text(text)
             raise KeyboardInterrupt
@@ -141,7 +141,7 @@ def test_what_a_run_takes_while_others_are_removed_stays(store, tmp_path, monkey
         if taking == "it is made":
             runs.enter_context(store.lock(OTHER))
         else:
-            runs.enter_context(begun(store, "encode", tmp_path / "out", [OTHER]))
+            runs.enter_context(reserve(store, "encode", tmp_path / "out", [OTHER]))
         remove(path)
 
     monkeypatch.setattr("shutil.rmtree", slow)
@@ -154,11 +154,11 @@ def test_what_a_run_takes_while_others_are_removed_stays(store, tmp_path, monkey
 
 
 def test_a_run_that_begins_again_is_not_forgotten(store, tmp_path, monkeypatch):
-    with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [OTHER]):
+    with contextlib.suppress(KeyboardInterrupt), reserve(store, "encode", tmp_path / "out", [OTHER]):
         raise KeyboardInterrupt
     seen = unfinished(store)
-    with begun(store, "encode", tmp_path / "out", [OTHER]):
-        monkeypatch.setattr("hardneg.store.gc_roots.unfinished", lambda store: seen)  # as it was looked at just before
+    with reserve(store, "encode", tmp_path / "out", [OTHER]):
+        monkeypatch.setattr("hardneg.store.outputs.unfinished", lambda store: seen)  # as it was looked at just before
         collect(store, forget=True)
         monkeypatch.undo()
         assert unfinished(store)[0].running and (store.root / f"{OTHER}.partial").exists()

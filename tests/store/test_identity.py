@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel, Field
 
-from hardneg.store import FREE, LATER, canonical, digest, in_words_of_keys, options_in_key, plugin_identity, tree_digest
+from hardneg.store import FREE, LATER, canonical, digest, legacy_key_names, options_in_key, plugin_identity, tree_digest
 from hardneg.training.options import RerankerOptions, TrainOptions
 
 
@@ -51,7 +51,7 @@ def test_options_of_training_have_other_words_in_keys():
     plain = TrainOptions().identity()
     assert TrainOptions(chunk=8).identity() == plain | {"chunk": 8}
     assert given.identity() == plain | {"order": "consecutive", "mask": "none"}
-    assert in_words_of_keys({"seed": 1, "iterate_negatives": True}) == {"seed": 1, "order": "consecutive"}
+    assert legacy_key_names({"seed": 1, "iterate_negatives": True}) == {"seed": 1, "order": "consecutive"}
 
 
 def test_a_default_is_that_of_the_class():

@@ -13,7 +13,7 @@ from hardneg.recipes import Options, Outcome, Watcher, execute, load_recipe, mak
 from hardneg.records import ArtifactError
 from hardneg.runtime import Silent
 from hardneg.store import MANIFEST, Artifact, Store, check, damage, digest
-from hardneg.store.gc_roots import keep
+from hardneg.store.outputs import keep
 
 
 def make(store: Store, name: str = "bm25") -> Artifact:
@@ -43,10 +43,10 @@ def found(store: Store) -> dict[str, Any]:
     ("harm", "problem"),
     [
         (lambda made: change(made.path / "sub" / "data", "hellO"), "damaged: sub/data: the bytes have changed"),
-        (lambda made: change(made.path / "sub" / "data", "hell"), "sub/data has 4 bytes"),
+        (lambda made: change(made.path / "sub" / "data", "hell"), "sub/data has 4 bytes, its manifest says 5"),
         (lambda made: (made.path / "sub" / "data").unlink(), "sub/data is missing"),
         (lambda made: (made.path / MANIFEST).unlink(), "manifest.json is missing"),
-        (lambda made: manifest(made, origin={"stage": "search", "name": "x"}), "its manifest is not the one"),
+        (lambda made: manifest(made, origin={"stage": "search", "name": "x"}), "its manifest has changed"),
     ],
 )
 def test_damage_is_found_and_removed(tmp_path: Path, harm: Any, problem: str) -> None:
@@ -82,7 +82,7 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path, command: list[s
     (tmp_path / ("0" * 32)).mkdir()  # of another program, which numbers its folders
     (tmp_path / ".ssh").mkdir()
     told = CliRunner().invoke(app, ["artifacts", *command, "--store", str(tmp_path)])
-    assert str(told.exception) == f"{tmp_path}: no store (it holds .ssh, {'0' * 32}, photos): name one with --store"
+    assert str(told.exception) == f"{tmp_path}: not a store (it holds .ssh, {'0' * 32}, photos); name one with --store"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".ssh", "0" * 32, "photos"]
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 import numpy as np
 import pytest
-from hardneg.indexes.backends.flat import Flat
-from hardneg.mining.miners.ranks import TopK
+from hardneg.indexes.exact import Flat
+from hardneg.mining.ranks import TopK
 from hardneg.testing import DatasetTests, FilterTests, IndexTests, LossTests, MinerTests, RerankerTests
 from hardneg.records.types import Document, Drops, Hits, Judgement, Negatives, Query
 
@@ -151,18 +151,18 @@ BROKEN = [
     (MINER, "return (answer(q, list(dict.fromkeys(q.ranking.doc_ids))) for q in candidates)", "test_never_a_positive",
      "a positive is never a negative"),
     (MINER, "return (answer(q, [d for d in q.ranking.doc_ids if d not in q.positives]) for q in candidates)",
-     "test_no_document_twice", "a document is a query's negative once"),
+     "test_no_document_twice", "a document is a negative of a query at most once"),
     (MINER, "return (answer(q, ['x']) for q in candidates)", "test_negatives_are_documents", "ids of the lists or"),
     (MINER, "return (telling(q, [1], []) for q in candidates)", "test_reported_drops", "has a rank, a reason and a score"),
-    (MINER, "return (telling(q, [2, 3], []) for q in candidates)", "test_reported_drops", "stands at its rank among"),
+    (MINER, "return (telling(q, [2, 3], []) for q in candidates)", "test_reported_drops", "ranks of dropped documents among"),
     (MINER, "return (telling(q, [1, 2][:len(q.ranking.doc_ids)], [4]) for q in candidates)", "test_reported_drops",
      "`chosen` are the negatives' ranks"),
     (MINER, "return (answer(q, fit(q), q.ranking.scores) for q in candidates)", "test_a_score_a_negative",
      "as many scores as negatives"),
     (MINER, "draws = random.Random(seed)\n        return (answer(q, draws.sample(fit(q), len(fit(q)) // 2)) for q in candidates)",
-     "test_draws_depend", "depends on (seed, query_id) only, not on the order of queries"),
+     "test_draws_depend", "depend on (seed, query_id) only, not on the order of queries"),
     (MINER, "return (answer(q, [max(fit(q))]) for q in candidates)", "test_short_and_empty_lists",
-     "short and empty lists are no error"),
+     "short and empty lists are not an error"),
     (MINER, "return (answer(q, [] if q.ranking.scores.sort() else fit(q)) for q in candidates)",
      "test_candidates_stay", "does not change the lists it reads"),
     (FILTER, "return ({'d1': 'no'} for q in candidates if q.ranking.doc_ids)", "test_one_answer_a_query", "one mapping for each"),
@@ -173,8 +173,8 @@ BROKEN = [
      "does not change the lists it reads"),
     (LOSS, "return softplus(scores - own).mul(negative).sum(1)", "test_a_scalar_that_learns", "a loss is a scalar"),
     (LOSS, "return torch.log1p(torch.exp(scores - own)).mul(negative).sum()", "test_finite_for_scores", "are finite for scores"),
-    (LOSS, "return softplus(batch.scores - own.to(batch.scores.dtype)).mul(negative).sum()", "test_bfloat16", "computed with in 32 bits"),
-    (LOSS, "return softplus(scores - own).sum()", "test_nothing_to_learn", "the loss is 0 where no row"),
+    (LOSS, "return softplus(batch.scores - own.to(batch.scores.dtype)).mul(negative).sum()", "test_bfloat16", "bfloat16 scores is in 32 bits"),
+    (LOSS, "return softplus(scores - own).sum()", "test_nothing_to_learn", "the loss is 0 if no row"),
     (LOSS, "return softplus(batch.scores.to(scores.dtype) - own).mul(~batch.positive).sum()", "test_masked_scores",
      "`valid` is false get no gradient"),
     (LOSS, "return (softplus(scores - own) * negative * torch.arange(12)).sum()", "test_the_order_of_rows_and_columns",
@@ -183,22 +183,22 @@ BROKEN = [
     (LOSS, f"{SOUND_LOSS}\n    needs = 'ranks'", "test_says_what_it_needs", "`needs` is a tuple of optional parts of a batch"),
     (LOSS, "batch.own.zero_()\n        return (softplus(scores - own) * negative).sum()", "test_is_a_pure_function",
      "a loss does not change its batch"),
-    (INDEX, "rows = rows[:, ::-1]", "test_finds_the_best", "finds what a full sort finds"),
+    (INDEX, "rows = rows[:, ::-1]", "test_finds_the_best", "an exact index equals a full sort"),
     (INDEX, "rows[rows < 0] = 0", "test_more_than_there_is", "-inf where, and only where, the row is -1"),
     (INDEX, "rows = rows.astype(np.int32)", "test_hits_have_their_form", "rows are int64"),
     (INDEX, "assert len(queries), 'none'", "test_no_queries", "none"),
-    (INDEX, "rows[1:] = rows[:1]", "test_reopened", "depends on no other query"),
+    (INDEX, "rows[1:] = rows[:1]", "test_reopened", "depend on no other query"),
     (RERANKER, "return ([float(len(text)) for text in set(texts)][1:] for _, texts in requests)", "test_a_score_a_document",
      "one score a document"),
     (RERANKER, "return ([float(len(t) / max(map(len, texts))) for t in texts] if max(texts) else [] for _, texts in requests)",
-     "test_an_empty_document_list", "an empty list of documents is no error"),
+     "test_an_empty_document_list", "an empty list of documents is not an error"),
     (RERANKER, "return ([float(n) for _ in texts] for n, (_, texts) in enumerate(requests))", "test_other_requests", "depend on it alone"),
     (RERANKER, "return iter([[float(len(text)) for text in texts] for _, texts in requests])", "test_streams", "requests are read lazily"),
     (DATASET, "shared = iter(documents_)\n    def documents(self): return self.shared", "test_documents_stream_twice", "starts a new pass"),
     (DATASET, "documents_ = [Document('a', 'one'), Document('a', 'two')]", "test_ids_are_unique", "ids of documents are unique"),
     (DATASET, "documents_ = [Document('a', 'one'), Document('b c', 'two')]", "test_ids_are_unique", "without white space"),
-    (DATASET, "def qrels(self, split): return iter([Judgement('q', 'z', 1)])", "test_qrels_name", "name documents of the corpus"),
-    (DATASET, "def fingerprint(self): return self.source", "test_the_fingerprint", "another content has another"),
+    (DATASET, "def qrels(self, split): return iter([Judgement('q', 'z', 1)])", "test_qrels_name", "refer to documents of the corpus"),
+    (DATASET, "def fingerprint(self): return self.source", "test_the_fingerprint", "changed content has another"),
     (DATASET, "def size_hint(self):\n        import time; time.sleep(1.1); return 2", "test_size_hint", "at most 1.0 s"),
     (DATASET, "def query_hint(self): return {'none': 1}", "test_size_hint", "for each split that it names"),
 ]  # fmt: skip

@@ -12,8 +12,8 @@ from torch import Tensor
 from toy import Bag, BagEncoder, KilledAt, options, toy_data
 
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.indexes.backends import flat, product
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes import exact, product
+from hardneg.indexes.exact import ExactOptions
 from hardneg.losses.pairwise import LambdaLoss
 from hardneg.protocols import DenseSearcher
 from hardneg.runtime import Silent, leave, world
@@ -41,7 +41,7 @@ class TwinBags(BagEncoder):
         return vectors.float()
 
 
-def write_index(folder: Path, data: TrainingData, encoder: Any) -> flat.FlatSearcher:
+def write_index(folder: Path, data: TrainingData, encoder: Any) -> exact.FlatSearcher:
     vectors = encoder.encode(list(data.corpus.contents(np.arange(len(data.corpus)))), "document")
     with FlatWriter(folder, vectors.shape[1], len(vectors)) as writer:
         writer.write(vectors)
@@ -50,8 +50,8 @@ def write_index(folder: Path, data: TrainingData, encoder: Any) -> flat.FlatSear
     return open_index(folder)
 
 
-def open_index(folder: Path) -> flat.FlatSearcher:
-    return flat.FlatSearcher(FlatVectors.open(folder), options=ExactOptions(device="cpu"))
+def open_index(folder: Path) -> exact.FlatSearcher:
+    return exact.FlatSearcher(FlatVectors.open(folder), options=ExactOptions(device="cpu"))
 
 
 def approach(

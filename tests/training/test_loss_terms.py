@@ -20,7 +20,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors import FlatWriter
-from hardneg.indexes.backends import compressed, product
+from hardneg.indexes import compressed, product
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
 from hardneg.records import ScoreBatch, TrainingError, UsageError

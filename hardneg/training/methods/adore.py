@@ -15,9 +15,9 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.formats.arrays import map_array
 from hardneg.formats.hash_index import known_to
 from hardneg.formats.negatives import NegativesFile
-from hardneg.indexes.backends.product import PqSearcher
-from hardneg.indexes.kernels.candidate_scoring import encoded_rows
-from hardneg.mining.listing import search_queries
+from hardneg.indexes.candidate_scoring import encoded_rows
+from hardneg.indexes.product import PqSearcher
+from hardneg.mining.choosing import search_queries
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records import Encoded, errors, types
 from hardneg.runtime import Seconds, barrier, gather, generator, world

@@ -29,13 +29,13 @@ from hardneg.formats import qrels, runs
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives, write_negatives
 from hardneg.formats.segments import Segments
-from hardneg.indexes.kernels.candidate_scoring import pooled
-from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.indexes.candidate_scoring import pooled
+from hardneg.indexes.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.open_store import open_store
-from hardneg.mining import listing
-from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares
-from hardneg.mining.filters import MiningTexts
-from hardneg.mining.miners.ranks import Sampled, TopK
+from hardneg.mining import choosing
+from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares
+from hardneg.mining.filters import Filters, MiningTexts, paired
+from hardneg.mining.ranks import Sampled, TopK
 from hardneg.protocols import IndexBackend, NegativeMiner, Searcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import configure
@@ -62,7 +62,7 @@ class FirstOnes:
 
     def mine(self, candidates: Iterable[types.Candidates], *, seed: int) -> Iterator[types.Negatives]:
         """The negatives of each query."""
-        for query, mined in beside(self.miner, candidates, seed):
+        for query, mined in paired(candidates, partial(self.miner.mine, seed=seed)):
             first, scores = mined.negatives[: self.count], mined.scores[: self.count]
             yield types.Negatives(query.query_id, query.positives, list(first), scores, mined.dropped)
 
@@ -192,13 +192,13 @@ def _listed(
     data, queries, depth = mining.data, mining.trainable(number), mining.options.depth
     texts, options = [data.texts[position] for position in queries], EncodeOptions(precision=mining.options.precision)
     encode: Any = partial(encoder.encode, side="query", options=options)
-    blocks = listing.search_queries(encode, texts, searcher, depth, _BLOCKS * encoder.block, seconds)
+    blocks = choosing.search_queries(encode, texts, searcher, depth, _BLOCKS * encoder.block, seconds)
     for window, vectors, hits in blocks:
-        query_ids, tops = [data.query_ids[position] for position in queries[window]], listing.as_lists(hits)
+        query_ids, tops = [data.query_ids[position] for position in queries[window]], choosing.as_lists(hits)
         if compares(mining.miner, *mining.filters.plugins):  # with the positives that the search has missed
             known = [data.positives[query_id] for query_id in query_ids]
             with seconds.of("search"):
-                tops = iter([*listing.with_positives(hits, searcher, vectors, known, data.corpus)])
+                tops = iter([*choosing.with_positives(hits, searcher, vectors, known, data.corpus)])
         for query_id, (rows, scores) in zip(query_ids, tops, strict=True):
             yield query_id, {"dense": types.RankedList(data.corpus.ids(rows), scores)}
 

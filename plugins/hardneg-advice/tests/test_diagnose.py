@@ -34,6 +34,8 @@ def test_a_finished_run_is_diagnosed(finished):
         "learning curvestar": "unknown",
         "collapsestar-index": "fine",
     }
+    (step,) = json.loads(answer.stdout)["next"]
+    assert step["command"].startswith(("hardneg search ", "hardneg recipe run "))
 
 
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):

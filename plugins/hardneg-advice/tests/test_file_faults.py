@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hardneg_advice.bench_rows import file_faults
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.negatives import write_negatives
-from hardneg.records import DataError, Document, Judgement, Negatives, Query
+from hardneg.records import Document, Judgement, Negatives, Query
 from hardneg.runtime import Silent
 
 RELEVANT = {"train": {"q1": "d1", "q2": "d2"}, "dev": {"q3": "d3"}, "test": {"q4": "d4", "q5": "d3"}}
@@ -76,9 +75,3 @@ def test_halves_that_a_file_takes_are_counted(tmp_path: Path) -> None:
     file = written(tmp_path / "n.arrow", q1=[halves["q2"], "d5"], q2=[halves["q2"]])
     faults = file_faults(file, "hardneg", collection)
     assert (faults["withheld"], faults["taken"], faults["taken_share"]) == (2, 1, 0.5)
-
-
-def test_a_file_without_negatives_is_refused(tmp_path: Path) -> None:
-    collection, file = stored(tmp_path / "stored", Collection()), written(tmp_path / "n.arrow", q1=[], q2=[])
-    with pytest.raises(DataError, match=r"n\.arrow: has no negatives of queries of split train"):
-        file_faults(file, "hardneg", collection)

@@ -141,7 +141,7 @@ def test_a_guess_is_a_recipe_too(tmp_path):
     assert (trained.learning_rate, trained.weight_decay, trained.max_steps) == (0.5, 0.0, 9)
     alone = answer_of(above=0.9)
     assert recipe_of(alone, tmp_path).outputs["model"] == "in-batch"
-    with pytest.raises(UsageError, match=r"r.yaml: is there already"):
+    with pytest.raises(UsageError, match=r"r.yaml: already exists"):
         alone.write(tmp_path / "r.yaml")
 
 

@@ -18,9 +18,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from hardneg_browse.browsed import opened
-from hardneg_browse.marks import Marks
 from hardneg_browse.serving import BrowsePage, listening
-from hardneg_browse.sources import BrowseSources
+from hardneg_browse.sources import BrowseSources, Marks
 
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import write_negatives

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import pytest
 from chromium import chromium
-from hardneg_browse.application import export_page
+from hardneg_browse.application import export_pages
 from hardneg_browse.browsed import opened
-from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
+from hardneg_browse.sources import Marks
 from material import QUERIES, small_sources
 
 from hardneg.runtime import Silent
@@ -85,7 +85,7 @@ def test_a_reader_searches_opens_and_marks(page, server):
     wait(browser, lambda: found(browser, ".card.marked"))
     assert server.marks.read_text() == f"{FIRST} 0 copy 1\n"
     assert found(browser, ".card.marked h3")[0].text.endswith("copy")
-    assert "marked" in found(browser, "table")[0].text and "its score was too high" in found(browser, "table")[1].text
+    assert "marked" in found(browser, "table")[0].text and "score too high" in found(browser, "table")[1].text
     found(browser, ".card.marked button")[0].click()
     wait(browser, lambda: found(browser, "h1") and not found(browser, ".card.marked"))
     assert server.marks.read_text() == "" and not found(browser, ".card.marked")
@@ -141,19 +141,21 @@ def check_accessible(browser):
     assert [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in serious] == []
 
 
-def test_the_exported_page_is_read_from_a_file(driver, browsed, sources, tmp_path):
+def test_exported_pages_are_read_from_files(driver, browsed, sources, tmp_path):
     driver.get_log("browser")
-    export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html")
-    driver.get((tmp_path / "page.html").as_uri())
-    queries = found(driver, "details.query > summary")
-    assert len(queries) == 4 and not found(driver, ".card")[0].is_displayed()
-    for each in queries:
-        each.click()
-    assert found(driver, ".card")[0].is_displayed() and driver.execute_script("return window.harmed") is None
-    assert [line["message"] for line in driver.get_log("browser")] == []
-    for each in found(driver, ".card summary"):
-        each.click()
+    export_pages(browsed, Marks(sources.marks), tmp_path)
+    driver.get((tmp_path / "index.html").as_uri())
     check_accessible(driver)
+    link(driver, QUERIES[FIRST]).click()
+    wait(driver, lambda: found(driver, ".card.negative"))
+    assert found(driver, ".card")[0].is_displayed() and not found(driver, "form")
+    check_accessible(driver)
+    link(driver, "Next query").click()
+    wait(driver, lambda: "kidneys" in found(driver, "h1")[0].text)
+    assert driver.execute_script("return window.harmed") is None
+    link(driver, "Most suspicious").click()
+    wait(driver, lambda: "suspicious" in found(driver, "h1")[0].text)
+    assert [line["message"] for line in driver.get_log("browser")] == []
 
 
 class Attack(BaseHTTPRequestHandler):
@@ -193,7 +195,7 @@ def test_another_page_can_neither_write_nor_read(page, server):
     Attack.target, Attack.body = server.address.partition("/?")[0], body
     threading.Thread(target=other.serve_forever, daemon=True).start()
     try:
-        for host, told in (("127.0.0.1", "another page has sent this"), ("localhost", "its token is missing")):
+        for host, told in (("127.0.0.1", "the form came from another page"), ("localhost", "the token is missing")):
             browser.get(f"http://{host}:{other.server_port}/")
             assert browser.execute_async_script("window.tried.then(arguments[0])") == "refused"
             browser.execute_script("document.forms[0].submit()")

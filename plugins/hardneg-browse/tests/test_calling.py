@@ -58,30 +58,33 @@ def test_a_function_serves_the_page_beside_a_program(beir, tmp_path):
     ("words", "told"),
     [
         (["none.arrow"], "none.arrow: no such file"),
-        (["{beir}"], "holds no finished recipe"),
-        (["{beir}", "{beir}/dense.trec"], "give one folder alone, or files"),
-        (["{beir}/dense.trec", "--dropped", "{beir}/dropped.arrow"], "--dropped: goes with a file of negatives"),
-        (["{beir}/mined.arrow", "--run", "{beir}/other.arrow"], "--run other: is no run"),
-        (["{beir}/dense.trec", "--run", "{beir}/dense.trec"], "--run dense: is no run, or its name is that of another"),
+        (["{beir}"], "not the folder of a finished recipe"),
+        (["{beir}", "{beir}/dense.trec"], "give one folder, or files"),
+        (["{beir}/dense.trec", "--dropped", "{beir}/dropped.arrow"], "--dropped: needs a file of negatives"),
+        (["{beir}/mined.arrow", "--run", "{beir}/other.arrow"], "--run other: not a run"),
+        (["{beir}/dense.trec", "--run", "{beir}/dense.trec"], "--run dense: not a run, or another run has this name"),
         (["{beir}/mined.arrow", "--dataset", "beir:{beir}/data", "--split", "x"], "--split x: the dataset has no such"),
     ],
 )
 def test_what_cannot_be_looked_at_is_one_line(beir, tmp_path, words, told):
     given = [word.replace("{beir}", str(beir)) for word in words]
-    page = ["--export", str(tmp_path / "page.html"), "--store", str(tmp_path / "store")]
+    page = ["--export", str(tmp_path / "pages"), "--store", str(tmp_path / "store")]
     result = CliRunner().invoke(app, ["browse", *given, *page])
     assert result.exit_code != 0 and told in str(result.exception) and "\n" not in str(result.exception)
-    assert not (tmp_path / "page.html").exists()
+    assert not (tmp_path / "pages").exists()
 
 
-def test_a_command_writes_the_page_and_does_not_replace_what_is_not_its_own(beir, tmp_path):
+def test_a_command_exports_pages_and_replaces_only_its_own(beir, tmp_path):
     words = ["browse", str(beir / "mined.arrow"), "--run", str(beir / "dense.trec"), "--export"]
-    result = CliRunner().invoke(app, [*words, str(tmp_path / "page.html")])
-    assert result.exit_code == 0 and "page.html: 4 queries of mined" in result.output
-    assert CliRunner().invoke(app, [*words, str(tmp_path / "page.html")]).exit_code == 0
-    (tmp_path / "mine.html").write_text("my own")
-    result = CliRunner().invoke(app, [*words, str(tmp_path / "mine.html")])
-    assert isinstance(result.exception, UsageError) and (tmp_path / "mine.html").read_text() == "my own"
+    result = CliRunner().invoke(app, [*words, str(tmp_path / "pages")])
+    assert result.exit_code == 0 and "index.html: 4 queries" in result.output.replace("\n", "")
+    assert CliRunner().invoke(app, [*words, str(tmp_path / "pages")]).exit_code == 0
+    assert (tmp_path / "pages" / "index.html").is_file() and [path.name for path in tmp_path.iterdir()] == ["pages"]
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "notes.txt").write_text("my own")
+    result = CliRunner().invoke(app, [*words, str(tmp_path / "own")])
+    assert isinstance(result.exception, UsageError) and (tmp_path / "own" / "notes.txt").read_text() == "my own"
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.slow
@@ -107,8 +110,8 @@ def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_m
     assert (here.title, here.marks) == ("r", found.marks)
     with pytest.raises(DataError, match="no split 'test' in this collection; it has train"):
         of_run_folder(out, Store(tmp_path / "store"), "test")
-    result = CliRunner().invoke(app, ["browse", str(out), "--export", str(tmp_path / "page.html"), *store])
-    assert result.exit_code == 0 and "5 queries of first" in result.output
+    result = CliRunner().invoke(app, ["browse", str(out), "--export", str(tmp_path / "pages"), *store])
+    assert result.exit_code == 0 and "5 queries" in result.output
 
 
 @pytest.mark.slow
@@ -134,6 +137,6 @@ def test_written_queries_are_looked_at_with_their_own_collection(beir, tmp_path,
     with opened(sources, Silent()) as browsed:
         first = browsed.lists["mined"].query_ids[0]
         assert first.startswith("crop:") and browsed.text(first) and browsed.positives_of(first)
-    page = tmp_path / "page.html"
+    page = tmp_path / "pages"
     assert CliRunner().invoke(app, ["browse", str(out), "--export", str(page), *store]).exit_code == 0
-    assert "crop:" in page.read_text()
+    assert "crop:" in (page / "index.html").read_text()

@@ -9,14 +9,16 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
-from hardneg_browse.application import export_page
+from hardneg_browse.application import FORM_BYTES, export_pages
 from hardneg_browse.browsed import opened
-from hardneg_browse.guard import FORM_BYTES
-from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
-from material import QUERIES, small_sources
+from hardneg_browse.sources import BrowseSources, Marks
+from material import QUERIES, falling, negatives, small_sources
 
-from hardneg.records import UsageError
+from hardneg.formats.collection import write_collection
+from hardneg.formats.negatives import recorded, write_negatives
+from hardneg.formats.runs import write_run
+from hardneg.records import Document, Judgement, Query, UsageError
 from hardneg.runtime import Silent
 
 FIRST, SECOND, *_ = QUERIES
@@ -133,7 +135,7 @@ def test_a_mark_is_written_and_taken_away(server, query_id, doc_id):
     status, headers, _ = ask(server, "/mark", "POST", body=form(server, query_id, doc_id))
     assert status == 303 and headers["location"].startswith("/query?q=")
     assert server.marks.read_text() == f"{query_id} 0 {doc_id} 1\n"
-    assert "Take the mark away" in ask(server, headers["location"].partition("#")[0])[2]
+    assert "Remove mark" in ask(server, headers["location"].partition("#")[0])[2]
     assert "1 mark." in ask(server, "/marks")[2]
     taken = form(server, query_id, doc_id, relevant="0", back="marks")
     assert ask(server, "/mark", "POST", body=taken)[1]["location"] == "/marks"
@@ -183,7 +185,7 @@ def test_a_query_that_is_not_there_is_told(server):
     assert ask(server, "/nothing")[0] == 404
 
 
-def test_an_odd_number_in_a_form_is_taken_for_the_first(server):
+def test_an_odd_number_in_a_form_is_read_as_1(server):
     for number in ("9" * 5000, "²", "-1"):
         asked = form(server, relevant="0", page=number)
         assert ask(server, "/mark", "POST", body=asked)[1]["location"].endswith("#negative-1")
@@ -191,21 +193,23 @@ def test_an_odd_number_in_a_form_is_taken_for_the_first(server):
     server.marks.unlink()
 
 
-def test_what_is_exported_needs_no_server(browsed, sources, tmp_path):
-    assert export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html") == 4
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    check_harmless(text)
-    assert "form" not in Seen(text).tags and "href" not in text and "http://" not in text
-    assert text.count('<details class="query">') == 4 and "default-src 'none'; style-src 'sha256-" in unescape(text)
-    assert "its score was too high" in text
+def test_exported_pages_need_no_server_and_link_each_other(browsed, sources, tmp_path):
+    """Four of five queries have negatives; two lists: a page of queries, four of them, and a suspicious page each."""
+    assert export_pages(browsed, Marks(sources.marks), tmp_path) == 4
+    pages = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    assert len(pages) == 2 * (1 + 4 + 1) and "score too high" in pages["query-1-1.html"]
+    for text in pages.values():
+        check_harmless(text)
+        assert "form" not in Seen(text).tags and "default-src 'none'; style-src 'sha256-" in unescape(text)
+        links = set(re.findall(r'href="([^"]*)"', text)) - {"#main", "data:,"}
+        assert links and links <= set(pages)
+    assert export_pages(browsed, Marks(sources.marks), tmp_path, 2) == 2
+    assert "2 of 5 queries are shown" in (tmp_path / "index.html").read_text()
 
 
 def test_a_port_that_is_taken_is_one_line(server, browsed, sources):
-    port = server.access.port
-    with (
-        pytest.raises(UsageError, match=f"port {port}: cannot be listened at"),
-        listening(browsed, Marks(sources.marks), port),
-    ):
+    taken = listening(browsed, Marks(sources.marks), server.access.port)
+    with pytest.raises(UsageError, match=f"port {server.access.port}: cannot be used"), taken:
         pass
 
 
@@ -227,3 +231,56 @@ def test_a_reader_who_leaves_within_a_form_is_no_error(server):
 
     asyncio.run(server._server.config.app(scope, receive, send))
     assert sent[0]["status"] == 403 and not list(events)
+
+
+NAMES = [f"pandas.core.number_{i}" for i in range(45)]
+SPLITS = {"train": {"q1": "old river"}, "test": {"kwarg_error": "raise a TypeError"}}
+
+
+class TwoSplits:
+    def documents(self):
+        texts = {"p1": "the old river was seen again today", **{name: f"passage {name}" for name in NAMES}}
+        return (Document(doc_id, text) for doc_id, text in texts.items())
+
+    def splits(self):
+        return list(SPLITS)
+
+    def queries(self, split):
+        return (Query(*pair) for pair in SPLITS[split].items())
+
+    def qrels(self, split):
+        return (Judgement(query_id, "p1", 1) for query_id in SPLITS[split])
+
+    def notes(self):
+        return []
+
+
+@pytest.fixture(scope="module")
+def long_lists(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("views")
+    write_collection(TwoSplits(), folder / "collection", Silent())
+    write_negatives(folder / "mined.arrow", recorded(negatives({"q1": NAMES}), {}))
+    for label in ("dense", "bm25"):
+        write_run(folder / f"{label}.trec", [("q1", falling([*NAMES[:3], "p1"]))])
+    runs = {label: folder / f"{label}.trec" for label in ("dense", "bm25")}
+    parts = {"negatives": {"mined": folder / "mined.arrow"}, "runs": runs, "dataset": folder / "collection"}
+    sources = BrowseSources("views", folder / "marks.qrels", **parts)
+    with opened(sources, Silent()) as found, listening(found, Marks(sources.marks)) as made, made.beside():
+        yield made
+
+
+def test_twenty_negatives_are_shown_and_the_others_open_in_twenties(long_lists):
+    text = ask(long_lists, "/query?q=q1")[2]
+    before, *more = re.split(r'<details class="more"><summary>', text)
+    assert before.count('class="card negative') == 20
+    assert [part.partition("</summary>")[0] for part in more] == ["Negatives 21 to 40", "Negatives 41 to 45"]
+    assert [part.count('class="card negative') for part in more] == [20, 5]
+    assert 'id="negative-45"' in more[1] and '<ol class="cards" start="41">' in more[1]
+
+
+def test_a_suspicious_negative_has_its_positive_beside_it(long_lists):
+    for _ in range(200):
+        text = ask(long_lists, "/suspicious")[2]
+        if "were examined" in text:
+            break
+    assert "the old river was seen again today" in text and text.index("Positive <bdi>p1") < text.index("ranks it at 1")

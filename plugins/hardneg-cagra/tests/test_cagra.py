@@ -13,9 +13,8 @@ from hardneg_cagra.backend import Cagra, CagraSearcher
 from hardneg_cagra.graph import GpuGraph, as_faiss, links_of
 
 from hardneg.formats.vectors import FlatVectors
-from hardneg.indexes.backends.compressed import Fp16
-from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.compressed import Fp16
+from hardneg.indexes.exact import ExactOptions, Flat
 from hardneg.indexes.open_store import DenseIndex
 from hardneg.records import ArtifactError, MissingDependency, UsageError
 from hardneg.runtime import Silent

@@ -4,8 +4,7 @@ from types import MappingProxyType
 import numpy as np
 from hardneg_example.lengths import Lengths
 
-from hardneg.analysis.base import Analysis
-from hardneg.analysis.inputs import Files
+from hardneg.analysis.base import Analysis, Files
 from hardneg.formats.runs import write_run
 from hardneg.records import RankedList
 from hardneg.testing import AnalysisTests

@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes import exact
+from hardneg.indexes.exact import ExactOptions, search_exact
 from hardneg.indexes.open_store import open_store
 from hardneg.records import Hits
 from hardneg.testing.indexes import write_encoded

@@ -6,8 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-
-from hardneg.testing import server
+from hardneg_http import testing
 
 DIMENSION = 8
 
@@ -18,7 +17,7 @@ def vector(text: str, salt: str = "") -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
 
 
-class Served(server.ServedModel):
+class Served(testing.ServedModel):
     """change: gets the rows of an answer."""
 
     path = "/v1/embeddings"
@@ -40,4 +39,4 @@ class Served(server.ServedModel):
 
 def serving() -> AbstractContextManager[Served]:
     """A server in threads of this process, until the block ends."""
-    return server.serving(Served())
+    return testing.serving(Served())

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hardneg_instructions.p_mrr import PMrr, rank_change
 
-from hardneg.analysis.base import Analysis
-from hardneg.analysis.inputs import Files
+from hardneg.analysis.base import Analysis, Files
 from hardneg.formats.runs import write_run
 from hardneg.plugin import RankedList, errors
 from hardneg.testing import AnalysisTests

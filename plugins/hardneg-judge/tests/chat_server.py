@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hardneg.testing import server
+from hardneg_http import testing
 
 
 def shared_words(message: str) -> str:
@@ -19,7 +19,7 @@ def words(text: str) -> list[str]:
     return [word for word in found if len(word) > 3 and word not in ("query", "passage", "passages")]
 
 
-class Served(server.ServedModel):
+class Served(testing.ServedModel):
     """says: what it says to a message. ends: why it ends, where it says so."""
 
     path = "/v1/chat/completions"
@@ -41,4 +41,4 @@ class Served(server.ServedModel):
 
 def serving() -> AbstractContextManager[Served]:
     """A server in threads of this process, until the block ends."""
-    return server.serving(Served())
+    return testing.serving(Served())

@@ -8,8 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # where the server is
 sys.path.append(str(Path(__file__).parents[3] / "tests"))  # processes that tests kill are forked as hardneg's own
 
 from chat_server import Served, serving
-
-from hardneg.runtime import model_server
+from hardneg_http import server as model_server
 
 
 @pytest.fixture(autouse=True)

@@ -114,7 +114,7 @@ def test_so_many_requests_are_under_way(served: Served) -> None:
 
 def test_a_refusal_ends_it_and_keeps_what_was_said(served: Served) -> None:
     served.fault = lambda number, handler: number > 9 and (handler.reply(401, b"who are you") or True)
-    with pytest.raises(ModelError, match="status 401: who are you; the server takes no request with this key"):
+    with pytest.raises(ModelError, match="status 401: who are you; the server rejects this API key"):
         list(chat(served, in_flight=2).rerank([("q", [f"passage {n}"]) for n in range(100)]))
     assert len(served.requests) < 40
     served.fault = lambda number, handler: False
@@ -151,7 +151,7 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
     [
         ({"url": "nowhere"}, "url: 'nowhere' is no address"),
         ({"url": "http://[::1"}, "url: 'http://[::1' is no address"),
-        ({"url": "http://me:pw@host/v1"}, "url: no user, key or question may stand in it"),
+        ({"url": "http://me:pw@host/v1"}, "url: must not contain a user, key or query string"),
         ({"batch": 0}, "batch: 0 must be above 0"),
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),
         ({"deadline": float("nan")}, "deadline: nan must be above 0"),

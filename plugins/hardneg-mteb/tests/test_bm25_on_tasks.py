@@ -6,7 +6,7 @@ from hardneg_mteb.model import listed_rows, mteb_model
 from hardneg_mteb.system import task_texts
 from made_tasks import animals, evaluated
 
-from hardneg.indexes.backends.bm25 import Bm25
+from hardneg.indexes.lucene import Bm25
 from hardneg.records import DataError, UsageError
 from hardneg.runtime import Silent
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hardneg.encoders.tokens import Tokens
-from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records import ArtifactError, UsageError
 
@@ -188,7 +188,7 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(tmp_path, monkey
 
         return multiplied
 
-    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact.float32_products", products)
+    monkeypatch.setattr("hardneg.indexes.exact.float32_products", products)
     monkeypatch.setattr("hardneg_multi_vector.maxsim.block_scores", guarded(block_scores))
     monkeypatch.setattr(torch, "bmm", guarded(torch.bmm))
     searcher = MultiVectorSearcher(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hardneg_papers.analyses.runs import Unjudged
+from hardneg_papers.book import Book, deep
 from recipes.recipes import with_a_paper_preset
 
 from hardneg.evaluation.metrics import evaluate, means
@@ -22,48 +23,45 @@ def paper(name: str) -> Recipe:
     return load_recipe(find_recipe(name), "paper")
 
 
-def test_star_trec_dl_measures_bm25_as_its_paper_does(test_data):
+def test_published_runs_are_measured_as_in_their_papers(test_data):
+    """BM25 for STAR and ADORE; the run of ANCE's released model, with .662 where the paper's table has .661."""
     scores: Any = paper("star-adore-trec-dl").stages["dl-scores"]
-    run = read_run(test_data / "trec-dl/runs/rankllm.bm25.dl19.top100.trec.gz")
-    qrels = read_qrels(test_data / "trec-dl/qrels/qrels.dl19-passage.txt")
-    found = means(evaluate(run, qrels, scores.metrics, scores.relevance_level))
-    assert {name: round(value, 3) for name, value in found.items()} == {"ndcg@10": 0.506, "recall@100": 0.453}
-
-
-def test_ance_coverage_measures_ance_as_its_paper_does(test_data):
-    """The published run is of the released model: .662 where the paper's table has .661."""
     coverage: Any = paper("ance-coverage").stages["coverage"]
-    run = read_run(test_data / "trec-dl/runs/colbertprf.ANCE.dl19.trec.gz")
-    qrels = read_qrels(test_data / "trec-dl/qrels/qrels.dl19-passage.txt")
     (asked,) = (each for each in coverage.analysis if isinstance(each, Unjudged))
-    found = means(evaluate(run, qrels, asked.metrics, coverage.relevance_level))
-    assert {name: round(value, 3) for name, value in found.items()} == {"recall@1000": 0.662}
+    qrels = read_qrels(test_data / "trec-dl/qrels/qrels.dl19-passage.txt")
+    for name, metrics, level, published in (
+        ("rankllm.bm25.dl19.top100", scores.metrics, scores.relevance_level, {"ndcg@10": 0.506, "recall@100": 0.453}),
+        ("colbertprf.ANCE.dl19", asked.metrics, coverage.relevance_level, {"recall@1000": 0.662}),
+    ):
+        found = means(evaluate(read_run(test_data / f"trec-dl/runs/{name}.trec.gz"), qrels, metrics, level))
+        assert {metric: round(value, 3) for metric, value in found.items()} == published
 
 
-@pytest.mark.parametrize("name", ["ance-coverage", "ance-table1", "adore-ance-passage"])
-def test_ance_reranks_bm25s_first_hundred(name):
-    stages: Mapping[str, Any] = paper(name).stages
-    reranked = [spec for spec in stages.values() if spec.stage == "search" and spec.candidates]
-    assert reranked and all(stages[spec.candidates].depth == 100 for spec in reranked)
-
-
-def test_ance_coverage_looks_a_thousand_deep():
-    stages: Mapping[str, Any] = paper("ance-coverage").stages
+def test_ance_reranks_bm25s_first_hundred_and_its_coverage_looks_a_thousand_deep():
+    for name in ("adore-ance-passage", "ance-table1", "ance-coverage"):
+        stages: Mapping[str, Any] = paper(name).stages
+        reranked = [spec for spec in stages.values() if spec.stage == "search" and spec.candidates]
+        assert reranked and all(stages[spec.candidates].depth == 100 for spec in reranked)
     (asked,) = stages["coverage"].analysis
     assert {stages[run].depth for run in asked.runs.values()} == {1000}
     assert {stages[run].split for run in asked.runs.values()} == {"test"}
     assert stages[asked.runs[asked.against]].index == "bm25-index"
 
 
-@pytest.mark.parametrize("name", ["star-inbatch-passage"])
-def test_in_batch_neg_beside_star_is_the_papers(name):
-    beside = make_plan(paper(name), []).keys["inbatch-neg"]
-    assert beside == make_plan(paper("inbatch-neg-passage"), []).keys["inbatch-neg"]
-
-
-def test_rows_of_splade_warm_up_alike():
-    stages: Mapping[str, Any] = paper("star-splade").stages
-    assert {stages[name].options.warmup_steps for name in ("warm-up", "star", "inbatch-neg")} == {6000}
+def test_single_settings_of_presets():
+    """In-Batch Neg of its own recipe, SPLADE's warm-ups, ColBERT's prompts, the query of Figure 6, TAS-B's logits."""
+    names = ("star-inbatch-passage", "inbatch-neg-passage")
+    assert len({make_plan(paper(name), []).keys["inbatch-neg"] for name in names}) == 1
+    splade: Mapping[str, Any] = paper("star-splade").stages
+    assert {splade[name].options.warmup_steps for name in ("warm-up", "star", "inbatch-neg")} == {6000}
+    colbert = paper("star-colbert").model
+    assert (colbert.query_prompt, colbert.document_prompt) == ("[Q] ", "[D] ")
+    figure: Any = paper("adore-baselines-document").stages["figure6"]
+    assert [each.query for each in figure.analysis] == [("1129237",)]
+    plugins = paper("tas-b").plugins
+    teacher: Any = plugins["teacher", "plugin"]
+    losses: list[Any] = [plugins[name, "loss"] for name in ("margins", "topics", "tas-b")]
+    assert teacher.activation == "none" and not any(loss.probabilities for loss in losses)
 
 
 def test_in_batch_negatives_on_questions_are_those_of_one_gpu_of_two():
@@ -140,11 +138,6 @@ def test_table_2_on_documents_has_both_columns(name, rows):
     assert (of_dev, of_trec) == ({"k1": 3.44, "b": 0.87}, {"k1": 0.9, "b": 0.4})
 
 
-def test_figure_6_is_of_the_papers_query():
-    figure: Any = paper("adore-baselines-document").stages["figure6"]
-    assert [each.query for each in figure.analysis] == [("1129237",)]
-
-
 def test_table_5_has_ndcg_on_trec_dl():
     """What ADORE trained on each index finds without compression; the paper has .661 for none and .656 for PQ 96."""
     stages: Mapping[str, Any] = paper("adore-pq").stages
@@ -159,33 +152,14 @@ def test_table_5_has_ndcg_on_trec_dl():
     assert stages["report"].analyses["Table 5, test"] == "table5-test"
 
 
-def test_tas_b_learns_from_the_cross_encoders_logits():
-    recipe = paper("tas-b")
-    teacher: Any = recipe.plugins["teacher", "plugin"]
-    losses: list[Any] = [recipe.plugins[name, "loss"] for name in ("margins", "topics", "tas-b")]
-    assert teacher.activation == "none" and not any(loss.probabilities for loss in losses)
-
-
-def test_colbert_marks_queries_and_documents():
-    model = paper("star-colbert").model
-    assert (model.query_prompt, model.document_prompt) == ("[Q] ", "[D] ")
-
-
-@pytest.mark.parametrize(
-    ("name", "dev", "trec"),
-    [
-        ("star-adore-trec-dl", "scores", "dl-scores"),
-        ("star-document", "scores", "dl-scores"),
-        ("adore-star-document", "scores", "dl-scores"),
-        ("adore-baselines-document", "scores", "dl-scores"),
-        ("adore-ance-passage", "dev-scores", "scores"),
-        ("adore-ance-document", "dev-scores", "scores"),
-    ],
-)
-def test_table_2_is_tested_at_the_papers_levels(name, dev, trec):
+def test_table_2_is_tested_at_the_papers_levels():
     """Its caption: "p-value threshold of 0.01 on dev dataset and 0.05 on TREC test dataset"."""
-    stages: Mapping[str, Any] = paper(name).stages
-    assert (stages[dev].significance_level, stages[trec].significance_level) == (0.01, 0.05)
+    documents = ("star-adore-trec-dl", "star-document", "adore-star-document", "adore-baselines-document")
+    tables = {name: ("scores", "dl-scores") for name in documents}
+    tables |= {f"adore-ance-{kind}": ("dev-scores", "scores") for kind in ("passage", "document")}
+    for name, (dev, trec) in tables.items():
+        stages: Mapping[str, Any] = paper(name).stages
+        assert (stages[dev].significance_level, stages[trec].significance_level) == (0.01, 0.05), name
 
 
 ROCKETQA = ["rocketqa-table3", "rocketqa-nq"]
@@ -212,3 +186,29 @@ def test_rocketqas_reports_tell_what_its_filter_drops_and_the_head_how_to_hide_p
         assert denoising.name == "denoising" and denoising.negatives == {"denoised": "denoised-negatives"}
         assert plain["report"].analyses == {"Denoising": "behind"}
         assert plain["train-scores"].positives
+
+
+def test_changes_are_laid_over_mapping_by_mapping():
+    base = {"loss": {"name": "star"}, "options": {"max_steps": 10, "warmup_steps": 2}}
+    changed = deep(base, {"options": {"epochs": 3, "stop_at": 5}}, {"loss": {"temperature": 1.0}})
+    assert changed == {
+        "loss": {"name": "star", "temperature": 1.0},
+        "options": {"warmup_steps": 2, "epochs": 3, "stop_at": 5},
+    }
+    assert base["options"] == {"max_steps": 10, "warmup_steps": 2}
+
+
+def test_a_system_has_an_index_searches_and_rows():
+    book = Book("t", "pydocs", {"name": "m"}, {"search": {"depth": 5}})
+    book.tables({"BM25": "bm25"}, ["BM25"], ["mrr@10"])
+    book.searches["dev"] = {"split": "dev", "row": "{name} (dev)", "table": "scores"}
+    book.system("star", "STAR", negatives="mined")
+    book.system("adore", "ADORE", "train-queries", model="star", index="star-index", report=False)
+    tree = book.tree()["stages"]
+    assert tree["star"] == {"stage": "train", "negatives": "mined"}
+    assert tree["star-index"] == {"stage": "encode", "model": "star"}
+    assert tree["star-dev"] == {"stage": "search", "depth": 5, "index": "star-index", "split": "dev"}
+    assert tree["adore-test"] == {"stage": "search", "depth": 5, "index": "star-index", "model": "adore"}
+    assert list(tree["scores"]["runs"]) == ["BM25", "STAR", "STAR (dev)", "ADORE", "ADORE (dev)"]
+    assert tree["report"]["training"] == {"STAR": "star"}
+    assert list(tree)[-2:] == ["scores", "report"]

@@ -185,17 +185,14 @@ def test_bytes_of_other_alphabets_ends_of_lines_and_one_line() -> None:
 
 
 def test_the_cap_keeps_whole_groups_and_a_higher_one_only_adds(packages: tuple[str, str]) -> None:
-    before: set[str] = set()
-    sizes = set()
+    before, sizes, members = set[str](), set[int](), defaultdict[str, set[str]](set)
+    for member, group in PyCode(packages).load().groups("document"):
+        members[group].add(member)
     for cap in range(1, 9):
-        collection = PyCode(packages, max_passages=cap).load()
-        ids = {document.doc_id for document in collection.documents()}
+        ids = {document.doc_id for document in PyCode(packages, max_passages=cap).load().documents()}
         assert before <= ids and len(ids) <= cap
         sizes.add(len(ids))
         before = ids
-        members = defaultdict(set)
-        for member, group in PyCode(packages).load().groups("document"):
-            members[group].add(member)
         assert all(doc_ids <= ids or not doc_ids & ids for doc_ids in members.values())
     assert len(sizes) >= 3 and len(before) == 8
 

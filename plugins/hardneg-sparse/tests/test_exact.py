@@ -18,8 +18,8 @@ from sparse_lists import rows_of, write
 from tiny import tiny_encoder, tiny_sparse_encoder
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.indexes.kernels.candidate_scoring import score_matrix, score_pairs
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.candidate_scoring import score_matrix, score_pairs
+from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records import Hits, ModelError, PluginSetting, UsageError
 from hardneg.runtime import Silent

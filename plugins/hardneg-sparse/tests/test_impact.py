@@ -12,7 +12,7 @@ from noted import Notes
 from numpy.typing import NDArray
 from sparse_lists import rows_of, write
 
-from hardneg.indexes.kernels import lucene
+from hardneg.indexes import lucene
 from hardneg.indexes.open_store import open_store
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import Silent
@@ -78,7 +78,7 @@ def test_a_term_that_lucene_could_not_tell_apart_is_refused(tmp_path: Path) -> N
 
 
 def test_a_folder_without_an_index(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="not a Lucene index that can be read"):
+    with pytest.raises(ArtifactError, match="cannot be read as a Lucene index"):
         Impact().open(tmp_path / "none", rows)
     Impact().build(store, tmp_path / "made", Silent())
     (tmp_path / "made" / "terms.txt").unlink()

@@ -10,13 +10,10 @@ from typing import Any
 
 import forked
 import pytest
-import torch
 from processes import free_port
 from tiny import tiny_encoder
 from trainer_toy import losses, train, write_toy
-from transformers.utils import enable_tf32
 
-from hardneg.encoders import towers
 from hardneg.formats.negatives import read_negatives
 from hardneg.records import TrainingError
 
@@ -178,19 +175,6 @@ def test_one_of_two_processes_scores_a_given_run(tmp_path, data):
     mined = [read_negatives(folder / f"00000{number}" / "negatives.arrow") for number in (0, 1)]
     assert [len(each) for each in mined] == [24, 24]
     assert mined[0][0].scores.tolist() != mined[1][0].scores.tolist()
-
-
-@pytest.mark.slow
-def test_a_trainer_with_tf32_mines(tmp_path, data, tiny_model, monkeypatch):
-    """`TrainingArguments(tf32=True)` needs a GPU; what it calls sets the same on a CPU."""
-    monkeypatch.setattr(towers, "LARGE", 1)
-    enable_tf32(True)
-    try:
-        found = train(tmp_path, data, tiny_model, every=2, arguments={"max_steps": 3, "save_strategy": "no"})
-        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
-    finally:
-        torch.backends.fp32_precision = "none"
-    assert [record["refresh"] for record in found["log"] if "refresh" in record] == [0, 1]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from query_toy import DEPTH, TwinBags, approach, joint, open_index, run, write_i
 from toy import Interrupted, options, toy_data
 
 from hardneg.formats.hash_index import known_to
-from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.product import OpqPq, Pq
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import LambdaLoss, RankNet
 from hardneg.records import TrainingError

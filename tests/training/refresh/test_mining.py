@@ -21,9 +21,10 @@ from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.formats.segments import Segments
-from hardneg.indexes.backends.compressed import Hnsw, IvfFlat
-from hardneg.indexes.backends.flat import Flat
-from hardneg.mining.choosing import Filters
+from hardneg.indexes.compressed import Hnsw
+from hardneg.indexes.exact import Flat
+from hardneg.indexes.product import IvfFlat
+from hardneg.mining.filters import Filters
 from hardneg.records import TrainingError, errors, layout
 from hardneg.runtime import Silent, World
 from hardneg.training.checkpoint import Checkpoints

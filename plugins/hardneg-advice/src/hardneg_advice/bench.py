@@ -1,4 +1,4 @@
-"""`bench`: files of negatives, made by any program, judged by one training protocol."""
+"""`bench`: files of negatives, mined by any program, compared by one training protocol."""
 
 import json
 from collections import Counter
@@ -31,12 +31,12 @@ SCORES, REPORT, HARDNESS = "scores", "report", "hardness"
 TRAINED = {"max_steps": 400, "batch_size": 32}
 """Of each arm, by default."""
 MARGIN = 0.015
-"""Within which systems are equivalent."""
+"""The margin of equivalence."""
 _VERSION = 2
 _DEPTH, _TOKENS = 1000, 128
 _OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
 _INSTEAD = {"epochs": "max_steps", "warmup_ratio": "warmup_steps"}
-"""Options that set in another way what others set."""
+"""Options that duplicate what other arguments set."""
 
 
 def _shown(rates: Sequence[float]) -> str:
@@ -137,7 +137,7 @@ def bench(
 
 
 def _files(value: Any) -> dict[str, Path]:
-    """Files by the labels of their rows: of a dict its keys, else their names."""
+    """Return files by row label: a dict's keys, else file names."""
     if isinstance(value, Mapping):
         return {str(label): arguments.file_path(each, "negatives") for label, each in value.items()}
     paths = arguments.files_of("negatives", value)
@@ -171,23 +171,23 @@ class Protocol:
 
     @property
     def stages(self) -> dict[str, str]:
-        """The stage that trains each arm, by the label of its row."""
+        """The training stage of each arm, by row label."""
         files = {label: f"file-{number}" for number, label in enumerate(self.files, 1)}
         return {**{label: label for label in BASELINES}, **files}
 
     def negatives_of(self, label: str) -> str:
-        """The stage that reads a file's negatives."""
+        """Return the stage that reads a file's negatives."""
         return "drawn-negatives" if label == IN_BATCH else f"{self.stages[label]}-negatives"
 
     @property
     def trained(self) -> dict[str, Any]:
-        """All options of a training but the rate that is chosen."""
+        """All training options except the learning rate to choose."""
         replaced = {usual for name, usual in _INSTEAD.items() if name in self.options}
         return {name: value for name, value in _OPTIONS.items() if name not in replaced} | {**self.options}
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The stages as YAML has them."""
+        """Return the stages in the form of YAML."""
         of_split = {"split": "dev"} if self.tuning else {}
         search = {"stage": "search", "depth": _DEPTH, **of_split}
         top = {"name": "topk", "depth": 10}
@@ -257,7 +257,7 @@ def _write(
     on_dev: Mapping[str, Mapping[float, float]],
     folder: Path,
 ) -> Mapping[str, Any]:
-    """Writes the rows, the table, the recipe, and the report beside them."""
+    """Write the rows, the table, the recipe, and the report."""
     for name in ("report.html", "report.md", "queries.tsv"):
         atomic_write.link_file(artifacts[REPORT].path / name, folder / name)
     atomic_write.link_file(artifacts[SCORES].path / "metrics.json", folder / "metrics.json")
@@ -284,12 +284,12 @@ class BenchResult:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What each file came to."""
+        """The result of each file."""
         rows: list[dict[str, Any]] = self.to_dict()["rows"]
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """The protocol, and the rows."""
+        """Return the protocol and the rows."""
         content: dict[str, Any] = json.loads((self.path / BENCH).read_text("utf-8"))
         return content
 

@@ -1,4 +1,4 @@
-"""The rows of a bench: what is wrong in a file of negatives, and what training with it comes to."""
+"""The rows of a bench: faults in a file of negatives, and the results of training with it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from hardneg_advice.positive_ranks import percent
 IN_BATCH, RANDOM = "in-batch", "random"
 BASELINES = (IN_BATCH, RANDOM)
 METRIC = "mrr@10"
-"""What learning rates are chosen by."""
+"""The metric that chooses learning rates."""
 _TRAIN = "train"
 _COUNTS = ("queries", "negatives", "labelled", "withheld", "taken", "seen")
 _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")
 
 
 def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str, Any]:
-    """What is counted in a file of negatives, of the training queries, in one pass.
+    """Return counts of a file of negatives, over the training queries, in one pass.
 
     queries: with a negative. negatives: theirs, all. labelled: negatives that the qrels call relevant to their own
     query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: of those,
@@ -68,7 +68,7 @@ def content_of(
     hardness: Mapping[str, Any],
     on_dev: Mapping[str, Mapping[float, float]],
 ) -> dict[str, Any]:
-    """`baselines`, the rows beside; `rows`, one a file.
+    """Return `baselines`, the rows of comparison, and `rows`, one per file.
 
     files: by label what was counted in one, and the facts of the negatives that were trained with: what is left when
     known positives and their copies are dropped. metrics: the evaluation's JSON. hardness: by label, as that analysis
@@ -92,7 +92,7 @@ def content_of(
 
 
 def _trained(metrics: Mapping[str, Any], label: str, by_rate: Mapping[float, float]) -> dict[str, Any]:
-    """The rate, whether it is the lowest or highest of several, and the metrics with their deviation over seeds."""
+    """Return the rate, whether it is at the end of the grid, and the metrics with their deviation over seeds."""
     rate = max(by_rate, key=by_rate.__getitem__)
     seeds = [measuring.means(scores) for scores in metrics["per_seed"][label].values()]
     return {
@@ -110,7 +110,7 @@ def _effect(tests: Sequence[Mapping[str, Any]], label: str, baseline: str) -> di
 
 
 def as_markdown(content: Mapping[str, Any]) -> str:
-    """A table of what the files have, one of what training with them comes to, and what must be known beside."""
+    """Return a table of the files' contents, one of the results of training with them, and remarks."""
     protocol, rows = content["protocol"], content["rows"]
     steps = ", ".join(f"{name} {value}" for name, value in protocol["options"].items())
     rates = ", ".join(f"{rate:g}" for rate in protocol["learning_rates"])
@@ -133,7 +133,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
 
 
 def _answer(row: Mapping[str, Any]) -> str:
-    """What training with a file comes to, in a sentence."""
+    """Return the result of training with a file in a sentence."""
     tests = {baseline: row["effect"][baseline][METRIC] for baseline in BASELINES}
     against = (
         f"{numbers.signed(test['difference'])} over {label} ({test['verdict']})" for label, test in tests.items()
@@ -167,7 +167,7 @@ def _file_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _effects(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
-    """A row a metric and arm; the baselines have no tests."""
+    """Yield a row per metric and arm; the baselines have no tests."""
     for label, each in arms.items():
         rate = f"{each['learning_rate']:g}" if "learning_rate" in each else "–"
         for metric, mean in each["metrics"].items():
@@ -182,7 +182,7 @@ def _effects(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _notes(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What a reader must know beside the figures."""
+    """Yield remarks on the figures."""
     for label, each in arms.items():
         counts = dict(each["file"]["left_out"]) if "file" in each else {}
         counts["queries that got a random negative"] = each.get("trained_with", {}).get(
@@ -194,6 +194,6 @@ def _notes(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as Markdown; the first is the head."""
+    """Return rows as Markdown; the first is the head."""
     lines = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
     return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]

@@ -19,27 +19,27 @@ _JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
 
 
 class RecommendCommand(Command):
-    """Writes a recipe with the negatives that it was written for, and says why."""
+    """The command that writes a recipe and gives the reasons."""
 
     output = typer.Option(
         "recommended.yaml", "--output", "-o", help="The recipe to write, NAME.yaml.", rich_help_panel="What is written"
     )
 
     def options(self) -> Iterator[Parameter]:
-        """As others, and JSON."""
+        """Yield the usual options and `--json`."""
         yield from super().options()
         yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=_JSON, annotation=bool)
 
     def targets(self, args: Mapping[str, Any]) -> list[Target]:
-        """The recipe."""
+        """Return the recipe's file."""
         if args["output"].suffix != ".yaml":
-            raise errors.UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
+            raise errors.UsageError(f"{args['output']}: must be a recipe; give a name that ends in .yaml")
         return [Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
-        """Write it, and tell what was chosen, and why."""
+        """Write the recipe, and print the choice and its reasons."""
         output = args["output"]
-        with replace(session.outputs, keys=result.keys).laid_out():
+        with replace(session.outputs, keys=result.keys).publish():
             atomic_write.replace_text(output, result.recipe(output))
         if args["as_json"]:
             return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
@@ -49,17 +49,17 @@ class RecommendCommand(Command):
 
 
 class BenchCommand(Command):
-    """Prints a table."""
+    """The command that prints a table."""
 
     def tell(self, result: Any) -> None:
-        """The table."""
+        """Print the table."""
         terminal.say(result.text)
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")
-"""Choose how to train for a collection by short trainings, show why, and write a recipe that trains so."""
+"""Choose a way to train for a collection by short trainings, and write its recipe with the evidence."""
 bench = BenchCommand(_bench, _SHOWN).command("bench")
-"""Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones."""
+"""Judge files of negatives, mined by any program, by training with them, random and in-batch negatives."""
 
 
 def diagnose(
@@ -67,9 +67,9 @@ def diagnose(
     store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
     as_json: bool = _JSON,
 ) -> None:
-    """Check why a training did not help, or made things worse: figures, and what to change.
+    """Check why a training did not help, or made results worse: figures, and changes to make.
 
-    Exits with 0 whatever the checks say. What the store lacks is named, and not checked.
+    Exits with 0 whatever the checks say. Artifacts missing from the store are named, and not checked.
 
     Example: hardneg diagnose runs/star-passage-demo
     """
@@ -84,3 +84,4 @@ def diagnose(
         terminal.say(f"{each.state:<7}  {each.check}{subject}: {each.sentence}")
         if each.advice:
             terminal.say(f"         -> {each.advice}")
+    terminal.say_next(diagnosis.next)

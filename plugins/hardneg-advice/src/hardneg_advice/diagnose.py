@@ -1,4 +1,4 @@
-"""`hardneg.diagnose`: all checks of a finished run."""
+"""`hardneg.diagnose`: checks of a finished run."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ from hardneg.plugin import (
     configure,
     index_files,
     layout,
+    recipes,
     sessions,
     significance,
 )
@@ -32,18 +33,18 @@ from hardneg_advice.positive_ranks import scores_of
 TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01
 MOST_ABOVE = 2 / 3
-"""A weak start model has many above; with 60 % mined negatives still helped (recipe `dose-start`, a static model)."""
+"""The share with a weak start model is high; at 60 % mined negatives still helped (recipe `dose-start`, static)."""
 MOST_HIDDEN = 0.5
 MOST_FALL = 0.01
 MOST_CLOSER = 0.2
 LEAST_KEPT = 1 / 3
-"""Trainings in small batches on mined negatives kept half, and helped (recipe `dose-batches`)."""
+"""Small batches of mined negatives preserved half of the dimensions, and helped (recipe `dose-batches`)."""
 _EACH = 20
 _PARTS = 5
 _LEAST_STEPS = 20
 _ERRORS = 3.0
-_ELSE = "see what else is suspect; `hardneg recommend` trains at several rates beside the model as shipped"
-_LOWER = "lower options.learning_rate to a third, or train fewer steps; see whether warmup_steps covers a tenth of them"
+_ELSE = "see the other suspects; `hardneg recommend` compares several learning rates with the model as shipped"
+_LOWER = "lower options.learning_rate to a third, or train fewer steps; check that warmup_steps covers a tenth of them"
 _WATCH = "; `validation` with options.evaluate_every shows on dev when it turns"
 Figures = dict[str, float | int | str]
 Points = list[tuple[float, float]]
@@ -51,10 +52,10 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check says of one subject.
+    """The result of one check of one subject.
 
-    state: `unknown` where the check could not be made, or decides nothing. figures: as JSON holds them. advice: what to
-    change; empty where there is nothing to. check: its name. subject: a stage or a row of the metrics.
+    state: `unknown` if the check was impossible or undecided. figures: JSON values. advice: the change to make, or
+    empty. check: its name. subject: a stage or a row of the metrics.
     """
 
     state: Literal["suspect", "fine", "unknown"]
@@ -66,12 +67,12 @@ class CheckResult:
 
     @classmethod
     def of(cls, suspect: bool, sentence: str, figures: Figures, advice: str) -> "CheckResult":
-        """Suspect, with what to change, or fine."""
+        """Return a suspect result with its advice, or a fine one."""
         return cls("suspect", sentence, figures, advice) if suspect else cls("fine", sentence, figures)
 
 
 def near_copies(run: FinishedRun, stage: str) -> CheckResult:
-    """The share of the first 20 negatives of a query whose text nearly equals that of a positive of it."""
+    """Check the share of each query's first 20 negatives whose text nearly equals that of its positive."""
     copies, count, near = 0, 0, configure("filters", PluginSetting("near-copies", {}))
     corpus = run.collection(run.dataset_of(stage)).corpus
     texts = SimpleNamespace(documents=lambda doc_ids: corpus.documents_at(corpus.rows(doc_ids)))
@@ -83,14 +84,14 @@ def near_copies(run: FinishedRun, stage: str) -> CheckResult:
     share = copies / max(count, 1)
     return CheckResult.of(
         share > MOST_COPIES,
-        f"{share:.1%} of {count:,} negatives nearly equal a positive of their query in words",
+        f"{share:.1%} of {count:,} negatives have nearly the words of a positive of their query",
         {"share": share, "negatives": count, "copies": copies},
-        "these are wrong labels: mine with the filter near-copies (`filters: [near-copies]`)",
+        "these are false negatives: mine with the filter near-copies (`filters: [near-copies]`)",
     )
 
 
 def above_positive(run: FinishedRun, stage: str) -> CheckResult:
-    """The share of negatives with a higher score than the best positive of their query, where the run lists one."""
+    """Check the share of negatives that score above the best positive of their query in the run."""
     compared, above = 0, 0
     for row, ranked in run.listed(stage):
         best = np.nan_to_num(scores_of(row.positives, ranked), nan=-np.inf).max(initial=-np.inf)
@@ -99,19 +100,19 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
             compared += int(np.isfinite(scores).sum())
             above += int((scores > best).sum())
     if not compared:
-        return CheckResult("unknown", "no negative is in a list that has a positive too, so that none can be compared")
+        return CheckResult("unknown", "no list has both a negative and a positive, so that no scores can be compared")
     share = above / compared
     return CheckResult.of(
         share > MOST_ABOVE,
         f"{share:.1%} of {compared:,} negatives score above the best positive of their query, by the run mined from",
         {"share": share, "negatives": compared, "above": above},
-        "many may be relevant and not labelled: look at some with `hardneg browse`; then mine with pos-percent, "
-        "max-score or denoised, deeper by a window, or have a reranker or judge filter them",
+        "many may be relevant but unlabelled: inspect some with `hardneg browse`; then mine with pos-percent, "
+        "max-score or denoised, deeper with a window, or filter them by a reranker or judge",
     )
 
 
 def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
-    """The share of queries without a positive in the list that was mined from."""
+    """Check the share of queries without a positive in the list that was mined from."""
     rows = list(run.listed(stage))
     depth = max((len(ranked.doc_ids) for _, ranked in rows), default=0)
     hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
@@ -120,16 +121,16 @@ def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
         share > MOST_HIDDEN,
         f"{share:.1%} of {len(rows):,} training queries have no positive in the first {depth:,} of the run mined from",
         {"share": share, "queries": len(rows), "depth": depth},
-        "the model is not yet mistaking these negatives for the positive: train on in-batch negatives first, or begin "
-        "with a better model, and mine again from that; check that labels and documents belong together",
+        "the model does not confuse these negatives with the positive yet: train on in-batch negatives first, or start "
+        "from a better model, and mine again with it; check that labels and documents match",
     )
 
 
 def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
-    """Whether the loss rises, or validation falls after its best; of several seeds the mean curve.
+    """Check for a rising loss, or validation that falls after its best; for several seeds the mean curve.
 
-    The loss rises where the mean of its last fifth is above that of its lowest fifth by three standard errors and a
-    tenth. Negatives that are mined anew make it rise by design. A loss that falls excludes nothing: validation counts.
+    The loss rises if the mean of its last fifth exceeds that of its lowest fifth by three standard errors and by a
+    tenth. Refreshed negatives raise it by design. A falling loss proves nothing: validation counts.
     """
     curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()
@@ -153,12 +154,12 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         (problems if best - last > MOST_FALL else said).append(line)
     if problems or _watched(curves):
         return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
-    said.append("without a dev curve a rate too high or too many steps cannot be excluded, as the loss falls then too")
+    said.append("without a dev curve a rate too high or too many steps cannot be ruled out, as the loss falls then too")
     return CheckResult("unknown", "; ".join(said), figures, _LOWER + _WATCH)
 
 
 def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
-    """The loss and the dev metrics by step, of several seeds the mean of those that have the step."""
+    """Return the loss and the dev metrics by step, means over the seeds that have the step."""
     values: dict[str, dict[float, list[float]]] = {}
     for name in run.copies(stage):
         lines = (run.artifact(name).path / layout.HISTORY).read_text("utf-8").splitlines()
@@ -169,21 +170,21 @@ def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
 
 
 def _watched(curves: Mapping[str, Points]) -> bool:
-    """Whether dev was measured during a training, and not in its end alone."""
+    """Return whether dev was measured during training, not only at its end."""
     return any(len(points) > 1 for name, points in curves.items() if name != "loss")
 
 
 def trained_rows(run: FinishedRun) -> list[str]:
-    """The rows of the metrics that are searches with trained models."""
+    """Return the rows of the metrics that are searches with trained models."""
     return [label for label, encoder in _encoders(run).items() if encoder != START]
 
 
 def outcome(run: FinishedRun, label: str) -> CheckResult:
-    """Whether a trained model is better or worse than the start model, by the first metric, over seeds if there are."""
+    """Check whether a trained model is better than the start model by the first metric, over seeds if there are any."""
     encoders, measured = _encoders(run), run.measured
     shipped = next((row for row, encoder in encoders.items() if encoder == START), "")
     if not {label, shipped} <= measured.results.keys():
-        return CheckResult("unknown", "the metrics have no row of the start model: search and evaluate that too")
+        return CheckResult("unknown", "the metrics have no row of the start model; search and evaluate with it too")
     metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)
     if metric is None:
         return CheckResult("unknown", f"{label} and {shipped} have no metric in common")
@@ -206,13 +207,13 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
             advice = _ELSE if _watched(_curves(run, encoders[label])) else advice
         return CheckResult.of(difference < 0, f"{'better' if difference > 0 else 'worse'}: {line}", figures, advice)
     if decided == "equivalent":
-        return CheckResult("suspect", f"equivalent, so it did not help: {line}", figures, _ELSE)
-    advice = "undecided is not worse: evaluate on more queries, and train with several `seeds`"
+        return CheckResult("suspect", f"equivalent, so training did not help: {line}", figures, _ELSE)
+    advice = "undecided does not mean worse: evaluate on more queries, and train with several `seeds`"
     return CheckResult("unknown", f"undecided: {line}", figures, advice)
 
 
 def _encoders(run: FinishedRun) -> dict[str, str]:
-    """By row of an evaluation: the training, or `start`, whose model encodes the queries of its search."""
+    """Return, by row of the evaluations, the training (or `start`) whose model encodes the queries of its search."""
     encoders = dict[str, str]()
     for name in run.stages("evaluate"):
         for label, runs in run.recipe.stages[name].runs.items():
@@ -224,15 +225,15 @@ def _encoders(run: FinishedRun) -> dict[str, str]:
 
 
 def trained_indexes(run: FinishedRun) -> list[str]:
-    """The indexes that trained models have encoded."""
+    """Return the indexes that trained models have encoded."""
     return [name for name in run.stages("encode") if run.encoder_of(name) not in ("", START)]
 
 
 def collapse(run: FinishedRun, index: str) -> CheckResult:
-    """The mean cosine of pairs of documents and their effective dimensions, beside those of the start model's index."""
+    """Check the mean cosine of document pairs and the effective dimensions against the start model's index."""
     starts = [name for name in run.stages("encode") if run.encoder_of(name) == START]
     if not starts:
-        return CheckResult("unknown", "the recipe encodes no index with the start model to compare with")
+        return CheckResult("unknown", "the recipe encodes no index with the start model for comparison")
     first = next((name for name in starts if run.dataset_of(name) == run.dataset_of(index)), starts[0])
     (before, wide), (after, narrow) = (_spread(run, name) for name in (first, index))
     return CheckResult.of(
@@ -240,8 +241,8 @@ def collapse(run: FinishedRun, index: str) -> CheckResult:
         f"the mean cosine of two documents is {after:.3f} ({first}: {before:.3f}), their effective dimensions are "
         f"{narrow:.1f} ({wide:.1f})",
         {"cosine": after, "start_cosine": before, "dimensions": narrow, "start_dimensions": wide},
-        "the vectors collapse: lower the rate, raise the temperature of the loss or the batch, and take fewer or less "
-        "hard negatives",
+        "the vectors collapse: lower the learning rate, raise the temperature or the batch size, and use fewer or "
+        "easier negatives",
     )
 
 
@@ -252,7 +253,7 @@ def _spread(run: FinishedRun, stage: str) -> tuple[float, float]:
 
 
 def mean_cosine(vectors: NDArray[np.float64]) -> float:
-    """The mean cosine of all pairs of different rows; vectors: [n, d], n above 1. A row of zeros has cosine 0."""
+    """Return the mean cosine of all pairs of different rows; vectors: [n, d], n above 1. A zero row has cosine 0."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = vectors / np.where(norms > 0, norms, 1)
     count = len(units)
@@ -260,7 +261,7 @@ def mean_cosine(vectors: NDArray[np.float64]) -> float:
 
 
 def effective_dimensions(vectors: NDArray[np.float64]) -> float:
-    """The participation ratio of the eigenvalues of the covariance, tr(C)^2 / tr(C^2), between 1 and d; 0 of none.
+    """Return the participation ratio of the covariance's eigenvalues, tr(C)^2 / tr(C^2), from 1 to d; 0 for none.
 
     Source: Gao et al., A theory of multineuronal dimensionality, dynamics and measurement (2017), equation 3.
     """
@@ -281,11 +282,11 @@ CHECKS: dict[str, Check] = {
     "learning curve": (learning_curve, _trainings, "the recipe trains no encoder"),
     "collapse": (collapse, trained_indexes, "the recipe encodes no index with a model that it trains"),
 }
-"""By name what makes a result of one subject, the subjects of a run, and why there may be none."""
+"""Checks by name: the function for one subject, the subjects of a run, and the reason for having none."""
 
 
 def _results(run: FinishedRun) -> Iterator[CheckResult]:
-    """One a check and subject, unknown where something that it reads is missing or damaged."""
+    """Yield one result per check and subject, unknown if its input is missing or damaged."""
     for name, (check, subjects, lacking) in CHECKS.items():
         if not (found := subjects(run)):
             yield CheckResult("unknown", lacking, check=name)
@@ -299,30 +300,35 @@ def _results(run: FinishedRun) -> Iterator[CheckResult]:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What all checks say of a run, in their order."""
+    """The results of all checks of a run, in order, and next steps, each a sentence and a command."""
 
     results: tuple[CheckResult, ...]
+    next: tuple[tuple[str, str], ...] = ()
 
     @property
     def suspect(self) -> tuple[CheckResult, ...]:
-        """Those that may be why."""
+        """The results that may be the cause."""
         return tuple(result for result in self.results if result.state == "suspect")
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON holds it."""
-        return {"results": [asdict(result) for result in self.results]}
+        """Return results and next steps as JSON values."""
+        steps = [{"sentence": sentence, "command": command} for sentence, command in self.next]
+        return {"results": [asdict(result) for result in self.results], "next": steps}
 
 
 def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
-    """Checks why the training of a finished run did not help, or made things worse; nothing is written.
+    """Check why the training of a finished run did not help, or made results worse; nothing is written.
 
     Args:
         folder: the run folder of a finished recipe.
-        store: where its artifacts are; by default the usual store.
+        store: the store with its artifacts; by default the usual one.
 
     Raises:
-        DataError: it is no run folder, or its lock file is damaged.
+        DataError: the folder is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
     run = FinishedRun.open(arguments.file_path(folder, "folder"), sessions.usual_store(store))
-    return Diagnosis(tuple(_results(run)))
+    steps = list[tuple[str, str]]()
+    with suppress(faults.HardnegError):  # without metrics that can be read there are none
+        steps = [each for each in recipes.next_steps(run.recipe, run.folder) if "hardneg diagnose" not in each[1]]
+    return Diagnosis(tuple(_results(run)), tuple(steps))

@@ -1,4 +1,4 @@
-"""How hard and how varied negatives are: their ranks and scores in one model's lists."""
+"""Hardness and variety of negatives: their ranks and scores in one model's lists."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from pydantic import Field
 from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Table, fields, negatives_files
 
 LAST_RANKS = (10, 50, 200)
-"""The last rank of each band; documents below the last, or not listed at all, are in a band of their own."""
+"""The last rank of each band; deeper or unlisted documents form a band of their own."""
 _BANDS = ("ranks 1-10", "ranks 11-50", "ranks 51-200", "deeper")
 
 
@@ -37,7 +37,7 @@ class Hardness(Analysis):
     run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="A model's run of their queries.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Counts and shares, by the label of the negatives."""
+        """Return counts and shares by label of the negatives."""
         files = {label: inputs.negatives(f"negatives.{label}") for label in self.negatives}
         return {
             label: hardness(negatives_files.read_negatives(path), inputs.stream("run"), inputs.relevant())
@@ -59,7 +59,7 @@ def hardness(
     lists: Iterable[tuple[str, RankedList]],
     relevant: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Count where negatives stand in a model's lists, and how often each document is one.
+    """Return the ranks of negatives in a model's lists, and the frequency of each document.
 
     Args:
         negatives: of some queries.

@@ -1,4 +1,4 @@
-"""Where a run ranks the known positives: what mining has to go by."""
+"""Ranks of known positives in a run, the evidence for mining."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ class PositiveRanks(Analysis):
     split: Annotated[fields.Name, fields.Option("-")] = "dev"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Ranks and shares as means over queries with a known positive; `ranks` has every rank, ascending.
+        """Return ranks and shares as means over queries with a known positive; `ranks` has all ranks, ascending.
 
         Raises:
             DataError: no query has a known positive.
@@ -70,24 +70,24 @@ class PositiveRanks(Analysis):
 
 
 def rank_in_words(results: Any) -> str:
-    """The median rank, which may be below the lists."""
+    """Return the median rank in words; it may be below the lists."""
     beyond = results["median_rank"] > results["listed"]
     return f"below {results['listed']:,}" if beyond else f"{results['median_rank']:g}"
 
 
 def percent(share: float | None) -> str:
-    """A share in percent; a dash where there is none."""
+    """Return a share in percent, or a dash for None."""
     return "–" if share is None else f"{share:.1%}"
 
 
 def scores_of(doc_ids: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
-    """The documents' scores in a list: float32 [n], nan for those that it lacks."""
+    """Return the documents' scores in a list: float32 [n], nan if missing."""
     known = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
     return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
 
 
 def known_positives(inputs: AnalysisInputs, split: str) -> dict[str, list[str]]:
-    """Those of each query of a split that are in the corpus, as far as that can be told."""
+    """Return the positives of each query of a split that are in the corpus, as far as that is known."""
     known = inputs.relevant()
     query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
     there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))

@@ -28,10 +28,10 @@ from hardneg_advice import rule
 from hardneg_advice.rule import ALONE, ARMS, FEW, FIRST, LEXICAL, METRIC, SHIPPED, TOP, trial
 
 STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
-"""Learning rates to choose from: of a table of token vectors, and of a transformer."""
+"""Learning rates to choose from, for a static model and for a transformer."""
 TEMPERATURE = 0.05
 STEPS = 400
-"""Of each training, by default; as in the trainings that the rule was judged by."""
+"""The default steps of each training, as in the trainings that evaluated the rule."""
 _DEPTH = 200
 _WIDTH = 110
 _LOSS = "infonce"
@@ -83,10 +83,9 @@ def recommend(
 
 @dataclass(frozen=True)
 class Trials:
-    """The trainings that are compared, of `steps` steps each, none where that is 0; `options`: of training.
+    """The trainings to compare, of `steps` steps each (0: none), with the training options `options`.
 
-    rates: to choose from. usual: options that the model's kind takes where `options` does not say otherwise. bm25:
-    whether a row of BM25 stands beside.
+    rates: learning rates to choose from. usual: defaults for the kind of model. bm25: whether to compare with BM25.
     """
 
     split: str
@@ -99,14 +98,13 @@ class Trials:
 
     @property
     def batch(self) -> int:
-        """The queries of a step."""
+        """The queries per step."""
         return int(self.options.get("batch_size", training_options.LearningOptions.batch_size))
 
     def fitted(self, model: model_specs.ModelSpec) -> "Trials":
-        """With the temperature of recipes that train with cosines, 1 for other scores, and the rates of the model.
+        """Return the trials with the rates and the temperature for a model, and BM25 if Pyserini is installed.
 
-        BM25 stands beside where Pyserini is installed. A table of token vectors has no weight decay, as in recipe
-        star-static.
+        The temperature is 1 for scores other than cosines. A static model has no weight decay, as in star-static.
         """
         resolved = resolving.resolve(model, fetch=True)
         static, bm25 = getattr(resolved.family, "tables", False), False
@@ -123,7 +121,7 @@ class Trials:
         )
 
     def stages(self) -> dict[str, Any]:
-        """The stages that tell where positives rank, train by each arm at each rate, and measure all."""
+        """Return the stages that rank positives, train each arm at each rate, and evaluate all."""
         ranks = {"positive-ranks": {"run": "run", "depth": TOP, "split": self.split}}
         stages = {
             "index": {"stage": "encode"},
@@ -141,7 +139,7 @@ class Trials:
         return stages | {"trials": {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
 
     def recipe(self, rates: Mapping[str, float], chosen: str, tested: str) -> dict[str, Any]:
-        """The stages and outputs of a recipe that trains by both arms as the trials did; tested: on which split."""
+        """Return stages and outputs of a recipe that trains both arms like the trials; tested: the split to test on."""
         beside, runs = self._beside(tested)
         stages = {"index": {"stage": "encode"}, **beside, "train-run": self._list("train"), "negatives": _MINING}
         for arm, name in _TRAINED.items():
@@ -160,7 +158,7 @@ class Trials:
         return {"stage": "search", "index": "index", "split": split, "depth": _DEPTH, "positives": True}
 
     def _beside(self, split: str) -> tuple[dict[str, Any], dict[str, str]]:
-        """The stages that search without a training, and their runs by row: the model as shipped, and BM25."""
+        """Return the stages that search without training, and their runs by row: the model as shipped, and BM25."""
         stages: dict[str, Any] = {"start-run": {"stage": "search", "index": "index", "split": split}}
         if not self.bm25:
             return stages, {SHIPPED: "start-run"}
@@ -169,7 +167,7 @@ class Trials:
         return stages, {SHIPPED: "start-run", LEXICAL: "bm25-run"}
 
     def _trained(self, name: str, arm: str, rate: float, split: str) -> dict[str, Any]:
-        """A training by an arm, with its model's index, and the search of the queries to compare on."""
+        """Return the stages of an arm's training, its index, and its search of the queries to compare on."""
         mined = {"negatives": "negatives"} if arm == FIRST else {}
         own = {"learning_rate": rate, "max_steps": self.steps or self.options.get("max_steps", STEPS)}
         options = {"negatives_per_query": 1, **self.usual, **self.options, **own}
@@ -183,14 +181,14 @@ class Trials:
 
 _MINING = {"stage": "mine", "runs": {"dense": "train-run"}, "miner": {"name": "topk", "depth": TOP}}
 _TRAINED = {ALONE: ALONE, FIRST: "model"}
-"""The stage of a recipe that trains by each arm."""
+"""The recipe's training stage by arm."""
 
 
 @dataclass(frozen=True)
 class RecommendedNegatives:
-    """A way to train that was chosen, why, and the recipe that trains so; keys: of the steps that led to it.
+    """The chosen way to train, its reasons and its recipe; keys: of the steps behind it.
 
-    ranks: where positives stand. rows: by row what trainings came to; None: there were none, and the rule guesses.
+    ranks: ranks of the positives. rows: results by row; None without trainings, when the rule guesses.
     """
 
     ranks: Mapping[str, Any] = field(repr=False)
@@ -206,12 +204,12 @@ class RecommendedNegatives:
 
     @property
     def arm(self) -> str:
-        """How to train: by the trials the better arm, of equal ones `in-batch`, or by the rule."""
+        """The arm to train: the better one of the trials (`in-batch` if equal), or the rule's."""
         rows = self.rows
         return self._guess[0] if rows is None else max(ARMS, key=lambda arm: float(rows[arm]["mean"]))
 
     def answer(self) -> str:
-        """What to do, in a sentence."""
+        """Return the advice in a sentence."""
         best, rows = ARMS[self.arm], self.rows
         if rows is None:
             return f"A guess without a training: {best}."
@@ -223,7 +221,7 @@ class RecommendedNegatives:
         return f"Train with {best}: {how}. {scores}, as shipped {numbers.number(rows[SHIPPED]['mean'])}."
 
     def reasons(self) -> list[str]:
-        """What there is to go by, what the rule says, and its limits."""
+        """Return the evidence, the rule's advice, and its limits."""
         arm, reason = self._guess
         queries, said = self.ranks["queries"], f"{ARMS[arm]}. {reason}"
         few = [f"Too few queries to choose by: {queries}, less than {FEW}."] if queries < FEW else []
@@ -233,7 +231,7 @@ class RecommendedNegatives:
         return [*few, *rule.sentences(self.rows), facts, f"Without a training it would have said: {said}"]
 
     def to_dict(self) -> dict[str, Any]:
-        """All that was measured, and the choice, as JSON holds them."""
+        """Return measurements and choice as JSON values."""
         ranks = {name: value for name, value in self.ranks.items() if name != "ranks"}
         train, (arm, reason) = self.rows is None or not self.rows[SHIPPED]["best"], self._guess
         guess = {"arm": arm, "reason": reason}
@@ -255,19 +253,19 @@ class RecommendedNegatives:
         return "".join(f"# {line}".rstrip() + "\n" for line in lines) + recipes.as_yaml(tree)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes the recipe, with the evidence as comments.
+        """Write the recipe, with the evidence as comments.
 
         Raises:
             UsageError: a file is there, and `overwrite` is not given.
         """
         file = arguments.file_path(path)
         if file.exists() and not overwrite:
-            raise errors.UsageError(f"{file}: is there already; give another path, or overwrite=True")
+            raise errors.UsageError(f"{file}: already exists; give another path, or overwrite=True")
         atomic_write.replace_text(file, self.recipe(file))
 
     def section(self) -> Section:
-        """The answer, the trainings, and why."""
-        return Section("", [rule.table(self.rows)] if self.rows else [], lead=self.answer(), lines=self.reasons())
+        """Return the trainings and the reasons; the answer is printed first."""
+        return Section("", [rule.table(self.rows)] if self.rows else [], lines=self.reasons())
 
     def __repr__(self) -> str:
         return f"RecommendedNegatives({' '.join([self.answer(), *self.reasons()])})"

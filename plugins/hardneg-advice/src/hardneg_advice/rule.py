@@ -1,4 +1,4 @@
-"""What `recommend` answers by: the comparison of trainings, and the rule for where there is none."""
+"""The decision of `recommend`: the comparison of trainings, and the rule without trainings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
@@ -10,28 +10,28 @@ from hardneg_advice.positive_ranks import percent, rank_in_words
 SHIPPED, LEXICAL = "as shipped", "BM25"
 ALONE, FIRST = "in-batch", "first"
 TOP = 10
-"""Documents of each list that arm `first` takes as negatives."""
+"""The number of documents per list that arm `first` takes as negatives."""
 ARMS = {ALONE: "in-batch negatives alone", FIRST: f"topk, {TOP} a query"}
 LABELS = {SHIPPED: "the model as shipped", **ARMS, LEXICAL: LEXICAL}
 METRIC = "mrr@10"
 LEVEL = 0.01
 MOST_ABOVE, UNKNOWN = 0.5, (0.45, 0.6)
-"""Of the first documents, the share above the positive up to which they are taken, and where it tells nothing."""
+"""The largest share of first documents above the positive with which they are taken, and the range of doubt."""
 FEW = 50
-"""Queries: by fewer nothing is chosen."""
+"""The least number of queries for a choice."""
 
 
 def trial(arm: str, rate: float) -> str:
-    """The stage that trains by an arm at a learning rate, and its row."""
+    """Return the name of the stage, and row, that trains an arm at a learning rate."""
     return f"{arm} at {rate:g}"
 
 
 def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float]) -> dict[str, dict[str, Any]]:
-    """By row what it comes to: the model as shipped, each arm at its best rate, BM25 where it was searched with.
+    """Return the results by row: the model as shipped, each arm at its best rate, and BM25 if it was measured.
 
-    measured: by row the metric of each dev query. `best` is the highest mean, of equal ones the first; BM25 is none to
-    choose. `p` is the larger one of two paired tests against the best, which is known after its scores only, so Holm's
-    correction is over all pairs. `as_good`: not told apart from the best.
+    measured: the metric by row and dev query. `best` is the highest mean but BM25's, the first of equal ones. `p` is
+    the larger of two paired tests against the best, with Holm's correction over all pairs, as the best is known only
+    from its scores. `as_good`: not significantly different from the best.
     """
     by_rate = {arm: {rate: fmean(measured[trial(arm, rate)].values()) for rate in rates} for arm in ARMS}
     best_rate = {arm: max(means, key=means.__getitem__) for arm, means in by_rate.items()}
@@ -59,37 +59,37 @@ def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float])
 
 
 def ends_of(row: Mapping[str, Any]) -> str:
-    """The interval of a row's mean, in words."""
+    """Return the interval of a row's mean in words."""
     return "–" if row["interval"] is None else numbers.bounds(intervals.Interval(*row["interval"]))
 
 
 def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What is told apart, and what makes the figures doubtful."""
+    """Yield the significant differences, and reasons for doubt."""
     test = f"paired tests over the queries, level {LEVEL:g}, Holm's correction over all pairs"
     best = next(row for row in rows.values() if row["best"])
     good = [LABELS[name] for name, row in rows.items() if row["as_good"] and name != LEXICAL]
     if len(good) == 1:
         yield f"Better than all others ({test}): {good[0]}."
     else:
-        yield f"Not told apart from the highest ({test}): {'; '.join(good)}. Any of these will do."
+        yield f"Not significantly different from the highest ({test}): {'; '.join(good)}. Any of these will do."
     if LEXICAL in rows and rows[LEXICAL]["mean"] > best["mean"]:
         p, mean = numbers.equation("p", rows[LEXICAL]["p"]), numbers.number(rows[LEXICAL]["mean"])
-        yield f"BM25, without any training, has {mean}: more than all of these ({p})."
+        yield f"BM25, without any training, reaches {mean}, more than all of these ({p})."
     for arm in ARMS:
         rates = [float(rate) for rate in rows[arm]["by_rate"]]
         if len(rates) > 1 and rows[arm]["rate"] in (min(rates), max(rates)):
             rate = f"{rows[arm]['rate']:g}"
-            yield f"{ARMS[arm]}: its rate, {rate}, is at the end of those tried; another may do better."
-    yield "One seed, the best of all trainings by the queries that chose it: on others expect less."
+            yield f"{ARMS[arm]}: its rate, {rate}, is the lowest or highest tried; another may do better."
+    yield "One seed, chosen on these queries: expect less on others."
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    """One row a training at its best rate; as shipped, and BM25."""
+    """Return one row per training at its best rate, and rows of the model as shipped and of BM25."""
     rates = [*rows[ALONE]["by_rate"]]
     columns = ("trained with", f"{METRIC} on dev", "95% interval", "p against the best", "")
     cells = []
     for name, row in rows.items():
-        word = "chosen" if row["best"] else "not told apart" if row["as_good"] else "worse"
+        word = "chosen" if row["best"] else "undecided" if row["as_good"] else "worse"
         shown = [LABELS[name], numbers.number(row["mean"]), ends_of(row)]
         shown += ["" if row["best"] else numbers.p_value(row["p"]), "no training" if name == LEXICAL else word]
         cells.append([*shown, *(numbers.number(row["by_rate"][rate]) if row["by_rate"] else "" for rate in rates)])
@@ -97,9 +97,9 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def advice(ranks: Mapping[str, Any], documents: int, batch: int) -> tuple[str, str]:
-    """The arm to train by without any training, and why: one condition after another, the first that holds decides.
+    """Return the arm to train without any trial, and the reason; the first condition that holds decides.
 
-    ranks: what analysis `positive-ranks` measured. documents: of the corpus. batch: the queries of a step.
+    ranks: results of analysis `positive-ranks`. documents: size of the corpus. batch: queries per step.
     """
     first, above, reach = f"the first {TOP}", ranks["above"], documents / batch
     in_batch = f"the nearest in-batch negative of {batch:,} queries stands at about rank {reach:,.0f}."
@@ -116,7 +116,7 @@ def advice(ranks: Mapping[str, Any], documents: int, batch: int) -> tuple[str, s
 
 
 def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
-    """Where the rule does not know, in sentences."""
+    """Yield the limits of the rule, in sentences."""
     yield (
         "This is a guess: on collections that it was not made with, the rule was never shown better than in-batch "
         "negatives alone, and on two of eight worse, by .013 and .020 MRR@10. The rate counts more; none is chosen."
@@ -128,7 +128,7 @@ def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
 
 
 def facts(ranks: Mapping[str, Any], documents: int, batch: int) -> str:
-    """What the rule goes by, in words."""
+    """Return the facts that the rule uses, in words."""
     beyond = int(intervals.distributions().binom.ppf(0.025, len(ranks["ranks"]), 0.5))  # of its exact 95 % interval
     ends = f" [{ranks['ranks'][beyond - 1]:,}, {ranks['ranks'][-beyond]:,}]" if beyond else ""
     first, within = f"the first {ranks['depth']}", percent(ranks["within"][str(ranks["depth"])])

@@ -1,4 +1,4 @@
-"""A web page for mined negatives: what the miner took and left out, and likely false negatives."""
+"""A web page for mined negatives, dropped candidates and likely false negatives."""
 
 from hardneg_browse.serving import BrowsePage as BrowsePage
 from hardneg_browse.serving import browse as browse

@@ -1,10 +1,11 @@
-"""The pages of the server by address, the address that writes a mark, and one page of a file; no script in any."""
+"""The pages, none with a script: on a guarded server for one reader on this machine, and as files."""
 
 import hmac
 import re
+import secrets
 from base64 import b64encode
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
@@ -20,29 +21,118 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from hardneg.plugin import atomic_write, errors
+from hardneg.plugin import errors
 from hardneg_browse.browsed import PAGE, Browsed
-from hardneg_browse.guard import FORM_BYTES, Access, Guard
-from hardneg_browse.marks import Marks
-from hardneg_browse.query_page import beginning, clean, query_page
-from hardneg_browse.survey import Survey
+from hardneg_browse.query_page import Survey, beginning, clean, query_page
+from hardneg_browse.sources import Marks
 
 _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
-"""Of an id: letters and digits with the signs after them."""
+"""Parts of an id: letters and digits with the punctuation after them."""
 
 QUERIES = 200
-NEGATIVES = 20
-"""Of each query, the first ones."""
+"""Queries that are exported, at most."""
+
+HOST = "127.0.0.1"
+_FETCHED = ("same-origin", "none")
+FORM_BYTES = 1 << 16
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""Headers of every response, besides its Content-Security-Policy."""
 
 
-def page(name: str, **content: Any) -> str:
-    """One page from the template of a name."""
-    return _environment().get_template(f"{name}.html.j2").render(content)
+@dataclass(frozen=True)
+class Access:
+    """Access to one server: only the reader who has its token, on this machine. port: where it listens."""
+
+    port: int
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    @property
+    def address(self) -> str:
+        """Address to open, with the token."""
+        return f"http://{HOST}:{self.port}/?token={self.token}"
+
+    @property
+    def writing(self) -> str:
+        """Token of the forms that write, derived from the secret."""
+        return hmac.new(self.token.encode(), b"write", sha256).hexdigest()
+
+    @property
+    def cookie(self) -> str:
+        """Value of the Set-Cookie header, hidden from scripts and not sent with requests of other sites."""
+        return f"hardneg-{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+
+    def refusal(self, request: Request) -> str | None:
+        """Return the reason to refuse a request, or None.
+
+        Requests for another host name (DNS rebinding) and forms of another site (by their origin) are refused.
+        """
+        headers, host = request.headers, request.headers.get("host", "")
+        if host not in {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
+            return f"this page is only served at {HOST}"
+        if request.method not in ("GET", "HEAD", "POST"):
+            return "only GET, HEAD and POST are allowed"
+        remembered = self._is_token(request.cookies.get(f"hardneg-{self.port}", ""))
+        if not remembered and (request.method == "POST" or not self.entering(request)):
+            return "the token is missing or wrong: open the whole address that the command printed"
+        if request.method == "POST" and (
+            headers.get("origin") != f"http://{host}" or headers.get("sec-fetch-site", "same-origin") not in _FETCHED
+        ):
+            return "the form came from another page; nothing was written"
+        return None
+
+    def entering(self, request: Request) -> bool:
+        """Return whether the address has the token."""
+        return self._is_token(request.query_params.get("token", ""))
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+
+class Guard:
+    """ASGI middleware that answers refused requests itself and adds headers to every response.
+
+    policy: the Content-Security-Policy. refused: renders a reason; entered: renders the page that redirects a reader
+    who opened the address with the token.
+    """
+
+    def __init__(self, app: Any, access: Access, policy: str, refused: Any, entered: Any) -> None:
+        self._app, self._access = app, access
+        self._headers = [*HEADERS, (b"content-security-policy", policy.encode())]
+        self._refused, self._entered = refused, entered
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        request, answer = Request(scope), self._app
+        if reason := self._access.refusal(request):
+            answer = HTMLResponse(self._refused(reason), 403)
+        elif request.method == "GET" and self._access.entering(request):
+            answer = HTMLResponse(self._entered(), headers={"set-cookie": self._access.cookie})
+
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self._headers]}
+            await send(message)
+
+        await answer(scope, receive, sent)
+
+
+def page(name: str, templates: Environment | None = None, **content: Any) -> str:
+    """Render one page; templates: by default those of the server."""
+    return (templates or _server_templates()).get_template(f"{name}.html.j2").render(content)
 
 
 @cache
 def style() -> str:
-    """The one style of all pages."""
+    """The style sheet of all pages."""
     return (files("hardneg_browse") / "templates" / "style.css").read_text("utf-8")
 
 
@@ -56,7 +146,12 @@ def policy(forms: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _server_templates() -> Environment:
+    return _templates(link)
+
+
+def _templates(link: Callable[..., str], **static: object) -> Environment:
+    """The templates; link: the address of a page; static: what pages without a server show, nothing on a server."""
     environment = Environment(
         loader=PackageLoader("hardneg_browse"),
         autoescape=True,
@@ -71,44 +166,24 @@ def _environment() -> Environment:
         "figure": figure,
         "count": "{:,}".format,
     }
-    environment.globals |= {"link": link, "style": Markup(style())}
+    environment.globals |= {"link": link, "style": Markup(style()), "static": static}
     return environment
 
 
 def breaks(name: str) -> Markup:
-    """An id that may be broken after punctuation, not inside words."""
+    """Return an id with line breaks allowed after punctuation, not inside words."""
     return Markup("<wbr>").join(_PIECES.findall(clean(name)))
 
 
 def link(path: str, **query: object) -> str:
-    """An address of this server; None values are left out."""
+    """Return an address of this server; None values are left out."""
     parameters = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def figure(value: float | None) -> str:
-    """A score in a few digits; a dash for none."""
+    """Format a score with four significant digits; a dash for None."""
     return "–" if value is None else f"{value:.4g}"
-
-
-def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count: int = QUERIES) -> int:
-    """Writes the first queries that have negatives in a list; returns how many there are.
-
-    Memory: the page, about 40 kB a query.
-    """
-    ids = [query_id for query_id in browsed.search.query_ids if browsed.lists[label].count(query_id)][:count]
-    shown = [query_page(browsed, query_id, label, marks.of(query_id)) for query_id in ids]
-    content = page(
-        "export",
-        title=browsed.sources.title,
-        label=label,
-        negatives=NEGATIVES,
-        shown=shown,
-        total=len(browsed.search.query_ids),
-        policy=policy("'none'").replace("; frame-ancestors 'none'", ""),
-    )
-    atomic_write.replace_text(target, content)
-    return len(shown)
 
 
 _QUERY = 300
@@ -116,17 +191,23 @@ _QUERY = 300
 
 @dataclass
 class Site:
-    """The state that all addresses of one server share."""
+    """The pages: what is shown, its survey, the marks and the token of forms."""
 
     browsed: Browsed
     survey: Survey
     marks: Marks
     access: Access
+    templates: Environment = field(default_factory=_server_templates)
 
-    def queries(self, request: Request) -> str:
-        """The search box and a page of queries."""
-        words, label = request.query_params.get("words", ""), self._label(request)
-        matches = self.browsed.search.page(words[:_QUERY], _number(request.query_params.get("page", "1")))
+    @property
+    def pages(self) -> Mapping[str, Callable[[Mapping[str, str]], str | None]]:
+        """The methods that render pages, by path."""
+        return {"/": self.queries, "/query": self.query, "/suspicious": self.suspicious, "/marks": self.marked}
+
+    def queries(self, asked: Mapping[str, str]) -> str:
+        """Render the search box and a page of queries."""
+        words, label = asked.get("words", ""), self._label(asked)
+        matches = self.browsed.search.page(words[:_QUERY], _number(asked.get("page", "1")))
         search, listed = self.browsed.search, self.browsed.lists[label]
         rows = [
             (query_id, beginning(search.texts[position]), listed.count(query_id), len(self.marks.of(query_id)))
@@ -135,22 +216,22 @@ class Site:
         ]
         return self._page("queries", label, matches=matches, rows=rows, words=words)
 
-    def query(self, request: Request) -> str | None:
-        """Show one query; None for an unknown id."""
-        query_id, label = request.query_params.get("q", ""), self._label(request)
+    def query(self, asked: Mapping[str, str]) -> str | None:
+        """Render one query; None for an unknown id."""
+        query_id, label = asked.get("q", ""), self._label(asked)
         if query_id not in self.browsed.positions:
             return None
         shown = query_page(self.browsed, query_id, label, self.marks.of(query_id))
         around = self._around(query_id)
         return self._page("query", label, shown=shown, around=around)
 
-    def suspicious(self, request: Request) -> str:
-        """The most suspicious negatives of all queries."""
-        label = self._label(request)
+    def suspicious(self, asked: Mapping[str, str]) -> str:
+        """Render the most suspicious negatives of all queries."""
+        label = self._label(asked)
         surveyed = self.survey.lists[label]
         worst = surveyed.most_suspicious()
         pages = max(1, -(-len(worst) // PAGE))
-        number = min(_number(request.query_params.get("page", "1")), pages)
+        number = min(_number(asked.get("page", "1")), pages)
         cut = worst[(number - 1) * PAGE : number * PAGE]
         beside = {  # the positive that a negative resembles most, or the query's first one
             (item.query_id, item.doc_id): item.alike or next(iter(self.browsed.positives_of(item.query_id, label)), "")
@@ -167,10 +248,10 @@ class Site:
         shown = {"rows": rows, "surveyed": surveyed, "number": number, "pages": pages, "known": len(worst)}
         return self._page("suspicious", label, **shown)
 
-    def marked(self, request: Request) -> str:
-        """All marks."""
+    def marked(self, asked: Mapping[str, str]) -> str:
+        """Render the list of all marks."""
         rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
-        return self._page("marks", self._label(request), rows=rows)
+        return self._page("marks", self._label(asked), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
         """Write the mark of a form and return the next address; None for an unknown query or document.
@@ -195,7 +276,7 @@ class Site:
         return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
     def message(self, title: str, text: str, status: int) -> Response:
-        """A page with one message."""
+        """Return a page with one message."""
         return HTMLResponse(page("message", title=title, text=text), status)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
@@ -205,21 +286,49 @@ class Site:
             "label": label,
         }
         shown |= {"survey": self.survey, "writing": self.access.writing, "marks_file": str(self.marks.path)}
-        return page(name, site=self, here=name, **shown, **content)
+        return page(name, self.templates, site=self, here=name, **shown, **content)
 
-    def _label(self, request: Request) -> str:
-        return _one_of(list(self.browsed.lists), request.query_params.get("list"))
+    def _label(self, asked: Mapping[str, str]) -> str:
+        labels = list(self.browsed.lists)
+        return asked["list"] if asked.get("list") in labels else labels[0]
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
-        """The queries before and after one."""
+        """Return the queries before and after one."""
         position, ids = self.browsed.positions[query_id], self.browsed.search.query_ids
         return ids[position - 1] if position else None, ids[position + 1] if position + 1 < len(ids) else None
 
 
+def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUERIES) -> int:
+    """Write the first queries that have negatives as pages that need no server; return how many queries there are.
+
+    `folder/index.html` is the first page. Each page that another one links is written, about 40 kB a query and list.
+    """
+    part = replace(browsed, first=count)
+    labels, asked = list(part.lists), list[tuple[str, str, dict[str, str]]]()
+    known: set[str] = set()
+
+    def file_of(path: str, **query: object) -> str:
+        given = {key: str(value) for key, value in query.items() if value is not None}
+        number = part.positions[given["q"]] + 1 if "q" in given else int(given.get("page", 1))
+        name = f"{path.strip('/') or 'queries'}-{labels.index(given.get('list', labels[0])) + 1}-{number}.html"
+        name = "index.html" if name == "queries-1-1.html" else name
+        if name not in known:
+            known.add(name)
+            asked.append((name, path, given))
+        return name
+
+    csp = policy("'none'").replace("; frame-ancestors 'none'", "")
+    templates = _templates(file_of, policy=csp, total=len(browsed.search.query_ids))
+    site = Site(part, Survey(part).run(), marks, Access(0), templates)
+    file_of("/")
+    for name, path, given in asked:  # which grows while pages are rendered
+        (folder / name).write_text(site.pages[path](given) or "", encoding="utf-8")
+    return len(part.search.query_ids)
+
+
 def application(site: Site) -> Guard:
-    """The application of ASGI, guarded."""
-    shown = {"/": site.queries, "/query": site.query, "/suspicious": site.suspicious, "/marks": site.marked}
-    routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in shown.items()]
+    """Return the guarded ASGI application."""
+    routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in site.pages.items()]
     pages = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
     return Guard(
         pages,
@@ -230,10 +339,10 @@ def application(site: Site) -> Guard:
     )
 
 
-def _shows(make: Callable[[Request], str | None], site: Site) -> Callable[[Request], Response]:
+def _shows(make: Callable[[Mapping[str, str]], str | None], site: Site) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            content = make(request)
+            content = make(request.query_params)
         except errors.HardnegError as error:
             return site.message("Not shown", str(error), 500)
         if content is None:
@@ -248,7 +357,7 @@ def _marking(site: Site) -> Any:
         form = await _form(request)
         own = site.access.writing.encode()  # the token of this server's forms
         if form is None or not hmac.compare_digest(form.get("token", "").encode(), own):
-            return site.message("Not written", "this form is not of this server; open the page again", 403)
+            return site.message("Not written", "this form comes from another server; reload the page", 403)
         try:
             target = await run_in_threadpool(site.mark, form)
         except (errors.HardnegError, OSError) as error:
@@ -260,17 +369,13 @@ def _marking(site: Site) -> Any:
     return answer
 
 
-def _one_of(names: list[str], wanted: str | None) -> str:
-    return wanted if wanted in names else names[0]
-
-
 def _number(text: str) -> int:
-    """A whole number of a few digits; 1 for anything else."""
+    """Parse a whole number of a few digits; 1 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
 
 
 async def _form(request: Request) -> dict[str, str] | None:
-    """The fields of a form; None of one that is too large, has too many, or whose sender has left."""
+    """Read the fields of a form; None if it is too large, has too many fields, or the client disconnected."""
     body = b""
     try:
         async for chunk in request.stream():

@@ -1,9 +1,10 @@
-"""All that can be looked at, opened: a read-only view over queries, negatives, runs, judgements and texts."""
+"""A read-only view of queries, negatives, runs, judgements and texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,14 +27,14 @@ from hardneg.plugin import (
 from hardneg_browse.sources import BrowseSources
 
 PAGE = 25
-"""Queries a page."""
+"""Queries per page."""
 _WORDS = 8
-"""Words of a search that count: the first ones."""
+"""Words of a search that are used; further ones are ignored."""
 
 
 @dataclass(frozen=True)
 class QueryMatches:
-    """One page of matches. positions: of queries among all; total: how many match. Pages count from 1."""
+    """One page of matches. positions: row numbers of the queries; total: number of matches; page: counted from 1."""
 
     positions: Sequence[int]
     total: int
@@ -41,13 +42,13 @@ class QueryMatches:
 
     @property
     def pages(self) -> int:
-        """How many pages there are, one at least."""
+        """Number of pages, at least one."""
         return max(1, -(-self.total // PAGE))
 
 
 @dataclass(frozen=True)
 class QuerySearch:
-    """Queries in their order: ids, and texts beside them, maybe empty ones."""
+    """Searchable queries: ids, and texts in the same order, which may be empty."""
 
     query_ids: Sequence[str]
     texts: Sequence[str]
@@ -57,9 +58,9 @@ class QuerySearch:
         return [(one.lower(), text.lower()) for one, text in zip(self.query_ids, self.texts, strict=True)]
 
     def page(self, wanted: str, number: int) -> QueryMatches:
-        """The queries whose text holds every word, or whose id holds the whole; all of them where nothing is wanted.
+        """Return a page of the queries whose text has every word, or whose id contains the phrase.
 
-        A number beyond the last page gives the last one.
+        A number beyond the last page gives the last page.
         """
         words, whole = wanted.lower().split()[:_WORDS], wanted.lower().strip()
         found: Sequence[int] = range(len(self.query_ids))
@@ -71,14 +72,14 @@ class QuerySearch:
 
 
 TOP = 20
-"""How many documents of a run are looked at as if they were mined."""
+"""Documents of each list of a run that are shown as negatives."""
 
 
 class MinedFile:
-    """A file of mined negatives, or of the lists of a run in that form; `dropped`: the file of the miner's drops.
+    """A file of mined negatives, or a run in the same format; dropped: the file of dropped candidates.
 
     Raises:
-        ArtifactError: one of them is missing, cut off or foreign.
+        ArtifactError: a file is missing, truncated or in another format.
     """
 
     def __init__(self, path: Path, dropped: Path | None = None) -> None:
@@ -90,12 +91,12 @@ class MinedFile:
         self._drops = {one: (batch, row) for batch in batches for row, one in enumerate(batch.column(0).to_pylist())}
 
     def count(self, query_id: str) -> int:
-        """How many a query has; 0 where it is not there."""
+        """Return the number of a query's negatives; 0 for an unknown query."""
         row = self._rows.get(query_id)
         return 0 if row is None else self._counts[row]
 
     def negatives(self, query_id: str) -> Negatives | None:
-        """Those of a query, with its drops where they are known; None for an unknown query."""
+        """Return a query's negatives, with dropped candidates if known; None for an unknown query."""
         if (row := self._rows.get(query_id)) is None:
             return None
         mined: Negatives = self._file[row]
@@ -103,7 +104,7 @@ class MinedFile:
         return replace(mined, drops=_drops_at(*dropped)) if dropped else mined
 
     def ranked(self, query_id: str) -> RankedList:
-        """The list of a query of a run, an empty one where the run has none."""
+        """Return a query's ranked list, empty for an unknown query."""
         found = self.negatives(query_id)
         return RankedList(found.negatives, found.scores) if found else RankedList((), np.empty(0, np.float32))
 
@@ -115,10 +116,10 @@ def _drops_at(batch: Any, row: int) -> records.Drops:
 
 
 def map_run(path: Path, target: Path, task: Task) -> MinedFile:
-    """Writes a run to `target` in a form that is mapped, so that not all of it is held; `task` advances by the query.
+    """Write a run to `target` in a memory-mapped format and open it; `task` advances by query.
 
     Raises:
-        DataError: the run is empty or has a mistake, or the lines of one query do not stand together.
+        DataError: the run is empty or malformed, or the lines of a query are not consecutive.
     """
 
     def rows() -> Iterator[Negatives]:
@@ -133,23 +134,23 @@ def map_run(path: Path, target: Path, task: Task) -> MinedFile:
 
 @dataclass(frozen=True)
 class TopOfRun:
-    """The first documents of each list of a run, its query's positives left out."""
+    """The first documents of each list of a run, without the query's positives."""
 
     run: MinedFile
     positives: Mapping[str, Sequence[str]]
 
     @property
     def query_ids(self) -> Sequence[str]:
-        """In the run's order."""
+        """Ids of the run's queries, in its order."""
         return self.run.query_ids
 
     def count(self, query_id: str) -> int:
-        """How many a query has; 0 where it is not there."""
+        """Return the number of a query's negatives; 0 for an unknown query."""
         mined = self.negatives(query_id)
         return len(mined.negatives) if mined else 0
 
     def negatives(self, query_id: str) -> Negatives | None:
-        """Those of a query."""
+        """Return a query's first documents as negatives; None for an unknown query."""
         ranked, known = self.run.ranked(query_id), self.positives.get(query_id, ())
         if not ranked.doc_ids:
             return None
@@ -160,10 +161,10 @@ class TopOfRun:
 
 @dataclass(frozen=True)
 class Browsed:
-    """The opened data.
+    """Opened data.
 
-    lists: negatives by label, the first of them shown where none is named. runs: by label. positives: of each query, by
-    the judgements of all splits. collection: None where texts are not known.
+    lists: negatives by label; the first is the default. runs: by label. positives: of each query, by the judgements of
+    all splits. collection: None if texts are not known. first: the number of queries, at most; None for all.
     """
 
     sources: BrowseSources
@@ -171,46 +172,53 @@ class Browsed:
     runs: Mapping[str, MinedFile]
     positives: Mapping[str, Sequence[str]] = field(default_factory=dict)
     collection: StoredCollection | None = None
+    first: int | None = None
 
     @cached_property
     def search(self) -> QuerySearch:
-        """All queries: those of the split, or, without a collection, those of the lists."""
+        """The queries of the split or, without a collection, of the lists; with `first` only those with negatives."""
         if self.collection is not None:
             queries = self.collection.queries(self.sources.split)
-            return QuerySearch(queries.query_ids, queries.texts)
-        listed = [*(one.query_ids for one in self.lists.values()), *(run.query_ids for run in self.runs.values())]
-        ids = list(dict.fromkeys(query_id for names in listed for query_id in names))
-        return QuerySearch(ids, [""] * len(ids))
+            found = QuerySearch(queries.query_ids, queries.texts)
+        else:
+            listed = [*(one.query_ids for one in self.lists.values()), *(run.query_ids for run in self.runs.values())]
+            ids = list(dict.fromkeys(query_id for names in listed for query_id in names))
+            found = QuerySearch(ids, [""] * len(ids))
+        if self.first is None:
+            return found
+        mined = (at for at, one in enumerate(found.query_ids) if any(part.count(one) for part in self.lists.values()))
+        rows = list(islice(mined, self.first))
+        return QuerySearch([found.query_ids[at] for at in rows], [found.texts[at] for at in rows])
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """The position of each query."""
+        """Row number of each query."""
         return {query_id: position for position, query_id in enumerate(self.search.query_ids)}
 
     def text(self, query_id: str) -> str:
-        """The text of a query; empty where it is not known."""
+        """Return the text of a query, empty if unknown."""
         position = self.positions.get(query_id)
         return "" if position is None else self.search.texts[position]
 
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
-        """The documents that the collection has, by id."""
+        """Return the known documents among these, by id."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
         return {document.doc_id: document for document in self.collection.corpus.documents_at(rows[rows >= 0])}
 
     def positives_of(self, query_id: str, label: str | None = None) -> list[str]:
-        """Those judged relevant, then those that the negatives were mined with besides."""
+        """Return documents judged relevant, then further positives that the negatives were mined with."""
         mined = self.lists[label].negatives(query_id) if label else None
         return list(dict.fromkeys([*self.positives.get(query_id, ()), *(mined.positives if mined else ())]))
 
 
 @contextmanager
 def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
-    """Opens the files; runs are written to a temporary folder in a form that is mapped.
+    """Open the files; runs are converted into memory-mapped files in a temporary folder.
 
     Raises:
-        ArtifactError, DataError: a file is missing, cut off or malformed.
+        ArtifactError, DataError: a file is missing, truncated or malformed.
     """
     with TemporaryDirectory(prefix="hardneg-browse-") as folder:
         collection = StoredCollection.open(sources.dataset) if sources.dataset else None

@@ -1,16 +1,15 @@
-"""`hardneg browse`: a page of this machine's own to look at negatives."""
+"""The command `hardneg browse`."""
 
 import signal
 from pathlib import Path
 
 import typer
 
-from hardneg.plugin import Target, adaptor, planned_work, sessions, terminal
-from hardneg_browse.application import export_page
+from hardneg.plugin import Target, adaptor, atomic_write, planned_work, sessions, terminal
+from hardneg_browse.application import export_pages
 from hardneg_browse.browsed import Browsed, opened
-from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
-from hardneg_browse.sources import path_sources, with_others
+from hardneg_browse.sources import Marks, path_sources, with_others
 
 _WRITTEN = "What is written"
 _DATASET = "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, or a plugin's name, for texts and judgements."
@@ -18,31 +17,31 @@ _DATASET = "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, or a plugin's 
 
 def browse(
     paths: list[Path] = typer.Argument(
-        metavar="RUNFOLDER|FILE...", help="A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
+        metavar="RUNFOLDER|FILE...", help="A run folder, or files: negatives (.arrow) and TREC runs."
     ),
     dataset: str | None = typer.Option(None, help=_DATASET),
-    split: str | None = typer.Option(None, help="The queries' split; default train, or that of the negatives."),
-    run: list[Path] = typer.Option([], help="TREC runs beside the negatives, for ranks and scores."),
-    dropped: Path | None = typer.Option(None, help="What the miner left out, as `hardneg mine` writes it."),
+    split: str | None = typer.Option(None, help="Split of the queries; default: that of the negatives, or train."),
+    run: list[Path] = typer.Option([], help="TREC runs to show ranks and scores of."),
+    dropped: Path | None = typer.Option(None, help="Dropped candidates, a file of `hardneg mine --dropped`."),
     marks: Path | None = typer.Option(
-        None, help="The file of marks; default NAME.marks.qrels beside what is shown.", rich_help_panel=_WRITTEN
+        None, help="File of marks; default NAME.marks.qrels next to the input.", rich_help_panel=_WRITTEN
     ),
     export: Path | None = typer.Option(
-        None, help="Write the first 200 queries as one page here, and serve nothing.", rich_help_panel=_WRITTEN
+        None, help="A folder for the first 200 queries as static pages; nothing is served.", rich_help_panel=_WRITTEN
     ),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Replace existing output, unless it is also an input.", rich_help_panel=_WRITTEN
     ),
-    port: int = typer.Option(0, min=0, max=65535, help="The port; default: a free one."),
-    store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
+    port: int = typer.Option(0, min=0, max=65535, help="Port; default: a free one."),
+    store: str | None = typer.Option(None, help="Artifact store; default $HARDNEG_STORE or ~/.cache/hardneg/store."),
 ) -> None:
-    """Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.
+    """Inspect negatives in a browser: mined ones, dropped candidates, and likely false negatives.
 
-    The page is served to this machine only. `mine --also-qrels` takes documents marked as relevant as positives.
+    Only this machine can open the page. `mine --also-qrels` reads documents marked as relevant as positives.
 
     Example: hardneg browse runs/star-passage-demo
 
-    Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
+    Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export pages
     """
     with adaptor.flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
         bars = terminal.bars()
@@ -52,17 +51,17 @@ def browse(
         with opened(sources, bars) as browsed:
             if export is None:
                 return _serve(browsed, written, port)
-            outputs = planned_work.store_outputs("browse", [Target(export)], sources.reads, overwrite)
-            with outputs.begun(), outputs.laid_out():
-                label = next(iter(browsed.lists))
-                count = export_page(browsed, label, written, export)
-                terminal.say(f"{export}: {count:,} {'query' if count == 1 else 'queries'} of {label}")
+            read = [*sources.negatives.values(), *sources.dropped.values(), *sources.runs.values()]
+            outputs = planned_work.store_outputs("browse", [Target(export, folder=True)], read, overwrite)
+            with outputs.reserve(), outputs.publish(), atomic_write.replacing_folder(export) as folder:
+                count = export_pages(browsed, written, folder)
+            terminal.say(f"{export / 'index.html'}: {count:,} {'query' if count == 1 else 'queries'}")
 
 
 def _serve(browsed: Browsed, marks: Marks, port: int) -> None:
     with listening(browsed, marks, port) as page:
         terminal.say(page.address)
-        terminal.say(f"marks go to {marks.path}; Ctrl-C ends", err=True)
+        terminal.say(f"marks are saved in {marks.path}; Ctrl-C stops the server", err=True)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)  # the server hears them itself, and ends in order
+            signal.signal(number, lambda *_: None)  # the server handles them itself
         page.serve()

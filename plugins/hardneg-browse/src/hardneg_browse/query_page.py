@@ -1,8 +1,11 @@
-"""One query on a page: texts cut and marked, suspicion with its reasons, ranks in each run, and the drops."""
+"""The page of one query, suspicion scores of its negatives with reasons, and a survey of all queries."""
 
+import heapq
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Any, NamedTuple
 
@@ -12,13 +15,13 @@ from hardneg.plugin import Document, RankedList, word_terms
 from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
-"""Characters of a text that are shown at once."""
+"""Characters of a text that are shown first."""
 OPENED = 20_000
-"""Characters of a text on a page; the page shows the full length."""
+"""Characters of a text on a page, at most; the page also tells its full length."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Unicode controls of writing direction; a text's own letters give its direction."""
+"""Unicode controls of writing direction, which are removed: the letters of a text determine its direction."""
 _COMMON_WORDS = """
 a about after all also an and any are as at be because been but by can could did do does for from had has have he her
 his how i if in into is it its more most my no not of on one or other our she so some such than that the their them
@@ -28,7 +31,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class CutText(NamedTuple):
-    """A text on a page: its beginning, the rest below it, and the length of the whole (characters)."""
+    """A text on a page. start, rest: its two parts; length: characters in all; cut: whether more than these exist."""
 
     start: Markup
     rest: Markup
@@ -37,17 +40,17 @@ class CutText(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """The text without orders to turn its direction; each control character but tab and newline as U+FFFD."""
+    """Remove direction controls, and replace control characters except tab and newline by U+FFFD."""
     return _CONTROLS.sub("\ufffd", _DIRECTIONS.sub("", text))
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words of a text, case aside, without those that most texts have; numbers are words."""
+    """Return the case-folded words and numbers of a text, without stop words."""
     return frozenset(word_terms.terms(text[:OPENED])).difference(_COMMON)
 
 
 def marked(text: str, wanted: Collection[str]) -> Markup:
-    """The text escaped, with every word that is wanted in a `mark`."""
+    """Escape a text and put every wanted word in a `mark` element."""
     pieces, end = [], 0
     for start, stop in word_terms.term_spans(text):
         if text[start:stop].casefold() in wanted:
@@ -58,13 +61,13 @@ def marked(text: str, wanted: Collection[str]) -> Markup:
 
 
 def beginning(text: str, most: int = 300) -> str:
-    """The start of a text on one line, cut after a word."""
+    """Return the start of a text on one line, cut after a word."""
     line = " ".join(clean(text[: 4 * most]).split())
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 
 
 def cut(text: str, wanted: Collection[str]) -> CutText:
-    """A text, cut after a word where it is long."""
+    """Split a long text after a word."""
     shown = clean(text[:OPENED])
     if len(shown) <= SHOWN:
         return CutText(marked(shown, wanted), Markup(""), len(text), len(text) > OPENED)
@@ -73,19 +76,19 @@ def cut(text: str, wanted: Collection[str]) -> CutText:
 
 
 SHINGLE = 3
-"""Words in a row that make one shingle."""
+"""Words per shingle."""
 _CHARACTERS = 20_000
 _COPY = 0.3
-"""The resemblance above which two texts are near copies."""
+"""Resemblance from which two texts count as near copies."""
 
 Shingles = frozenset[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class SuspectedNegative:
-    """A negative of a query. score: between 0 and 2, 0 where nothing speaks against it; reasons: in words.
+    """A negative with its suspicion score, 0 (none) to 2, and the reasons in words.
 
-    alike: the positive that it is a near copy of; empty: none.
+    alike: id of the positive that it is a near copy of, or empty.
     """
 
     query_id: str
@@ -96,21 +99,21 @@ class SuspectedNegative:
 
 
 class Standing(NamedTuple):
-    """A rank in a list, counted from 1, and the score there."""
+    """Rank in a list, from 1, and score."""
 
     rank: int
     score: float
 
 
 def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standing]:
-    """The rank and score of some documents in a list; those that it lacks are left out."""
+    """Return rank and score of the documents that are in a list."""
     wanted = set(doc_ids)
     listed = zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)
     return {doc_id: Standing(rank, score) for rank, (doc_id, score) in enumerate(listed, 1) if doc_id in wanted}
 
 
 def shingles(text: str) -> Shingles:
-    """All runs of three words of a text, case aside; of a shorter one its words together."""
+    """Return all sequences of three case-folded words of a text; a shorter text is one sequence."""
     words = word_terms.terms(text[:_CHARACTERS])
     if len(words) < SHINGLE:
         return frozenset([tuple(words)] if words else [])
@@ -118,7 +121,7 @@ def shingles(text: str) -> Shingles:
 
 
 def resemblance(first: Shingles, second: Shingles) -> float:
-    """The part of all shingles of two texts that both have, between 0 and 1; 0 where there is none.
+    """Return the Jaccard similarity of two sets of shingles, between 0 and 1; 0 for two empty sets.
 
     Source: Broder, On the resemblance and containment of documents (SEQUENCES 1997), section 2, with w = 3.
     """
@@ -127,9 +130,9 @@ def resemblance(first: Shingles, second: Shingles) -> float:
 
 
 def above(negative: Standing | None, positive: Standing | None, listed: int) -> float:
-    """How far a list has a negative above the best positive: 1 - rank of the negative / rank of the positive.
+    """Return 1 - rank of the negative / rank of the best positive, or 0 if the negative ranks below.
 
-    0 where it stands below. A positive that is not in a list of `listed` documents counts as standing behind it.
+    A positive missing from a list of `listed` documents counts as the one after its end.
     """
     if negative is None:
         return 0.0
@@ -138,7 +141,7 @@ def above(negative: Standing | None, positive: Standing | None, listed: int) -> 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence on a query's documents. known: the shingles of the texts by id. lists: ranked ones by system."""
+    """Evidence about a query's documents. known: shingles by document id. lists: ranked lists by system."""
 
     query_id: str
     known: Mapping[str, Shingles]
@@ -146,15 +149,15 @@ class Evidence:
 
     @classmethod
     def of(cls, browsed: Browsed, query_id: str, documents: Mapping[str, Document]) -> "Evidence":
-        """Gather the evidence on these documents, by id."""
+        """Collect the evidence about these documents, given by id."""
         known = {doc_id: shingles(item.contents) for doc_id, item in documents.items()}
         lists = {label: run.ranked(query_id) for label, run in browsed.runs.items()}
         return cls(query_id, known, lists)
 
     def suspected(self, positive: Sequence[str], negative: Sequence[str]) -> list[SuspectedNegative]:
-        """Each of some negatives with its score beside the positives: copy + agreed.
+        """Score negatives against the positives: copy + agreement.
 
-        copy: its highest resemblance to a positive, from 0.3 on. agreed: the mean of `above` over the runs.
+        copy: the highest resemblance to a positive, if at least 0.3. agreement: the mean of `above` over the runs.
         """
         by_list = {label: standings(ranked, [*positive, *negative]) for label, ranked in self.lists.items()}
         best = {
@@ -181,7 +184,7 @@ class Evidence:
             positive = best[label]
             if height := above(ranks.get(doc_id), positive, len(self.lists[label].doc_ids)):
                 score += height / len(by_list)
-                where = f"which it has at {positive.rank}" if positive else "which it does not have"
+                where = f"at {positive.rank}" if positive else "which it lacks"
                 reasons.append(f"{label} ranks it at {ranks[doc_id].rank}, above the best positive, {where}")
         return SuspectedNegative(self.query_id, doc_id, score, tuple(reasons), alike)
 
@@ -189,17 +192,17 @@ class Evidence:
 WHY = {
     "positive": "a known positive",
     "duplicate": "the same text as a positive",
-    "repeated": "listed before",
-    "score": "its score was too high",
+    "repeated": "already listed",
+    "score": "score too high",
     "unscored": "no score to filter by",
     "no scored positive": "no positive has a score to compare with",
-    "answer": "it has an answer to the query",
+    "answer": "contains an answer to the query",
 }
-"""Reasons of the built-in miners, in words."""
+"""Reasons of the built-in miners for dropping a candidate, in words."""
 
 
 class ShownDocument(NamedTuple):
-    """A document on the page. standings: its rank in each run, None where that lacks it. marked: by a reader."""
+    """A document on the page. standings: rank and score by run, None if not in it. marked: a reader marked it."""
 
     doc_id: str
     title: str
@@ -211,7 +214,7 @@ class ShownDocument(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A candidate that the miner dropped; score: the deciding one, None where there is none."""
+    """A candidate that the miner dropped; score: the one that it was dropped by, if any."""
 
     doc_id: str
     rank: int
@@ -222,7 +225,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryPage:
-    """The page of one query. candidates: how many candidates the miner had; None where that is not known."""
+    """Content of a query's page. candidates: number of candidates of the miner, None if unknown."""
 
     query_id: str
     text: str
@@ -235,7 +238,7 @@ class QueryPage:
 
 
 def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
-    """The page of one query; `label`: of the negatives. marks: the documents that a reader marked for it."""
+    """Collect the page of a query. label: the list of negatives; marks: documents that a reader marked."""
     mined = browsed.lists[label].negatives(query_id)
     positive, negative = browsed.positives_of(query_id, label), list(mined.negatives) if mined else []
     drops, ids, text = mined.drops if mined else None, [*positive, *negative], browsed.text(query_id)
@@ -276,3 +279,89 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
         drops.candidates if drops else None,
         mined is not None,
     )
+
+
+KEPT = 1_000
+"""Suspicious negatives that are remembered per list, at most."""
+_BLOCK = 16
+_PAUSE = 0.25
+
+
+@dataclass
+class ListSurvey:
+    """Survey of one list: number of negatives, of suspected ones, and a heap of the most suspicious."""
+
+    negatives: int = 0
+    worst: list[tuple[float, int, int, SuspectedNegative]] = field(default_factory=list)
+    suspected: int = 0
+
+    def add(self, position: int, suspects: Sequence[SuspectedNegative]) -> None:
+        """Add the negatives of the query at a position; ties keep the order of queries and negatives."""
+        self.negatives += len(suspects)
+        for number, item in enumerate(suspects):
+            if item.score > 0:
+                self.suspected += 1
+                entry = (item.score, -position, -number, item)
+                (heapq.heappush if len(self.worst) < KEPT else heapq.heappushpop)(self.worst, entry)
+
+    def most_suspicious(self) -> list[SuspectedNegative]:
+        """Return the remembered negatives, the most suspicious first."""
+        return [item for *_, item in sorted(list(self.worst), key=lambda entry: entry[:3], reverse=True)]
+
+
+class Survey:
+    """A pass over all queries in a background thread; partial results can be read at any time."""
+
+    def __init__(self, browsed: Browsed) -> None:
+        self._browsed = browsed
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._go, name="survey", daemon=True)
+        self.total = len(browsed.search.query_ids)
+        self.done = 0
+        self.lists = {label: ListSurvey() for label in browsed.lists}
+
+    @property
+    def finished(self) -> bool:
+        """Whether the pass has seen all queries."""
+        return self.done >= self.total
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and wait for it."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def run(self) -> "Survey":
+        """Run the whole pass in the calling thread."""
+        for _ in self._steps():
+            pass
+        return self
+
+    def _go(self) -> None:
+        """Sleep between blocks, so that pages stay fast meanwhile."""
+        began = time.monotonic()
+        for done in self._steps():
+            if self._stopped.is_set():
+                return
+            if done % _BLOCK == 0:
+                time.sleep(_PAUSE * (time.monotonic() - began))
+                began = time.monotonic()
+
+    def _steps(self) -> Iterator[int]:
+        for position, query_id in enumerate(self._browsed.search.query_ids):
+            self._look_at(position, query_id)
+            self.done = position + 1
+            yield self.done
+
+    def _look_at(self, position: int, query_id: str) -> None:
+        entries = {label: one.negatives(query_id) for label, one in self._browsed.lists.items()}
+        mined = {label: item.negatives for label, item in entries.items() if item is not None}
+        known = {label: self._browsed.positives_of(query_id, label) for label in mined}
+        ids = [doc_id for label, doc_ids in mined.items() for doc_id in (*known[label], *doc_ids)]
+        evidence = Evidence.of(self._browsed, query_id, self._browsed.documents(list(dict.fromkeys(ids))))
+        for label, doc_ids in mined.items():
+            self.lists[label].add(position, evidence.suspected(known[label], doc_ids))

@@ -1,4 +1,4 @@
-"""The server of the page, on 127.0.0.1 alone, for the command; the page as a function, for notebooks."""
+"""The server, on 127.0.0.1 only, and `hardneg.browse`, which runs it in another thread."""
 
 import socket
 import threading
@@ -10,18 +10,16 @@ from typing import Any
 import uvicorn
 
 from hardneg.plugin import Progress, errors, given, sessions
-from hardneg_browse.application import Site, application
+from hardneg_browse.application import HOST, Access, Site, application
 from hardneg_browse.browsed import Browsed, opened
-from hardneg_browse.guard import HOST, Access
-from hardneg_browse.marks import Marks
-from hardneg_browse.sources import mined_sources, path_sources, with_others
-from hardneg_browse.survey import Survey
+from hardneg_browse.query_page import Survey
+from hardneg_browse.sources import Marks, mined_sources, path_sources, with_others
 
 
 class BrowsePage:
-    """A page that is served until `close`, or the end of a `with` block, or of the process.
+    """A page that is served until `close`, the end of a `with` block, or the end of the process.
 
-    address: the address on this machine, with its token. marks: the file of marks.
+    address: its URL on this machine, with a token. marks: the file of marks.
     """
 
     def __init__(self, browsed: Browsed, marks: Marks, bound: socket.socket) -> None:
@@ -41,12 +39,12 @@ class BrowsePage:
         self._server, self._held = uvicorn.Server(settings), ExitStack()
 
     def serve(self) -> None:
-        """Answer until the process stops."""
+        """Serve until the process is stopped."""
         self._server.run(sockets=[self._socket])
 
     @contextmanager
     def beside(self) -> Iterator["BrowsePage"]:
-        """Answer in another thread during the block."""
+        """Serve in another thread during the block."""
         thread = threading.Thread(target=self.serve, name="browse", daemon=True)
         thread.start()
         try:
@@ -56,7 +54,7 @@ class BrowsePage:
             thread.join()
 
     def close(self) -> None:
-        """Ends the page."""
+        """Stop the server."""
         self._held.close()
 
     def __enter__(self) -> "BrowsePage":
@@ -71,10 +69,10 @@ class BrowsePage:
 
 @contextmanager
 def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowsePage]:
-    """A server of the opened data; port 0 is any that is free. Requests before `serve` wait.
+    """Open a server; port 0 is any free port. Requests before `serve` wait.
 
     Raises:
-        UsageError: the port is taken.
+        UsageError: the port is in use.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,7 +80,7 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseP
             bound.bind((HOST, port))
             bound.listen()
         except OSError as error:
-            message = f"{{port}} {port}: cannot be listened at ({error.strerror}); give another, or none"
+            message = f"{{port}} {port}: cannot be used ({error.strerror}); choose another, or none"
             raise errors.UsageError(message, "port") from None
         page = BrowsePage(browsed, marks, bound)
         page.survey.start()
@@ -107,18 +105,18 @@ def browse(
     """Serve a page of negatives on this machine, in another thread.
 
     Args:
-        what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.
-        dataset: with files, for texts and judgements; in any form that `hardneg.mine` takes.
-        split: the queries' split; default train, or that of the negatives.
-        runs: TREC runs beside the negatives, for ranks and scores.
-        dropped: what the miner left out, as `hardneg mine` writes it.
-        marks: the file of marks; default NAME.marks.qrels beside what is shown.
-        port: the port; default: a free one.
-        store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
-        progress: whether to show bars, or what shows them.
+        what: a run folder, the result of `hardneg.mine`, or files of negatives and runs.
+        dataset: texts and judgements for files, in any form that `hardneg.mine` takes.
+        split: split of the queries; default: that of the negatives, or train.
+        runs: TREC runs to show ranks and scores of.
+        dropped: file of candidates that the miner dropped, as `hardneg mine --dropped` writes it.
+        marks: file of marks; default NAME.marks.qrels next to the input.
+        port: port; default: a free one.
+        store: artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        progress: whether to show progress bars, or an object that shows them.
 
     Raises:
-        UsageError: arguments do not go together, or the port is taken.
+        UsageError: arguments contradict each other, or the port is in use.
         DataError, ArtifactError: a file is missing or malformed.
     """
     session = sessions.Session.of({"store": store, "progress": progress})

@@ -1,11 +1,26 @@
-"""The files behind a page by label: those of a finished recipe, given ones, and what is named beside them."""
+"""The files that a page shows, by label, and the file of marks that it writes."""
 
-from collections.abc import Mapping, Sequence
+import fcntl
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hardneg.plugin import StoredCollection, errors, given, layout, recipes, run_files, sessions, stores
+from hardneg.plugin import (
+    Judgement,
+    StoredCollection,
+    errors,
+    given,
+    layout,
+    qrels_files,
+    recipes,
+    run_files,
+    sessions,
+    stores,
+)
 
 MARKS = ".marks.qrels"
 _DATASET = "dataset"
@@ -14,11 +29,11 @@ _LOCK = "recipe.lock.yaml"
 
 @dataclass(frozen=True)
 class BrowseSources:
-    """Files by label.
+    """Input files by label.
 
-    title: of the page. marks: the file of marks. negatives: mined ones; dropped: the drops of their miners.
-    runs: ranked lists of the same queries. dataset: the folder of the stored collection, for texts and judgements;
-    split: that of the queries.
+    title: title of the page. marks: file of marks. negatives: files of mined negatives; dropped: files of candidates
+    that their miners dropped. runs: runs over the same queries. dataset: folder of the stored collection, for texts and
+    judgements; split: split of the queries.
     """
 
     title: str
@@ -29,21 +44,16 @@ class BrowseSources:
     dataset: Path | None = None
     split: str = "train"
 
-    @property
-    def reads(self) -> list[Path]:
-        """All files that are read."""
-        return [*self.negatives.values(), *self.dropped.values(), *self.runs.values()]
-
 
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
-    """The artifacts of a finished recipe in the store; `split`: by default that of its first negatives.
+    """Find the artifacts of a finished recipe in the store; split: by default that of its first negatives.
 
-    Queries of a stage that writes some have ids and texts of their own: what is of another collection than the first
-    negatives, or without any the first runs, is left out.
+    Only artifacts of one collection are shown, that of the first negatives or else of the first run: queries that a
+    stage has written have other ids and texts.
 
     Raises:
-        DataError: it is no run folder, or the store has none of its steps.
-        UsageError: nothing of it can be looked at.
+        DataError: not a run folder, or the store has none of its artifacts.
+        UsageError: it has neither negatives nor runs of the split.
     """
     artifacts, folder = recipes.artifacts_of(folder, store), folder.resolve()
     negatives = {name: item for name, item in artifacts.items() if (item.path / layout.NEGATIVES).is_file()}
@@ -61,7 +71,7 @@ def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -
         first = {name: next(run_files.stream_run(path), ("", None))[0] for name, path in runs.items()}
         runs = {name: path for name, path in runs.items() if first[name] in known}
     if not negatives and not runs:
-        message = f"{folder}: no step of it mined negatives or ranked queries of split {wanted}; name {{split}}"
+        message = f"{folder}: no stage mined negatives or searched queries of split {wanted}; choose another {{split}}"
         raise errors.UsageError(message, "split")
     files = {name: item.path / layout.NEGATIVES for name, item in negatives.items()}
     drops = {name: item.path / layout.DROPPED for name, item in negatives.items()}
@@ -71,15 +81,15 @@ def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -
 
 
 def of_files(paths: list[Path], split: str) -> BrowseSources:
-    """Files of negatives (`.arrow`) and runs, each under its name.
+    """Label files of negatives (`.arrow`) and runs by their names.
 
     Raises:
-        UsageError: two of them have the same name.
+        UsageError: two files have the same name.
     """
     labels = [path.name.removesuffix(".gz").removesuffix(path.suffix) or path.name for path in paths]
     labels = [label.removesuffix(".trec") for label in labels]
     if twice := {label for label in labels if labels.count(label) > 1}:
-        raise errors.UsageError(f"{', '.join(sorted(twice))}: two files of that name; give one of them another")
+        raise errors.UsageError(f"{', '.join(sorted(twice))}: two files have this name; rename one")
     named = dict(zip(labels, paths, strict=True))
     negatives = {label: path for label, path in named.items() if path.suffix == ".arrow"}
     runs = {label: path for label, path in named.items() if path.suffix != ".arrow"}
@@ -88,13 +98,13 @@ def of_files(paths: list[Path], split: str) -> BrowseSources:
 
 
 def _split(item: Any) -> str | None:
-    """The split of a step; None where its verb has none."""
+    """Return the split of an artifact's stage, if it has one."""
     split = item.origin["options"].get("split")
     return split if isinstance(split, str) else None
 
 
 def _is_of(item: Any, key: str | None) -> bool:
-    """Whether a step reads the collection with this key, is it, or reads none itself."""
+    """Return whether an artifact is the collection with this key, reads it, or reads none."""
     return key in (item.key, item.origin["inputs"].get(_DATASET, key))
 
 
@@ -104,51 +114,51 @@ def _is_run_of(item: Any, split: str) -> bool:
 
 
 def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path | None = None) -> BrowseSources:
-    """The sources with runs, and a file of drops beside them.
+    """Add runs and a file of dropped candidates.
 
     Raises:
-        UsageError: one of them is no run, has the name of another one, or is of no negatives.
+        UsageError: a file is not a run, two have the same name, or there are no negatives for `dropped`.
     """
     if dropped is not None:
         if not sources.negatives:
-            raise errors.UsageError("{dropped}: goes with a file of negatives", "dropped")
+            raise errors.UsageError("{dropped}: needs a file of negatives", "dropped")
         sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): dropped})
     more = of_files(list(runs), sources.split) if runs else sources
     if runs and (wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]):
-        raise errors.UsageError(f"{{runs}} {wrong[0]}: is no run, or its name is that of another one", "runs")
+        raise errors.UsageError(f"{{runs}} {wrong[0]}: not a run, or another run has this name", "runs")
     return replace(sources, runs={**sources.runs, **more.runs})
 
 
 def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session: sessions.Session) -> BrowseSources:
-    """The files of a finished recipe's folder, or these files.
+    """Find the files of a run folder, or label these files.
 
     Raises:
-        UsageError: a file is not there, or the arguments do not go together.
+        UsageError: a file is missing, or the arguments contradict each other.
     """
     folders = [path for path in paths if path.is_dir()]
     if not folders:
         if missing := [path for path in paths if not path.is_file()]:
-            raise errors.UsageError(f"{missing[0]}: no such file; give a finished recipe's folder, negatives or runs")
+            raise errors.UsageError(f"{missing[0]}: no such file; give a run folder, negatives or runs")
         files = of_files(list(paths), split or "train")
         if dataset is None:
             return files
-        stages = {"negatives": {"stage": "mine", "miner": "random"}}  # which is never made: a recipe has one at least
+        stages = {"negatives": {"stage": "mine", "miner": "random"}}  # never made; a recipe needs at least one stage
         tree = {"dataset": given.named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
         plan = recipes.make_plan(sessions.checked_tree(tree, (), "hardneg browse"))
         return replace(files, dataset=session.make(plan, _DATASET).artifacts[_DATASET].path)
     if len(paths) > 1:
-        raise errors.UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
+        raise errors.UsageError("browse: give one folder, or files; add runs with {runs}", "runs")
     if dataset is not None:
-        raise errors.UsageError("{dataset}: a finished recipe's folder knows its own; leave it out", "dataset")
+        raise errors.UsageError("{dataset}: only for files; a run folder has its own dataset", "dataset")
     if not (folders[0] / _LOCK).is_file():
         raise errors.UsageError(
-            f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files"
+            f"{folders[0]}: not the folder of a finished recipe; give one that `recipe run` wrote, or files"
         )
     return of_run_folder(folders[0], session.store, split)
 
 
 def mined_sources(mined: Any) -> BrowseSources:
-    """The files of a result of `hardneg.mine`; marks go into the working folder."""
+    """Find the files of a result of `hardneg.mine`; marks are saved in the current folder."""
     dropped = {mined.name: mined.folder / layout.DROPPED} if (mined.folder / layout.DROPPED).is_file() else {}
     return BrowseSources(
         mined.name,
@@ -158,3 +168,72 @@ def mined_sources(mined: Any) -> BrowseSources:
         dataset=mined.source.collection.folder,
         split=mined.source.split,
     )
+
+
+class Marks:
+    """Documents that a reader marked as relevant: a TREC qrels file, rewritten at each mark and safe to share.
+
+    Raises:
+        DataError: the file has something else. UsageError: it is a dataset's qrels in BEIR format.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._alone = threading.Lock()
+        self._known = _read(path)
+        if self._known and _is_of_beir(path):
+            raise errors.UsageError(
+                f"{path}: qrels in BEIR format, which marks would replace by TREC's; choose another file"
+            )
+
+    def of(self, query_id: str) -> frozenset[str]:
+        """Return the documents marked for a query."""
+        return frozenset(doc_id for doc_id, relevance in self._known.get(query_id, {}).items() if relevance > 0)
+
+    def all(self) -> list[tuple[str, str]]:
+        """Return (query id, document id) of all marks, in file order."""
+        return [
+            (query_id, doc_id)
+            for query_id, judged in list(self._known.items())
+            for doc_id, relevance in list(judged.items())
+            if relevance > 0
+        ]
+
+    def set(self, query_id: str, doc_id: str, relevant: bool) -> None:
+        """Mark a document as relevant, or remove the mark, and write the file.
+
+        Raises:
+            DataError: the file is no longer a qrels file.
+        """
+        with self._held():
+            known = _read(self.path)
+            judged = known.setdefault(query_id, {})
+            if relevant:
+                judged[doc_id] = max(1, judged.get(doc_id, 1))
+            else:
+                judged.pop(doc_id, None)
+            rows = (Judgement(name, doc, value) for name, grades in known.items() for doc, value in grades.items())
+            qrels_files.write_qrels(self.path, rows)
+            self._known = known
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Lock the file against other threads and processes."""
+        with self._alone:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
+
+
+def _read(path: Path) -> dict[str, dict[str, int]]:
+    return qrels_files.read_qrels(path) if path.exists() and path.stat().st_size else {}
+
+
+def _is_of_beir(path: Path) -> bool:
+    """Return whether the lines have three columns, as in BEIR format."""
+    with path.open("rb") as file:
+        return len(file.readline().split()) == 3

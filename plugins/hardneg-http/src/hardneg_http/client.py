@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import model_server
+from hardneg_http.server import ModelServer
 
 Vector = NDArray[np.float32]
 _BASE, _A_TEXT = 1, 1  # MiB of an answer
 
 
-class EmbeddingClient(model_server.ModelServer):
+class EmbeddingClient(ModelServer):
     """Asks one server; several threads may use it."""
 
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> Vector:

@@ -21,7 +21,6 @@ from hardneg.plugin import (
     errors,
     identity,
     model_specs,
-    stored_choices,
 )
 from hardneg_http.client import EmbeddingClient, Vector, VectorCache, text_key
 
@@ -55,7 +54,7 @@ class HttpEncoder:
     def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
         """The model that a spec describes. Raises ModelError as `Http.load`."""
         client = family.client(spec)
-        path = stored_choices.cache_folder() / "vectors" / f"{identity.digest(family.content(spec))}.sqlite"
+        path = identity.cache_folder() / "vectors" / f"{identity.digest(family.content(spec))}.sqlite"
         kept = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
         return cls(family, spec, client, kept)
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import encoding, errors, identity, model_server, model_specs, records, resolving
+from hardneg.plugin import encoding, errors, identity, model_specs, records, resolving
+from hardneg_http import server
 
 if TYPE_CHECKING:
     from hardneg_http.client import EmbeddingClient
@@ -48,7 +49,7 @@ class Http:
     cache: float = 10.0
 
     def __post_init__(self) -> None:
-        model_server.check_address(self.url, "http://localhost:8080/v1")
+        server.check_address(self.url, "http://localhost:8080/v1")
         for name in ("dimensions", "characters", "batch", "batch_characters", "in_flight", "timeout", "deadline"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise ValueError(f"{name}: {value} must be above 0")
@@ -102,7 +103,7 @@ class Http:
         said: dict[str, object] = {"model": spec.name, "encoding_format": "float"}
         if self.dimensions is not None:
             said["dimensions"] = self.dimensions
-        key, url = model_server.key_of(spec.name, self.key), self.url.rstrip("/")
+        key, url = server.key_of(spec.name, self.key), self.url.rstrip("/")
         return EmbeddingClient(url, key, said, self.timeout, self.deadline, self.in_flight)
 
     def load(

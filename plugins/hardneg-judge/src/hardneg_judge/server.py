@@ -15,7 +15,9 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from hardneg.plugin import errors, identity, model_server, stored_choices
+from hardneg_http import server
+
+from hardneg.plugin import errors, identity
 
 
 class Answer(NamedTuple):
@@ -153,7 +155,7 @@ class ChatServer:
     deadline: float = field(default=600.0, compare=False)
 
     def __post_init__(self) -> None:
-        model_server.check_address(self.url, "http://localhost:8000/v1")
+        server.check_address(self.url, "http://localhost:8000/v1")
         if self.key is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key):
             raise ValueError("key: is no name of an environment variable: name the one that holds the API key")
         for name in _ABOVE_0:
@@ -172,7 +174,7 @@ class Reply(NamedTuple, Generic[Value]):
     whole: bool
 
 
-class ChatSession(model_server.ModelServer):
+class ChatSession(server.ModelServer):
     """Asks one model of one server, several questions at a time; answers that can be read are kept.
 
     counts: what the answers that were used came to: requests, and of these what was known before, tokens as the server
@@ -187,9 +189,9 @@ class ChatSession(model_server.ModelServer):
         if options.temperature is not None:
             said["temperature"] = options.temperature
         times = (options.timeout, options.deadline)
-        key = model_server.key_of(options.model, options.key)
+        key = server.key_of(options.model, options.key)
         self._journal = AnswerJournal(
-            stored_choices.cache_folder() / "answers" / f"{identity.digest([options.revision, said])}.jsonl"
+            identity.cache_folder() / "answers" / f"{identity.digest([options.revision, said])}.jsonl"
         )
         super().__init__(options.url.rstrip("/"), key, said, *times, options.in_flight)
         self._ahead, self._pool = _AHEAD * options.in_flight, ThreadPoolExecutor(options.in_flight)

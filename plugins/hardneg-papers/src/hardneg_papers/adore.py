@@ -17,7 +17,7 @@ _MARKS = {"*": list(BASELINES.values()), "‡": [f"ADORE+{label}" for label in B
 
 
 def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
-    """How ADORE trains on a model: with a loss that counts ranks, unless another is given."""
+    """Return the options of ADORE's training on a model; the loss is LambdaLoss unless given."""
     options: Tree = {
         "max_steps": 100,
         "batch_size": 32,
@@ -57,7 +57,7 @@ Recipe = Callable[[DemoOrPaper], Tree]
 
 
 def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Recipe]:
-    """Recipes of a baseline on passages, and of ADORE on it; expected: MRR@10 and R@100 of Table 2, of each."""
+    """Make the recipes of a baseline on passages and of ADORE on it; expected: MRR@10 and R@100 of each in Table 2."""
     label = BASELINES[start]
 
     def alone(preset: DemoOrPaper = "demo") -> Tree:
@@ -158,7 +158,7 @@ def _all_starts(title: str, preset: str, on_dl: bool = False) -> Book:
 
 
 def _table2(book: Book, preset: str) -> Tree:
-    """Lay over the table which rows are tested against which, and what lies behind the metrics."""
+    """Set the rows' baselines, and add the analyses."""
     paper = preset == "paper"
     book.change("scores", baselines=["STAR"], marks=_MARKS)
     with_star = ["start-index", "start-train", "static-negatives", "star"]
@@ -178,7 +178,7 @@ def _table2(book: Book, preset: str) -> Tree:
 
 
 def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """What ADORE's parts bring: dynamic hard negatives alone (RankNet), and with a loss that counts ranks (Lambda).
+    """The contribution of ADORE's parts: dynamic hard negatives only (RankNet), and with LambdaLoss.
 
       hardneg recipe run adore-ablation-passage --set dataset=beir:path/to/folder    forty minutes on two cores
 
@@ -243,7 +243,7 @@ def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on STAR for documents: MRR@10 as the metric of the loss, as the paper has it for documents.
+    """ADORE on STAR for documents, with MRR@10 as the metric of the loss, as in the paper.
 
       hardneg recipe run adore-star-document            docstrings read to 256 tokens; ten minutes
 

@@ -12,7 +12,7 @@ _LARGE = ("24", "48", "96")
 
 
 def adore_pq(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE trained and searched on compressed indexes: what the loss sees is what the search will use.
+    """ADORE trained on the compressed indexes that are searched later.
 
     `hardneg recipe run adore-pq`: half an hour on one core. Source: Zhan et al., SIGIR 2021, sections 6.2.3 and 8.4.2,
     Tables 3 and 5; JPQ (centroids trained along): CIKM 2021. To expect from the paper preset, MRR@10 on the dev queries
@@ -52,7 +52,7 @@ def _add_indexes(book: Book, paper: bool) -> None:
 
 
 def _add_searches(book: Book) -> None:
-    """Add searches of the model that all begin with, and of ADORE's, called `trained on-searched on`; and their table.
+    """Add searches of the initial model and of ADORE's models, named `trained on-searched on`, and their table.
 
     ADORE's are on the index of its training, without compression, and on another one. JPQ makes an index of its own.
     """

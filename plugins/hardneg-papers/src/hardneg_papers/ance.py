@@ -21,7 +21,7 @@ _MINERS: Tree = {
 
 
 def setting(title: str, preset: str, start: str = "") -> Book:
-    """ANCE's setting: every system is ranked out of all texts, and out of BM25's top 100.
+    """Set up ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
 
     The paper's queries are those of TREC 2019 DL, beside the dev queries. start: the folder of a trained model to begin
     with, for the preset `paper`.
@@ -90,7 +90,7 @@ def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
 
 
 def _goes_on(book: Book, preset: str) -> Tree:
-    """How what begins with a warm-up trains: on BM25 Neg, or on a start model that has had one."""
+    """Return how trainings after a warm-up start: from BM25 Neg, or from a warmed-up initial model."""
     warm = "ance-bm25-neg" if "ance-bm25-neg" in book.stages else "start"
     if preset == "demo":
         return {"model": warm, "options": {}}
@@ -101,7 +101,7 @@ def _goes_on(book: Book, preset: str) -> Tree:
 
 
 def add_refreshed(book: Book, preset: str) -> None:
-    """Add what ANCE's first steps are trained on, the top of the warmed-up model, and how it trains as a default."""
+    """Add the negatives of ANCE's first steps, the warmed-up model's top, and ANCE's default options."""
     own = _goes_on(book, preset)
     first = book.mined("ance-first", "ance-bm25-neg-index", miner={"name": "sampled", "depth": 200, "count": 20})
     if own["model"] == "start":
@@ -117,7 +117,7 @@ def add_refreshed(book: Book, preset: str) -> None:
 
 
 def compare(book: Book, *baselines: str) -> None:
-    """Test the rows against these: of the paper those of the dev queries."""
+    """Set the baselines of the tests; in the preset `paper`, of the dev queries."""
     book.change("dev-scores" if "dev-scores" in book.stages else "scores", baselines=[*baselines])
 
 
@@ -190,7 +190,7 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE by learning rate, depth of its negatives and refreshes: what the paper tried.
+    """ANCE by learning rate, depth of negatives and refreshes, with the paper's values.
 
     `hardneg recipe run ance-rates-passage`: an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first
     version, Table 5. To expect from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by
@@ -229,7 +229,7 @@ def add_rates(book: Book, preset: str, paper: Tree) -> None:
 
 
 def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE for learned sparse retrieval: SPLADE on negatives of its own top 200, mined again while it trains.
+    """ANCE for learned sparse retrieval: SPLADE on negatives from its own top 200, mined again during training.
 
     `hardneg recipe run ance-splade`: half an hour on two cores; `--preset paper` has DistilBERT. It needs `pip install
     ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made of its own
@@ -262,7 +262,7 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on ANCE: its query encoder trained on, with what it retrieves at each step, beside ANCE and RankNet alone.
+    """ADORE on ANCE: its query encoder is trained on what it retrieves in each step; compared with ANCE and RankNet.
 
     `hardneg recipe run adore-ance-passage`: half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5:
     their rows of ANCE, which the other recipes have not, as ANCE reads queries of 64 and passages of 512 tokens.
@@ -290,7 +290,7 @@ def add_adore(book: Book, preset: str, label: str = "ADORE", loss: Tree | None =
 
 
 def add_behind(book: Book, preset: str) -> None:
-    """Add what lies behind ADORE's rows on ANCE: errors and costs."""
+    """Add the analyses of ADORE's rows on ANCE: errors and costs."""
     warm = [] if book.stages["ance"]["model"] == "start" else ["ance-bm25-neg-train"]
     start = "ance-bm25-neg-index" if warm else "start-index"
     analysis = {

@@ -1,11 +1,11 @@
-"""What lies behind ANCE: the analyses of the paper's figures and appendices, and of its first version."""
+"""Analyses of ANCE's figures and appendices, and of its first version."""
 
 from hardneg_papers.ance import RANDOM, add_refreshed, ranked, rows_last
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
 
 
 def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
-    """What lies behind ANCE: loss and gradients, tails of scores, overlaps, refreshes, unjudged documents, wins, times.
+    """Analyses of ANCE: loss and gradients, scores by rank, overlaps, refreshes, unjudged documents, wins, times.
 
       hardneg recipe run ance-analyses --set dataset=beir:path/to/folder        an hour on two cores
 
@@ -51,7 +51,7 @@ def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _add_variants(book: Book, paper: bool) -> Tree:
-    """Figure 5: the same training with fewer refreshes, and at a higher rate; returns the stages by label."""
+    """Add Figure 5's trainings, with fewer refreshes and at a higher learning rate; return the stages by label."""
     demo = {"every 100 steps": (100, 5e-5, 0), "every 25": (25, 5e-5, 0), "five times the rate": (25, 2.5e-4, 0)}
     authors = {"every 20000 steps": (20000, 1e-6, 1), "every 5000": (5000, 1e-6, 2)}
     authors["every 10000, five times the rate"] = (10000, 5e-6, 1)
@@ -66,7 +66,7 @@ def _add_variants(book: Book, paper: bool) -> Tree:
 
 
 def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
-    """How far the judgements of TREC 2019 DL reach: recall to 1,000, what nobody judged, and the overlap with BM25.
+    """Coverage of TREC 2019 DL's judgements: recall@1000, unjudged documents, and the overlap with BM25.
 
     `hardneg recipe run ance-coverage`: half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6; first
     version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document.
@@ -91,7 +91,7 @@ def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
-    """How many training negatives the model meets in testing, through training: BM25's, random ones, and ANCE's.
+    """The share of training negatives that the model retrieves in testing, for BM25's, random and ANCE's negatives.
 
     `hardneg recipe run ance-overlap`: an hour on two cores. Source: Xiong et al., first version of ANCE, section 5.3
     and Figure 3; the lists are of dev queries there too.
@@ -141,12 +141,12 @@ def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _add_top(book: Book, name: str, **run: str) -> str:
-    """Mine the first 100 of what is found for the dev queries."""
+    """Mine the first 100 hits of the dev queries."""
     return book.add(name, "mine", split="dev", runs=run, miner={"name": "topk", "depth": 100})
 
 
 def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
-    """Where ANCE's vectors put a query, its relevant passages, each kind of negative; queries that it wins and loses.
+    """Projections of queries with relevant passages and each kind of negative; queries that ANCE wins and loses.
 
     `hardneg recipe run ance-projections`: twenty minutes, with `pip install "hardneg[analysis]"`. Source: Xiong et al.,
     ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6.
@@ -170,7 +170,7 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_times(preset: DemoOrPaper = "demo") -> Tree:
-    """What a query waits for: BM25 and a cross-encoder over its top 100, or ANCE; one query alone, and in a batch.
+    """Latency of a query with BM25 and a cross-encoder over its top 100, and with ANCE, single and in a batch.
 
     `hardneg recipe run ance-times`: half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3.
     To expect on the paper's machine, of documents (not run by us): BM25 37 ms, BERT 1.15 s; a query encoded in 2.6 ms

@@ -1,4 +1,4 @@
-"""ANCE and its baselines on documents: FirstP reads their first tokens, MaxP cuts them into segments.
+"""ANCE and its baselines on documents: FirstP reads the first tokens, MaxP cuts documents into segments.
 
 Demos read docstrings to 256 tokens, without a network; the presets `paper` have MS MARCO documents and RoBERTa-base and
 need GPUs.
@@ -10,7 +10,7 @@ from hardneg_papers.starts import documents
 
 
 def ranked_documents(title: str, preset: str, *systems: str) -> Book:
-    """Systems that begin with a warm-up, on documents; the paper's go on from the passages' BM25 Neg."""
+    """Return a book for systems with a warm-up on documents; the paper's start from the passages' BM25 Neg."""
     book = ance.setting(title, preset, "runs/ance-bm25-neg-passage-paper/model")
     documents(book, preset)
     if preset == "paper":
@@ -46,7 +46,7 @@ def _add_coverage(book: Book, runs: Tree, more: Tree) -> None:
 
 
 def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE (MaxP) on documents: each is cut into segments and scores what its best one scores.
+    """ANCE (MaxP) on documents: each is cut into segments and has the score of its best one.
 
       hardneg recipe run ance-maxp-document --set segments.count=8     default: four of 128 tokens; an hour
 
@@ -64,7 +64,7 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
-    """The dense rows of the ANCE paper's Table 1 on documents that begin with a warm-up: ANCE and three baselines.
+    """The rows with a warm-up in ANCE's Table 1 on documents: ANCE and three baselines.
 
     `hardneg recipe run ance-table1-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. ANCE
     (MaxP) is ance-maxp-document's; without a warm-up: ance-baselines-document. To expect from the paper preset: the
@@ -74,7 +74,7 @@ def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
-    """The dense rows of the ANCE paper's Table 1 on documents that begin without a warm-up: four baselines.
+    """The rows without a warm-up in ANCE's Table 1 on documents: four baselines.
 
     `hardneg recipe run ance-baselines-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. With
     a warm-up: ance-table1-document. To expect from the paper preset: the document columns of that table (not run by
@@ -91,7 +91,7 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE on documents by learning rate, depth of its negatives and refreshes: what the paper tried.
+    """ANCE on documents by learning rate, depth of negatives and refreshes, with the paper's values.
 
     `hardneg recipe run ance-rates-document`: an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and Table
     7; first version, Table 5. 5e-6, 200, 10k is ance-document. To expect from the paper preset, NDCG@10 on the TREC
@@ -109,7 +109,7 @@ def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def adore_ance_document(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on ANCE (FirstP) for documents: MRR@10 as the metric of the loss, as the paper has it for documents.
+    """ADORE on ANCE (FirstP) for documents, with MRR@10 as the metric of the loss, as in the paper.
 
     `hardneg recipe run adore-ance-document`: half an hour. Source: Zhan et al., SIGIR 2021, Table 2. It goes on from
     the passages' BM25 Neg, as ance-document does. To expect from the paper preset (not run by us): MRR@100 and R@100 on

@@ -18,7 +18,7 @@ _FREE = re.compile(
 
 
 class Average(hn.stages.StageSpec):
-    """Averages the weights of models of one architecture: seeds, checkpoints, a start and what it became.
+    """Average the weights of models of one architecture: seeds, checkpoints, a model before and after training.
 
     models: by label; one that is made once a seed is all of its seeds, which share its weight. weights: by label, 1
     where none is given.
@@ -41,7 +41,7 @@ class Average(hn.stages.StageSpec):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight of each model by its path below `models`; seeds of one label share its weight evenly."""
+        """Weight of each model by its path below `models`; seeds of one label share its weight evenly."""
         shares: dict[str, float] = {}
         for label, names in self.models.items():
             paths = [label] if isinstance(names, str) else [f"{label}.{seed}" for seed in names]
@@ -53,13 +53,13 @@ class Average(hn.stages.StageSpec):
             yield f"weights: no model is called {label!r}; there are: {', '.join(self.models)}"
 
     def identity(self) -> dict[str, Any]:
-        """The share of each model; the first one's tokenizer and prompts are the average's, so the order counts."""
+        """Return the share of each model; the order counts, because tokenizer and prompts are those of the first."""
         validation = {"split": "dev", "depth": 20, "queries": None}
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
 
     def over_seeds(self, seeds: Any) -> "Average":
-        """A model that is made once a seed stands for all of its seeds."""
+        """Replace a model with several seeds by all of its copies."""
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
 
@@ -71,7 +71,7 @@ class Average(hn.stages.StageSpec):
         return hn.stages.Row(len(self.shares), "models", sizes.shape.weights)
 
     def make(self, context: "hn.StageContext[Average]") -> hn.stages.Facts:
-        """Writes the model, with the tokenizer, prompts and lengths of the first.
+        """Write the model, with the tokenizer, prompts and lengths of the first.
 
         Raises:
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.
@@ -89,7 +89,7 @@ class Average(hn.stages.StageSpec):
             encoder = hn.load_encoder(source.model or source.folder / hn.layout.MODEL_FOLDER, context.device)
             if not isinstance(encoder, hn.encoders.Encoder) or encoder.spec.adapter is not None:
                 raise hn.errors.ModelError(
-                    f"{path}: has no weights of its own here to average; name a model without an adapter"
+                    f"{path}: has no complete weights to average; use a model without an adapter"
                 )
             return encoder
 
@@ -105,7 +105,7 @@ class Average(hn.stages.StageSpec):
         means = {name: tensor / sum(self.shares.values()) for name, tensor in sums.items()}
         if broken := next((name for name, tensor in means.items() if not tensor.isfinite().all()), None):
             raise hn.errors.ModelError(
-                f"the mean of {broken} is not finite: check the models' weights, and give smaller shares"
+                f"the mean of {broken} is not finite: check the models' weights, or use smaller weights"
             )
         mean.module.load_state_dict({**whole, **means})
         mean.save(context.folder / hn.layout.MODEL_FOLDER)
@@ -113,7 +113,7 @@ class Average(hn.stages.StageSpec):
 
 
 def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: str) -> None:
-    """Refuse a model whose weights or vocabulary are others, or that computes otherwise. Raises ModelError."""
+    """Check that a model has the same weights, vocabulary and computation. Raises ModelError: it does not."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "average models of one architecture and vocabulary"
@@ -121,7 +121,7 @@ def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: st
 
 
 def _settings(encoder: hn.encoders.Encoder) -> dict[str, Any]:
-    """The shapes of the weights, and what decides beside them how a text is encoded, by module and name."""
+    """Return the shapes of the weights and the other settings that affect encoding, by module and name."""
     weights = encoder.module.state_dict().items()
     settings = {name: weight.shape if weight.is_floating_point() else weight.tolist() for name, weight in weights}
     for path, part in encoder.module.named_modules():

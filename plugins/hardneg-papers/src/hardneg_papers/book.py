@@ -17,7 +17,7 @@ _LAST = ("evaluate", "analyze", "report")
 
 
 def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
-    """`base` with changes laid over it, mapping by mapping; how long a training is replaces how long it was."""
+    """Merge changes into `base`, mapping by mapping; alternative options of a training's length replace each other."""
     out = dict(base)
     for change in changes:
         for other in {other for key in change for other in _INSTEAD_OF.get(key, ())} - change.keys():
@@ -44,7 +44,7 @@ class Book:
 
     @classmethod
     def of(cls, recipe: str, preset: str, title: str) -> "Book":
-        """The tree of a shipped recipe, to change and to add to."""
+        """Return a book with the tree of a shipped recipe."""
         tree = recipes.recipe_tree(recipe, preset)
         top = {name: value for name, value in tree.items() if name not in ("title", "dataset", "model", "stages")}
         book = cls(title, tree["dataset"], tree["model"], **top)
@@ -52,7 +52,7 @@ class Book:
         return book
 
     def like(self, name: str, other: str, label: str, **options: Any) -> str:
-        """Add a system with the options of another one and those that differ, searched as that is."""
+        """Add a system with the options of another one and some changes, with the same searches."""
         search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
         own = {key: value for key, value in self.stages[other].items() if key != "stage"}
         rows = {key: options.pop(key) for key in ("table", "report") if key in options}
@@ -65,7 +65,7 @@ class Book:
         return name
 
     def change(self, name: str, **options: Any) -> None:
-        """Lay options over a stage that is there."""
+        """Merge options into an existing stage."""
         self.stages[name] = deep(self.stages[name], options)
 
     def bm25(self, **options: Any) -> None:
@@ -88,14 +88,14 @@ class Book:
         self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
 
     def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
-        """Add a search of the training queries, and what the miner takes of it; returns the negatives' name."""
+        """Add a search of the training queries and the mined negatives; return the negatives' name."""
         run = self.add(f"{index.removesuffix('-index')}-train", "search", index=index, split="train", depth=210)
         return self.add(name, "mine", **{"runs": {label: run}, "miner": {"name": "topk", "depth": 200}, **options})
 
     def system(
         self, name: str, label: str, verb: str = "train", *, table: str = "scores", report: bool = True, **options: Any
     ) -> str:
-        """Add a stage that gives a model, with its index, its searches, and its rows; returns its name.
+        """Add a stage that makes a model, with its index, searches and rows; return its name.
 
         It is searched in `index` if it has one, as those that train query encoders, else in an index of its own.
         table: the evaluation of its rows; the page is `report` with the same end. Without a table it has no rows.
@@ -116,6 +116,6 @@ class Book:
         return name
 
     def tree(self) -> Tree:
-        """The whole recipe; tables and pages stand last."""
+        """Return the whole recipe, with tables and reports at the end."""
         last = {name: stage for name, stage in self.stages.items() if stage["stage"] in _LAST}
         return {**self.top, "stages": {**{n: s for n, s in self.stages.items() if n not in last}, **last}}

@@ -1,4 +1,4 @@
-"""`hardneg recipe verify`: a finished run beside the bands of its recipe.
+"""The command `hardneg recipe verify`: compare a finished run with the bands of its recipe.
 
 Bands are in `bands/NAME.json`: of named recipes in this package, of a recipe's file in its folder.
 """
@@ -28,7 +28,7 @@ MAY_DIFFER = ("title", "seed", "seeds")
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A system's mean over queries by one metric, over trainings with several seeds.
+    """Mean and standard deviation, over seeds, of a system's metric.
 
     mean: over seeds. deviation: between seeds (sample standard deviation), 0 where nothing is trained. seeds: how many.
     """
@@ -38,7 +38,7 @@ class Band:
     seeds: int
 
     def half_width(self, seeds: int, level: float) -> float:
-        """Half the prediction interval for the mean of `seeds` new trainings, at least `ROUNDING`.
+        """Return half the prediction interval for the mean of `seeds` new trainings, at least `ROUNDING`.
 
         t(1 - level / 2; n - 1) * deviation * sqrt(1 / n + 1 / seeds), n the seeds of the band. Source: Hahn and Meeker,
         Statistical Intervals, 1991, section 4.8.
@@ -55,7 +55,7 @@ Bands = Mapping[str, Mapping[str, Band]]
 
 @dataclass(frozen=True, slots=True)
 class BandCheck:
-    """A value beside its band: `low` and `high` are the ends for a run of so many seeds."""
+    """A value and its band, from `low` to `high`, for a run with this number of seeds."""
 
     system: str
     metric: str
@@ -67,7 +67,7 @@ class BandCheck:
 
 
 def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
-    """The bands that a run with several seeds gives; a system without seeds counts as one that no seed changes."""
+    """Compute bands from a run with several seeds; a system without seeds has no spread."""
     return {
         system: {
             metric: Band(round(fmean(values), 6), round(stdev(values), 6) if values[1:] else 0.0, len(values))
@@ -78,7 +78,7 @@ def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
 
 
 def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandCheck]:
-    """Each value of a run that has a band; the level is divided by the number of those with seeds."""
+    """Compare the values of a run with their bands; the level is divided by the number of values with seeds."""
     pairs = [
         (system, metric, band, values)
         for system, row in bands.items()
@@ -95,7 +95,7 @@ def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandC
 
 
 def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[float]]:
-    """By metric the mean over queries of each seed, or the one mean of a system without seeds."""
+    """Return each seed's mean over queries by metric, or the one mean of a system without seeds."""
     seeds = measured.by_seed.get(system)
     rows = [hn.measuring.means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
     return {metric: [row[metric] for row in rows] for metric in rows[0]}
@@ -103,7 +103,7 @@ def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[
 
 @dataclass(frozen=True)
 class Verified:
-    """A run beside its recipe's bands.
+    """Comparison of a run with its recipe's bands.
 
     holds: whether the run is that of the recipe, and all its values are inside their bands. device: of the run, and of
     the bands. values: each that has a band. differences: what else the run has otherwise than the recipe, one line
@@ -117,12 +117,12 @@ class Verified:
 
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
-    """Compare a run folder with the bands of its recipe; named: the preset that it must be of, else a UsageError."""
+    """Compare a run folder with the bands of its recipe; named: the preset that it must have, otherwise UsageError."""
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
         raise hn.errors.UsageError(
-            f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder"
+            f"{folder}: a run of preset {preset}, not {named}: omit --preset, or name another folder"
         )
     recorded = _read(path).get(preset, {})
     if device not in recorded:
@@ -159,7 +159,7 @@ def record(recipe: str, folder: Path) -> Path:
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
         raise hn.errors.UsageError(
-            f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`"
+            f"{folder}: bands need at least {LEAST_SEEDS} seeds, preferably ten: run the recipe with `seeds`"
         )
     if differences := _settings_changed(recipe, lock):
         raise hn.errors.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
@@ -173,18 +173,16 @@ def record(recipe: str, folder: Path) -> Path:
 
 
 def bands_file(recipe: str) -> Path:
-    """Where the bands of a recipe, a name or a file's path, are."""
+    """Return the path of the bands of a recipe, given by name or path."""
     path = Path(recipe)
     return (path if path.is_file() else Path(__file__)).parent / "bands" / f"{path.stem}.json"
 
 
 def _finished(folder: Path) -> hn.metrics_files.Measured:
-    """The metrics of a run folder."""
+    """Read the metrics of a run folder."""
     path = folder / hn.layout.METRICS
     if not path.is_file():
-        raise hn.errors.DataError(
-            f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end"
-        )
+        raise hn.errors.DataError(f"{folder}: no {path.name}, so the run is not finished: run the recipe to its end")
     return hn.metrics_files.read_metrics(path)
 
 
@@ -195,7 +193,7 @@ def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
 
 
 def tree_differences(run: Any, recipe: Any, path: str = "") -> Iterator[str]:
-    """A line for each value of a run's tree that is not the recipe's."""
+    """List the values of a run's tree that differ from the recipe's."""
     if isinstance(run, Mapping) and isinstance(recipe, Mapping):
         for name in dict.fromkeys([*recipe, *run]):
             yield from tree_differences(run.get(name), recipe.get(name), f"{path}.{name}" if path else str(name))

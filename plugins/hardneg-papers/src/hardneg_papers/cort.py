@@ -1,4 +1,4 @@
-"""CoRT (Wrzalik and Krechel, TREC 2020): alone, with BM25, and on the queries of TREC 2020 DL.
+"""CoRT (Wrzalik and Krechel, TREC 2020): on its own, with BM25, and on the queries of TREC 2020 DL.
 
 Demos learn from docstrings with all-MiniLM-L6-v2 in minutes, without a network; the presets `paper` have MS MARCO
 passages and ALBERT-base and need a GPU.
@@ -53,7 +53,7 @@ def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
-    """CoRT, BM25 and ELECTRA on the queries of TREC 2020 DL: what is found, mixed and reranked.
+    """CoRT, BM25 and ELECTRA on the queries of TREC 2020 DL: first stages, fused and reranked.
 
     `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is that of cort-electra-passage.
     Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; the columns of 2019: cort-electra-passage.
@@ -70,7 +70,7 @@ def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _complementing(title: str, preset: str) -> Book:
-    """CoRT and ELECTRA, and how much each ranker finds that nobody judged, and how much of the other's list."""
+    """CoRT and ELECTRA, with the unjudged share of each list and its overlap with the other."""
     book = Book.of("cort-electra-passage", preset, title)
     runs = {"BM25": "bm25", "CoRT": "cort-test", "CoRT+BM25": "cort-bm25"}
     unjudged = {"runs": runs, "against": "BM25", "metrics": ["precision@10"]}
@@ -81,7 +81,7 @@ def _complementing(title: str, preset: str) -> Book:
 
 
 def _without_reranker(title: str, preset: str) -> Book:
-    """CoRT and BM25, without what ELECTRA makes of them."""
+    """CoRT and BM25, without ELECTRA."""
     book = _complementing(title, preset)
     candidates = ("bm25-candidates", "cort-candidates", "mixed-candidates", "mixed-negatives")
     _leave_out(book, *candidates, "reranker", "bm25-reranked", "cort-bm25-reranked", "first-stages")
@@ -91,7 +91,7 @@ def _without_reranker(title: str, preset: str) -> Book:
 
 
 def _leave_out(book: Book, *names: str) -> None:
-    """Take stages out of a book, and out of its tables and its report."""
+    """Remove stages from a book, its tables and its report."""
     book.stages = {name: stage for name, stage in book.stages.items() if name not in names}
     for table, fields in {"scores": ["runs"], "dev-scores": ["runs"], "report": ["analyses", "training"]}.items():
         for field in fields if table in book.stages else ():
@@ -101,7 +101,7 @@ def _leave_out(book: Book, *names: str) -> None:
 
 
 def _take_dl20(book: Book, preset: str) -> None:
-    """Take the queries of TREC 2020 DL in place of those of 2019."""
+    """Use the queries of TREC 2020 DL instead of 2019."""
     if preset == "paper":
         names = {"train": "train/judged", "dev": "dev/small", "test": "trec-dl-2020/judged"}
         splits = {split: f"msmarco-passage/{name}" for split, name in names.items()}

@@ -1,4 +1,4 @@
-"""Doses: one condition is varied, the rest is held, and arms that differ in their negatives alone are compared.
+"""Studies that vary one condition and compare arms that differ only in their negatives.
 
 They start from wordllama's table (`pip install "hardneg[static]"`). Demos take minutes on two idle cores, without a
 network, on docstrings or code; `--preset full --set dataset=beir:path/to/folder` is one's own collection, with more
@@ -36,7 +36,7 @@ def study(
     defaults: Tree | None = None,
     **top: Any,
 ) -> Book:
-    """A static model, five seeds, and four arms; top: what stands at the top of the tree in place of the usual.
+    """A study with a static model, five seeds and four arms; top: top-level keys that replace the defaults.
 
     Each arm scores as many documents a query: in-batch has a positive of another query where the others have a mined
     negative.
@@ -64,13 +64,13 @@ def mined(book: Book, name: str, depth: int = 10, **options: Any) -> str:
 
 
 def table(book: Book, end: str = "", title: str = "", baselines: list[str] | None = None) -> None:
-    """Add a table of arms, and its page."""
+    """Add a table of arms and its report."""
     book.tables({}, baselines or ["random", "in-batch"], METRICS, end, title)
     book.change(f"scores{end}", equivalence_margin=0.015)
 
 
 def arms(book: Book, dose: str, title: str, **options: Any) -> None:
-    """Add three of the arms at another dose, in a table of their own."""
+    """Add three arms at another level, with a table of their own."""
     table(book, f"-{dose}", title)
     for arm, lists in LISTS.items():
         label = arm.replace("top-10", "top 10")
@@ -88,7 +88,7 @@ def bm25_arm(book: Book) -> str:
 
 
 def dose_batches(preset: DemoOrFull = "demo") -> Tree:
-    """Dose: the queries in a batch. Are hard negatives a cure for small batches, and do hard batches do the same?
+    """Vary the batch size: do hard negatives make up for small batches, and do hard batches do the same?
 
     `hardneg recipe run dose-batches`: half an hour and 14 GB of disk. All batches see as many positives. Those of 32
     queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128`, with pages likewise.
@@ -106,7 +106,7 @@ def dose_batches(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree:
-    """Dose: the size of the corpus. The larger it is, the less likely a batch has a document that the model mistakes.
+    """Vary the size of the corpus: the larger it is, the fewer confusable documents share a batch.
 
       hardneg recipe run dose-corpus --set dataset.withheld.groups=0.75    default .875; all: dataset.withheld=null
       hardneg recipe run dose-corpus --preset transformer     all-MiniLM-L6-v2 whole, in place of the table; three seeds
@@ -128,7 +128,7 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
 
 
 def dose_depth(preset: DemoOrFull = "demo") -> Tree:
-    """Dose: how many negatives a query has in a step, and from which ranks they are.
+    """Vary the number of negatives per query, and their ranks.
 
     `hardneg recipe run dose-depth`. Source: Karpukhin et al., DPR, EMNLP 2020, Table 3, for the number; Moreira et al.,
     NV-Retriever, arXiv 2407.15831, for the ranks. To expect: docs/results/when.md. Rows with more negatives a query
@@ -148,7 +148,7 @@ def dose_depth(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
-    r"""Dose: the share of negatives that are unlabelled positives. Where do hard ones stop to help?
+    r"""Vary the share of unlabelled positives among the negatives: when do hard negatives stop helping?
 
       hardneg recipe run dose-false-negatives --preset full --set dataset=beir:path/to/folder \
         --set dataset.withheld.halves=true
@@ -171,7 +171,7 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
-    """The signature: hard negatives win the top of the list and lose its depth. The same arms by other metrics.
+    """Compare the arms by other metrics: hard negatives improve the top of the list and hurt its depth.
 
     `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1: total and top-200 pairwise errors are
     in opposite orders. To expect: docs/results/when.md. Errors are those of the first seed.
@@ -188,7 +188,7 @@ def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
-    """Dose: how often the negatives are mined anew with the model as it is.
+    """Vary how often the negatives are mined again with the current model.
 
     `hardneg recipe run dose-refresh`. Every row but in-batch and random begins with the first ten of the start model's
     lists; `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. To expect:
@@ -205,7 +205,7 @@ def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
-    """Dose: how many confusable passages each passage has beside it, its siblings. Are they why hard negatives help?
+    """Vary the number of confusable passages (siblings) of each passage: are they why hard negatives help?
 
       hardneg recipe run dose-siblings --set dataset.withheld.siblings=0                         and 1, 2, 1000 (all)
 
@@ -220,7 +220,7 @@ def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") -> Tree:
-    r"""Dose: what the start model knows. Can a model that knows nothing learn from hard negatives at once?
+    r"""Vary the initial model: can an untrained model learn from hard negatives from the start?
 
       hardneg recipe run dose-start --preset untrained      a table of random numbers; `minilm`: MiniLM's table
       hardneg recipe run dose-start --preset full --set dataset=beir:path/to/folder \
@@ -247,7 +247,7 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
 
 
 def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
-    """Dose: the temperature of the loss. The lower it is, the more of the gradient is the hardest document's.
+    """Vary the temperature: the lower it is, the more the hardest document dominates the gradient.
 
     `hardneg recipe run dose-temperature`: 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and the
     page `report`, the others `scores-0.01` to `scores-0.2`, with pages likewise. Source: Wang and Liu, Understanding

@@ -6,7 +6,7 @@ from hardneg_papers.starts import bm25_neg, docstrings, documents, msmarco, pass
 
 
 def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """Static, refreshed, random and dynamic negatives watched while a query encoder learns from them, on one index.
+    """Drift of static, refreshed, random and dynamic negatives during the training of a query encoder.
 
     `hardneg recipe run drift-passage`: twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
     Figure 4. To expect: the overlap of static negatives with the hard ones of the moment falls, below .7 in the paper
@@ -19,7 +19,7 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def drift_document(preset: DemoOrPaper = "demo") -> Tree:
-    """Static, refreshed, random and dynamic negatives watched on documents while a query encoder learns from them.
+    """Drift of static, refreshed, random and dynamic negatives on documents, during training of a query encoder.
 
     `hardneg recipe run drift-document`: half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which is
     of MS MARCO's documents. Its BM25 Neg is the passages': run `bm25-neg-passage --preset paper` first. To expect: as
@@ -38,7 +38,7 @@ def drift_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE-Tele on passages: three rounds from the start model, on teleportation negatives.
+    """ANCE-Tele on passages: three rounds from the initial model, on teleportation negatives.
 
     `hardneg recipe run ance-tele-passage`: minutes; `--preset paper` has MS MARCO and coCondenser. Source: Sun et al.,
     Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its program
@@ -65,7 +65,7 @@ def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _drifting(book: Book, preset: str) -> Tree:
-    """Add BM25 Neg trained on by four kinds of negatives, and how each kind drifts."""
+    """Add trainings of BM25 Neg on four kinds of negatives, and the drift of each."""
     paper = preset == "paper"
     options: Tree = {"max_steps": 100, "batch_size": 32, "learning_rate": 1e-5, "warmup_steps": 10, "decay": "constant"}
     if paper:
@@ -93,7 +93,7 @@ def _drifting(book: Book, preset: str) -> Tree:
 
 
 def _tele_start(title: str, preset: str) -> Book:
-    """What ANCE-Tele begins with: few passages, or MS MARCO as its program reads it."""
+    """Start ANCE-Tele's book: few passages, or MS MARCO as its program reads it."""
     options: Tree = {"max_steps": 42, "batch_size": 16, "negatives_per_query": 3, "warmup_steps": 5}
     loss: Tree = {"name": "infonce"}
     if preset != "paper":

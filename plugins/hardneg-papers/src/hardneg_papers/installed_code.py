@@ -1,4 +1,4 @@
-"""Docstrings of installed packages as queries: `pycode` finds the code, `pynames` the name of what is described."""
+"""Datasets of installed packages' docstrings: `pycode` (find the code) and `pynames` (find the name)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ Side = Literal["document", "query"]
 
 @dataclass(frozen=True)
 class PyNames(installed_docs.PyDocs):
-    """The passages and queries of `pydocs`, with the names of the described objects as answers to the queries.
+    """The passages and queries of `pydocs`, with the names of the described objects as answers.
 
     An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
     passage; about half the queries have one, the others have no answer. Options are those of `pydocs`.
@@ -22,11 +22,11 @@ class PyNames(installed_docs.PyDocs):
     later: ClassVar[frozenset[str]] = frozenset({"dev_share", "min_passage_words", "query_words", "test_share"})
 
     def load(self) -> "PyNamesCollection":
-        """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""
+        """Read the sources, which takes a few seconds; raises the errors of `pydocs`."""
         return PyNamesCollection(*self._parts())
 
     def fingerprint(self) -> str:
-        """A digest of the fingerprint of `pydocs` with these options."""
+        """Return a digest of the fingerprint of `pydocs` and these options."""
         return identity.digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
 
 
@@ -35,7 +35,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs`, with answers."""
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """The last parts of the names of the passages that a summary belongs to, where they stand in them."""
+        """Yield the last parts of the names of a summary's passages, if the passages contain them."""
         texts = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
@@ -45,7 +45,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
 
 @dataclass(frozen=True)
 class PyCode(installed_docs.PyDocs):
-    """A retrieval problem that is on every machine: find the function or class that a sentence describes.
+    """Offline dataset: find the function or class that a sentence describes.
 
     The first sentence of a docstring is the query, the code without docstrings its passage, labelled 1. Passages come
     in groups: a class and its methods, or the functions of a module; all queries of a group are in one split. Code that
@@ -65,7 +65,7 @@ class PyCode(installed_docs.PyDocs):
     later: ClassVar[frozenset[str]] = frozenset()
 
     def load(self) -> "PyCodeCollection":
-        """Reads and parses the sources: half a minute, of all packages some minutes; raises what `pydocs` raises."""
+        """Parse the sources, which takes half a minute, or some for all packages; raises the errors of `pydocs`."""
         return PyCodeCollection(*self._parts())
 
     def _entries(self, left_out: Counter[str]) -> Iterator[installed_docs.Entry]:
@@ -91,7 +91,7 @@ class PyCode(installed_docs.PyDocs):
                 yield installed_docs.Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
 
     def _sample(self, entries: list[installed_docs.Entry]) -> list[installed_docs.Entry]:
-        """Those of the first groups, in an order of their names and the seed, that the cap has room for; by id."""
+        """Return the definitions of as many groups, in a seeded order, as fit below the cap, by id."""
         groups: defaultdict[str, list[installed_docs.Entry]] = defaultdict(list)
         for each in entries:
             groups[each.group].append(each)
@@ -115,10 +115,10 @@ class PyCode(installed_docs.PyDocs):
 
 @dataclass(frozen=True)
 class PyCodeCollection(installed_docs.PyDocsCollection):
-    """Passages, queries and judgements as `pydocs` has them, and groups."""
+    """Passages, queries, judgements and groups."""
 
     def groups(self, side: Side) -> Iterator[records.Membership]:
-        """The class or module of each passage; of a query, that of the passages it asks for."""
+        """Return the class or module of each passage, or of each query's passages."""
         ids: Sequence[str] = [document.doc_id for document in self.passages]
         if side == "query":
             ids = [query.query_id for split in self.by_split.values() for query, _ in split]

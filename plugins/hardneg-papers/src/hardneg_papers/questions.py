@@ -1,4 +1,4 @@
-"""Questions with short answers: DPR (Karpukhin et al., EMNLP 2020), ANCE trained on from it, readers of what they find.
+"""Question answering: DPR (Karpukhin et al., EMNLP 2020), ANCE trained from it, and readers.
 
 The presets `paper` need GPUs, and read by hardneg-datasets what `hardneg data fetch nq` brings into data/nq (7.3 GB):
 21 million passages of Wikipedia. Other files of DPR's: `--set dataset=dpr:path/to/folder`. Their model is BERT-base.
@@ -22,7 +22,7 @@ def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE on questions with short answers: DPR trained on, with refreshed negatives of its own top without an answer.
+    """ANCE on questions with short answers: DPR trained further on refreshed negatives without an answer.
 
       hardneg recipe run ance-nq                        docstrings and the names they tell, all-MiniLM-L6-v2; minutes
 
@@ -34,7 +34,7 @@ def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE on questions, read: a reader for what BM25, DPR and ANCE retrieve, and how many answers are exact.
+    """Readers of passages that BM25, DPR and ANCE retrieve, evaluated by exact match.
 
     `hardneg recipe run ance-nq-reader`: an hour on one core. The readers come with `pip install
     ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4. Its readers are DPR's and RAG's
@@ -58,7 +58,7 @@ def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _dpr(title: str, preset: str) -> Book:
-    """DPR, trained on BM25's passages without an answer, and its fusion with BM25."""
+    """Add DPR, trained on BM25's passages without an answer, and its fusion with BM25."""
     paper = preset == "paper"
     depth, options = 200, {"positive": "first", "learning_rate": 2e-5}
     metrics = ["answer@5", "answer@20", "answer@100"]
@@ -96,7 +96,7 @@ def _dpr(title: str, preset: str) -> Book:
 
 
 def _ance_on_dpr(title: str, preset: str) -> Book:
-    """DPR, and ANCE with negatives of DPR's own top that have no answer."""
+    """Add DPR, and ANCE with negatives from DPR's top without an answer."""
     book = _dpr(title, preset)
     refresh: Tree = {"policy": "synchronous", "every": 50, "depth": 200, "negatives": 100, "without_answers": True}
     options: Tree = {"positive": "first"}

@@ -1,4 +1,4 @@
-"""RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and its way with questions.
+"""RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and question answering.
 
 Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` have MS MARCO passages and
 ERNIE 2.0 and need GPUs.
@@ -9,7 +9,7 @@ from hardneg_papers.starts import DPRS_READER, READER
 
 
 def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """RocketQA's first step on passages: a dual encoder on cross-batch negatives alone.
+    """RocketQA's first step on passages: a dual encoder trained on cross-batch negatives only.
 
     `hardneg recipe run rocketqa-step1-passage`: minutes. Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and A.1,
     Table 6; rocketqa-passage has all steps. To expect from the paper preset: MRR@10 .333 on the dev queries (the
@@ -19,7 +19,7 @@ def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """RocketQA's first step begun from BERT in place of ERNIE: what the start model brings.
+    """RocketQA's first step from BERT instead of ERNIE: the effect of the initial model.
 
     `hardneg recipe run rocketqa-bert-passage --preset paper`; the demo is that of rocketqa-step1-passage.
     Source: Qu et al., RocketQA, NAACL 2021, section A.1 and Table 6. Its column of NQ, R@100 .860 and .876: `hardneg
@@ -75,7 +75,7 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 
 
 def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None = None) -> Tree:
-    """RocketQA by the size of the augmented data: step 4 with so many labelled queries.
+    """RocketQA by the size of the augmented data: step 4 with different numbers of pseudo-labelled queries.
 
       hardneg recipe run rocketqa-augmentation --set sizes=[100,1000]    two hours on one core; the sizes are ours
 
@@ -97,7 +97,7 @@ def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None 
 
 
 def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
-    r"""RocketQA on questions with short answers, and a reader that finds the answers in what is retrieved.
+    r"""RocketQA on questions with short answers, with a reader.
 
       hardneg recipe run rocketqa-nq             docstrings and the names they tell; two hours on one core
       hardneg recipe run rocketqa-nq --set dataset=dpr:path/to/folder \
@@ -135,7 +135,7 @@ def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _denoised(preset: str, title: str) -> Book:
-    """RocketQA, and in its report what its filter drops."""
+    """Add RocketQA, and a report section on candidates that its filter drops."""
     book = Book.of("rocketqa-passage", preset, title)
     denoising = {"negatives": {"denoised": "denoised-negatives"}, "examples": 5}
     book.add("behind", "analyze", split="train", analysis={"denoising": denoising})
@@ -144,7 +144,7 @@ def _denoised(preset: str, title: str) -> Book:
 
 
 def _step1(title: str, preset: str) -> Book:
-    """RocketQA without what follows its first step."""
+    """RocketQA's first step only."""
     book = Book.of("rocketqa-passage", preset, title)
     first = ("bm25-index", "bm25", "start-index", "start-test", "start-dev", "scores", "report")
     names = [*first, *(f"rocketqa-1{end}" for end in ("", "-index", "-test"))]
@@ -177,7 +177,7 @@ def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
 
 
 def _beside(book: Book, table: str) -> Tree:
-    """Add a table beside the main one, and return what says that a system is in it."""
+    """Add another table; return the option that puts a system into it."""
     split = {"split": book.stages["scores"]["split"]} if "split" in book.stages["scores"] else {}
     book.add(table, "evaluate", metrics=["mrr@10"], **split)
     return {"table": table, "report": False}
@@ -191,7 +191,7 @@ def _figure(book: Book, title: str, table: str, axes: list[str], rows: Tree) -> 
 
 
 def _lay_questions(book: Book, preset: str) -> None:
-    """Take questions with short answers, whose hard negatives have no answer, and readers at the end of the line."""
+    """Use questions with short answers, hard negatives without an answer, and readers."""
     paper, answers = preset == "paper", ["answer@1", "answer@5", "answer@20", "answer@100"]
     book.add("bm25-train", "search", index="bm25-index", split="train", depth=100)
     book.change("found-negatives", without_answers=True)

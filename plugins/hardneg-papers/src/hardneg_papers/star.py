@@ -17,7 +17,7 @@ _DISTILBERT = {"name": "distilbert/distilbert-base-uncased", "layer_norm": False
 
 
 def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> None:
-    """STAR on static hard negatives; in the preset `paper` after a warm-up on BM25's, whose changes are `warm`."""
+    """Add STAR on static hard negatives; in the preset `paper` after a warm-up on BM25's, with the changes `warm`."""
     whole, more = (_MORE, BY_START) if preset == "small" else (_FEW, {})
     if preset == "paper":
         negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
@@ -37,7 +37,7 @@ def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> N
 
 
 def started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
-    """What STAR begins with: a first look, more of the docstrings, or a paper's book."""
+    """Start STAR's book for a preset."""
     if preset == "paper":
         return paper or roberta(title)
     if preset == "small":
@@ -46,18 +46,18 @@ def started(title: str, preset: str, paper: Book | None = None, **model: Any) ->
 
 
 def from_warm_up(preset: str, *beside: str) -> list[str]:
-    """The baselines of a table of STAR: the model that it begins with, others, and BM25."""
+    """Return the baselines of STAR's table: its initial model, others, and BM25."""
     return ["warm-up", *beside, "BM25"] if preset == "paper" else [*beside, "as shipped", "BM25"]
 
 
 def _beside(book: Book, preset: str, name: str, paper: Tree) -> None:
-    """In-batch negatives beside STAR, with as many steps."""
+    """Add in-batch negatives, with STAR's number of steps."""
     steps, more = {"demo": (_FEW, {}), "small": (_MORE, BY_START), "paper": (paper, {})}[preset]
     book.system(name, "In-Batch Neg", loss=INBATCH, options={"negatives_per_query": 0, **steps}, **more)
 
 
 def _star_out(book: Book, preset: str, index: str = "star-index") -> Tree:
-    """The tree of a recipe whose outputs are STAR's; the row of its warm-up stands last."""
+    """Return the tree of a recipe with STAR's outputs; the row of the warm-up is last."""
     if preset == "paper":
         book.row("warm-up", "start-test")
     book.top["outputs"] = {"model": "star", "index": index}
@@ -65,7 +65,7 @@ def _star_out(book: Book, preset: str, index: str = "star-index") -> Tree:
 
 
 def star_inbatch_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
-    """STAR and in-batch negatives side by side: what static hard negatives add to the cheapest training there is.
+    """STAR compared with in-batch negatives, the cheapest training.
 
       hardneg recipe run star-inbatch-passage --preset small   `paper`: MS MARCO passages, RoBERTa-base
 
@@ -114,7 +114,7 @@ def star_splade(preset: DemoSmallOrPaper = "demo") -> Tree:
 
 
 def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
-    """STAR for late interaction, as ColBERT has it: static hard negatives for a model with a vector a token.
+    """STAR for late interaction as in ColBERT: static hard negatives for a model with token vectors.
 
       hardneg recipe run star-colbert --preset small           `paper`: MS MARCO passages, BERT-base
 
@@ -154,13 +154,13 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
 
 
 def _adapt(book: Book, model: dict[str, Any]) -> None:
-    """Take a paper's own network in place of RoBERTa with a new head."""
+    """Use a paper's own network instead of RoBERTa with a new head."""
     del book.top["model"]["projection"]
     book.top["model"] |= model
 
 
 def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
-    """SimANS on passages: negatives whose scores are near the positive's, beside STAR's best-ranked ones.
+    """SimANS on passages: negatives with scores near the positive's, compared with STAR's highest-ranked ones.
 
       hardneg recipe run simans-passage                        `paper`: MS MARCO passages, coCondenser
       hardneg recipe run simans-passage --set stages.simans-negatives.miner.sharpness=50

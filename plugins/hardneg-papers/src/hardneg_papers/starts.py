@@ -1,4 +1,4 @@
-"""What recipes begin with: docstrings for demos, MS MARCO for papers, and their documents in place of passages."""
+"""Starts of recipes: docstrings for demos, MS MARCO passages or documents for papers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +38,7 @@ DPRS_READER: Tree = {
 
 
 def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:
-    """A demo: docstrings, BM25, the model as it is shipped, and the table of both.
+    """Start a demo: docstrings, BM25, the initial model, and a table of both.
 
     validated: trainings are judged on dev queries, in a list of the start model.
     """
@@ -58,7 +58,7 @@ def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **m
 
 
 def msmarco(title: str, **model: Any) -> Book:
-    """A paper: MS MARCO passages, BM25 and its table, and how the papers' programs train.
+    """Start a paper's recipe: MS MARCO passages, BM25 and its table, and the training options of the papers' programs.
 
     There is no row of the start model: RoBERTa and BERT cannot rank before they are trained.
     """
@@ -78,19 +78,19 @@ def msmarco(title: str, **model: Any) -> Book:
 
 
 def roberta(title: str) -> Book:
-    """A paper on STAR, ADORE or ANCE: RoBERTa with a new head on MS MARCO, and no temperature."""
+    """Start a recipe of STAR, ADORE or ANCE: RoBERTa with a new head on MS MARCO, without a temperature."""
     book = msmarco(title, name="FacebookAI/roberta-base", pooling="cls", projection=768, layer_norm=True)
     book.defaults["train"]["loss"] = {"temperature": 1.0}
     return book
 
 
 def passages(title: str, preset: str) -> Book:
-    """Docstrings with trainings that are judged on the way; in the preset `paper` RoBERTa on MS MARCO."""
+    """Start a demo on docstrings with dev evaluation, or in the preset `paper` RoBERTa on MS MARCO."""
     return roberta(title) if preset == "paper" else docstrings(title, validated=True)
 
 
 def documents(book: Book, preset: str) -> None:
-    """Take documents in place of passages: those of MS MARCO; docstrings are read further."""
+    """Use documents instead of passages: those of MS MARCO, or longer docstrings."""
     book.top["model"]["document_length"] = 512 if preset == "paper" else 256
     if preset == "paper":
         names = {"train": "train", "dev": "dev", "test": "trec-dl-2019/judged"}
@@ -100,7 +100,7 @@ def documents(book: Book, preset: str) -> None:
 
 
 def trained(title: str, folder: str) -> Book:
-    """RoBERTa's book, which goes on from the model that another recipe's run has made."""
+    """Return RoBERTa's book, starting from the model of another recipe's run."""
     book = roberta(title)
     model = book.top["model"]
     del model["pooling"], model["projection"], model["layer_norm"]
@@ -131,7 +131,7 @@ def bm25_neg(book: Book, paper: bool) -> None:
 
 
 def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str]]]:
-    """ANCE-Tele's three rounds, each from the start model: its number, and the lists that it mines from.
+    """Add ANCE-Tele's three rounds, each from the initial model; yield number and lists to mine from.
 
     The top of the model for each query (ANN), and for the text of its positive (lookahead); and the lists of the rounds
     before (momentum): one that is named again gives the documents that it gave, but for those that others give now.

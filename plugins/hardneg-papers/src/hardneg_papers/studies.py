@@ -15,14 +15,14 @@ _DOCSTRINGS: Tree = {**CODE, "name": "pydocs"}
 
 
 def labelled_negatives(book: Book, name: str, index: str = "start-index", **options: Any) -> str:
-    """Mine the top 10 of a search of the training queries, and return the negatives' name."""
+    """Mine the top 10 of a search of the training queries; return the negatives' name."""
     end = index.removesuffix("-index")
     run = book.add(f"{end}-train", "search", index=index, split="train", depth=210, positives=True, **options)
     return mined(book, name, runs={"dense": run}, **options)
 
 
 def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
-    """The mean of the weights of several seeds, and of the start and what it became, beside the seeds one by one.
+    """Averages of the weights of several seeds, and of the initial and the trained model, compared with single seeds.
 
     `hardneg recipe run averaged-seeds`. `mean of seeds` is one model, `halfway` one more: half the start, half the
     mean. The row `top 10` is five models, each alone: its figures are means over these. Source: Wortsman et al., Model
@@ -41,7 +41,7 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
 
 
 def equal_steps(preset: DemoOrFull = "demo") -> Tree:
-    """Do ADORE and ANCE bring what as many more steps without them do not?
+    """ADORE and ANCE compared with the same number of further steps without them.
 
     `hardneg recipe run equal-steps`. Each row with an arrow goes on from the model before the arrow for half as many
     steps. ADORE trains the queries' side, beside it random lists on the same index do, at a temperature of their own:
@@ -81,7 +81,7 @@ def equal_steps(preset: DemoOrFull = "demo") -> Tree:
 
 
 def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
-    """Vectors of 32, 8 and 1 bit a number: quality, bytes and milliseconds, with and without training for them.
+    """Vectors with 32, 8 and 1 bit per number: quality, bytes and milliseconds, with and without training for them.
 
     `hardneg recipe run fewer-bits`. `top 10` is trained with documents of 32 bits a number alone, `for fewer bits` with
     the losses at 32, 8 and 1. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing, ACL 2021,
@@ -107,7 +107,7 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 
 
 def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
-    """What of the gain of hard negatives mined again and again do in-batch negatives bring, which cost nothing?
+    """The share of the gain of repeatedly mined hard negatives that in-batch negatives reach for free.
 
     `hardneg recipe run iterated-negatives`. `pairs` learn from one negative a query and none of the batch: a random
     one, one of the first 15, and the latter mined anew once. The other rows have the batch's negatives too.
@@ -134,7 +134,7 @@ def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
 def many_collections(
     preset: DemoOrFull = "demo", collections: dict[str, Tree | str] | None = None, alone: list[str] | None = None
 ) -> Tree:
-    """One model for several collections: mixed by size, by its root, and evenly, beside one trained on each alone.
+    """One model for several collections, mixed by size, by its root, and evenly, compared with one model for each.
 
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
@@ -175,7 +175,7 @@ def many_collections(
 
 
 def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = None) -> Tree:
-    """How deep to mine: negatives from the top 10, 50, 100 and 200, compared on the dev queries alone.
+    """Mining depth: negatives from the top 10, 50, 100 and 200, compared on the dev queries.
 
       hardneg recipe run mining-depth --set 'depths=[20, 80, 320]'
       hardneg recipe run star-passage --set stages.static-negatives.miner.depth=50  then: what was best, on the test
@@ -205,7 +205,7 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
 
 
 def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
-    """Ways to choose negatives, one beside the other, on a static model: five trainings each, over queries and seeds.
+    """Ways to choose negatives, compared on a static model with five seeds each.
 
     `hardneg recipe run negatives-compared`. All rows have STAR's loss, as many steps and the same rates, so that they
     differ in their negatives alone. ADORE goes on from STAR's model with the queries' side alone, so it has twice the
@@ -259,7 +259,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
 
 
 def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] | None = None) -> Tree:
-    """Retrievers trained on written queries alone, measured on the queries of people, beside one trained on labels.
+    """Retrievers trained on written queries only and evaluated on real ones, compared with training on labels.
 
       hardneg recipe run written-queries --set "writers={heading: [heading]}"              where passages have titles
 

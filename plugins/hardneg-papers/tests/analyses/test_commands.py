@@ -10,7 +10,7 @@ from recipes.recipes import small_collection
 
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.mining.miners.thresholds import Denoised
+from hardneg.mining.thresholds import Denoised
 from hardneg.records import Candidates, RankedList
 from hardneg.store import Store
 from tests.run_lists import ranked
@@ -167,7 +167,7 @@ def test_what_a_filter_dropped_with_texts(filtered, tmp_path):
     assert "no such file" in str(call("denoising", filtered / "missing.arrow").exception)
     (tmp_path / "alone.arrow").write_bytes((filtered / "dropped.arrow").read_bytes())
     told = str(call("denoising", tmp_path / "alone.arrow").exception)
-    assert "negatives.arrow: not there, and examples need it; give --limit 0" in told
+    assert "negatives.arrow: missing, and examples need it; --limit 0" in told
 
 
 def test_hidden_positives_by_runs_and_judgements(filtered, tmp_path):

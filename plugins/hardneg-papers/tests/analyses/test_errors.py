@@ -1,13 +1,27 @@
+"""Pairwise errors by hand and by sorting, and errors and projections on every kind of index."""
+
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from hardneg_papers.analyses.errors import distribution, errors_in_index, errors_in_run
+import pytest
+from hardneg_papers.analyses.errors import Errors, distribution, errors_in_index, errors_in_run
+from hardneg_papers.analyses.projection import Projection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardneg.analysis.base import Files, System
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run
-from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.indexes.checks import vector_blocks
+from hardneg.indexes.compressed import Fp16, Hnsw, Sq8
+from hardneg.indexes.exact import Flat
+from hardneg.indexes.open_store import DenseIndex
+from hardneg.indexes.product import IvfFlat, IvfPq, OpqPq, Pq
+from hardneg.runtime import Silent
+from hardneg.testing.indexes import write_encoded
 
 
 def errors(corpus, queries, relevant, copies=None, cut=2, block=2):
@@ -87,3 +101,60 @@ def test_a_published_run_counted_with_awk_gives_the_same(test_data):
     known = positives(read_qrels(folder / "qrels" / "test.tsv"), level=2)
     found = errors_in_run(((q, ranked.doc_ids) for q, ranked in run.items()), known, cut=50)
     assert (found["queries"], round(found["top_errors"], 3)) == (54, 669.852)
+
+
+pytest.importorskip("faiss")
+
+BACKENDS = [
+    Flat(),
+    Fp16(),
+    Sq8(),
+    Pq(subvectors=4, bits=4),
+    OpqPq(subvectors=4, bits=4, iterations=2),
+    IvfPq(subvectors=4, bits=4, lists=4, nprobe=1),
+    IvfFlat(lists=4, nprobe=1),
+    Hnsw(m=4),
+]
+VECTORS = np.random.default_rng(3).standard_normal((60, 8)).astype(np.float32)
+
+
+class Opened(Files):
+    """An opened index; the vector of a query is that of the document that its text names."""
+
+    def system(self, index: str, model: str) -> System:
+        opened = DenseIndex.open(Path(self.named[index]))
+        ids = [*opened.doc_ids]
+
+        def rows(wanted: Sequence[str]) -> np.ndarray:
+            return np.array([ids.index(doc_id) if doc_id in ids else -1 for doc_id in wanted], np.int64)
+
+        def encode(texts: Sequence[str]) -> np.ndarray:
+            return VECTORS[[int(text) for text in texts]]
+
+        return System(opened.searcher, ids, rows, encode)
+
+    def queries(self, split: str | None) -> dict[str, str]:
+        return {"a": "2", "b": "9"}
+
+    def qrels(self) -> dict[str, dict[str, int]]:
+        return {"a": {"d1": 1, "d5": 1}, "b": {"d7": 1, "elsewhere": 1}}
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda item: type(item).__name__)
+def test_errors_and_projections_are_by_what_the_index_stores(backend: Any, tmp_path: Path) -> None:
+    backend.build(write_encoded(tmp_path / "flat", VECTORS), tmp_path / "index", Silent())
+    scores = VECTORS[[2, 9]] @ backend.open(tmp_path / "index").vectors(np.arange(60)).T
+    ranked = [np.argsort(-line, kind="stable").tolist() for line in scores]
+    first, second = sorted(ranked[0].index(row) for row in (1, 5))
+    asked = Errors(indexes={"it": str(tmp_path / "index")}, models={"it": "model"}, depth=10)
+    opened = Opened({path: name for path, name, _ in asked.references()})
+    found = asked.measure(opened)["it"]
+    errors = [found["per_query"][query_id]["total"] for query_id in "ab"]
+    assert errors == [first + second - 1, ranked[1].index(7)]
+    assert found["left_out"] == {"positives that the index lacks": 1}
+    both = dict.fromkeys(("it", "again"), str(tmp_path / "index"))
+    shown = Projection(indexes=both, query="b", negatives=3)
+    (found,) = shown.measure(Opened({path: name for path, name, _ in shown.references()}))
+    assert found["documents"]["relevant"] == ["d7"] and len(found["documents"]["negatives"]) == 3
+    assert "d7" not in found["documents"]["negatives"]
+    assert found["points"]["it"]["scores"]["relevant"] == pytest.approx(scores[1, 7], rel=1e-5)

@@ -3,7 +3,7 @@ import pytest
 from hardneg_papers.analyses.projection import Projection, project
 from pydantic import ValidationError
 
-from hardneg.analysis.inputs import System
+from hardneg.analysis.base import System
 from hardneg.formats.negatives import write_negatives
 from hardneg.records import Hits, Negatives, RankedList, UsageError
 from tests.analysis.in_memory import Memory
@@ -31,7 +31,7 @@ def test_the_seed_decides_and_few_points_are_taken_as_they_are():
     assert (first[1] == second[1]).all()
     tiny = around([1, 2, 3], [[4, 5, 6]], np.empty((0, 3)))
     assert project([tiny, tiny], 0)[0].tolist() == [[1, 2], [4, 5]]
-    with pytest.raises(UsageError, match="3 and 4 numbers"):
+    with pytest.raises(UsageError, match="3 and 4 dimensions"):
         project([tiny, sides[0]], 0)
 
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_shown_is_told(options, told):
     ("options", "told"),
     [
         ({"indexes": {"a": "i"}}, "at least 2 items, before and after, or give runs or mined"),
-        ({"indexes": {"a": "i"}, "runs": {"relevant": "r"}}, "relevant: a label of two groups"),
+        ({"indexes": {"a": "i"}, "runs": {"relevant": "r"}}, "relevant: the label of two groups"),
         ({"indexes": {"a": "i"}, "runs": {"r": "r"}, "wins": 2}, "wins needs two runs"),
         ({"indexes": {"a": "i"}, "runs": {"r": "r"}, "models": {"b": "m"}}, "no index is labelled b"),
     ],

@@ -231,5 +231,5 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
                 raise
             context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")
     chosen = choices_in(choices_file(context.folder))
-    choices = {subject.removeprefix(hp.stored_choices.CHOICE): way for subject, way in chosen.items()}
+    choices = {subject.removeprefix(hp.identity.CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}

@@ -1,1 +1,1 @@
-"""Analyses of the papers' tables and figures, and of what filters and trainings do."""
+"""Analyses from the papers' tables and figures, and of filters and trainings."""

@@ -1,4 +1,4 @@
-"""What things take: trainings, operations of a recipe by the time of its stages, indexes, the time of one query."""
+"""Costs: times of trainings, operations and single queries, sizes of indexes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 class Operations(hn.Analysis):
-    """Show what one document, query, training step or refresh took, of each stage of a finished recipe.
+    """Show the time per document, query, training step or refresh of each stage of a finished recipe.
 
     Example: hardneg analyze operations runs/star-passage --stage star-index --stage star-test
     """
@@ -33,9 +33,9 @@ class Operations(hn.Analysis):
     name = "operations"
     title = "time of operations"
     explained = (
-        "Wall time of whole stages over what they went through: a search opens its index and encodes its queries, a "
-        "training measures its dev metrics and writes its checkpoints. After the colon: parts of the stage before; "
-        "`making negatives` is all that refreshes took, for each step."
+        "Wall time of whole stages, divided by their items: a search opens its index and encodes its queries, a "
+        "training computes dev metrics and writes checkpoints. After a colon: parts of the stage above; "
+        "`making negatives` is the time of refreshes per step."
     )
     paper = "ANCE, Table 5"
     asks = ("stages",)
@@ -43,19 +43,19 @@ class Operations(hn.Analysis):
 
     stages: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(tuple(_UNITS)), hn.fields.Option("stage")
-    ] = Field(min_length=1, description="One to show; by default all but those that evaluate.")
+    ] = Field(min_length=1, description="A stage to show; by default all except those that evaluate.")
     totals: Annotated[
         dict[hn.fields.Name, tuple[hn.fields.Name, ...]],
         hn.fields.Option("total", metavar="NAME=OPERATION[,OPERATION]"),
-    ] = Field(default_factory=dict, description="Operations that are one after the other, summed for one unit.")
+    ] = Field(default_factory=dict, description="Consecutive operations to sum for one unit.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """By default every stage that goes through something."""
+        """Select all stages that have items by default."""
         return values if "stages" in values else {"stages": {name: name for name in types if types[name] in _UNITS}}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[Row]:
-        """The operations of each stage, by what its manifest says."""
+        """Return the operations of each stage, from its manifest."""
         results = operations({label: inputs.facts(f"stages.{label}") for label in self.stages})
         try:
             return [*results, *totals(results, self.totals)]
@@ -82,7 +82,7 @@ def _operation(name: str, kind: str, seconds: float | None, count: int, unit: st
 
 
 def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]:
-    """The operations of stages from label to the type of artifact and its facts, in their order.
+    """List the operations of stages, in order; stages: artifact type and facts by label.
 
     `operation`; `kind`: what its stage made; `online`: whether users wait for it; `seconds`: wall time of all of it,
     None where it is not known; `count` of `unit` that it went through, 0 where that is not known; `milliseconds` for
@@ -114,7 +114,7 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]
 
 
 def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
-    """The sum of the named operations for one unit, times the units of the first; unknown where one is.
+    """Sum the named operations for one unit of the first; unknown if one of them is.
 
     Raises:
         UsageError: an operation that is not there, or one of another unit than the first.
@@ -128,7 +128,7 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
             raise hn.errors.UsageError(
-                f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit"
+                f"{label}: a {' and a '.join(units)} cannot be summed: name operations with one unit"
             )
         times, first = [each["milliseconds"] for each in parts], parts[0]
         seconds = None if None in times else sum(times) * first["count"] / 1000
@@ -143,24 +143,24 @@ _TIMED = ("encode", "search", "total")
 
 
 class IndexSizes(hn.Analysis):
-    """Show the size of indexes on disk, and relative to the first.
+    """Show the size of indexes on disk, and relative to the first one.
 
     Example: hardneg analyze sizes --index flat=index --index pq=index-pq
     """
 
     name = "sizes"
     title = "index sizes"
-    explained = "Bytes on disk without the ids; what an index has once, such as centroids, counts too."
+    explained = "Bytes on disk without ids, including fixed parts such as centroids."
     paper = "STAR/ADORE, Table 5"
     beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
     drawn = slice(1, 2)
 
     indexes: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("index",)), hn.fields.Option("index")
-    ] = Field(min_length=1, description="An index folder; of dense ones the vectors are counted.")
+    ] = Field(min_length=1, description="An index folder; for a dense one, vectors are counted.")
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Of each index its size, against the first; of one of texts the documents count as vectors.
+        """Return the size of each index, also relative to the first; for a text index, documents count as vectors.
 
         `vectors`: how many it holds, by its ids, a line each. `bytes`: its files without the ids. `bytes_per_vector`:
         all of its bytes, the centroids too, over its vectors. `ratio`: its bytes over those of the first index.
@@ -193,7 +193,7 @@ class IndexSizes(hn.Analysis):
 
 
 class Latency(hn.Analysis):
-    """Time single queries: encoding one and searching an index for it, and the same for all of them at once.
+    """Time encoding and search of single queries, and of all at once.
 
     Example: hardneg analyze latency --queries FILE --index FOLDER --model NAME
     """
@@ -201,17 +201,17 @@ class Latency(hn.Analysis):
     name = "latency"
     title = "time of one query"
     explained = (
-        "One query: the median over queries that come one after the other, when the index and the model are open. Of "
-        "a batch: all of them at once, divided by their number."
+        "One query: the median over single queries, one after the other, with index and model open. In "
+        "a batch: all at once, divided by their number."
     )
     paper = "ANCE, Table 5"
     asks = ("queries", "seed", "device")
     drawn = slice(2, None)
 
     indexes: Indexes = Field(min_length=1, description="A dense index folder.")
-    models: Encoders = Field(default_factory=dict, description="The query model of each index, in their order.")
-    sample: int = Field(50, gt=0, description="How many queries, drawn by the seed.")
-    depth: int = Field(100, gt=0, description="How many documents of each.")
+    models: Encoders = Field(default_factory=dict, description="Query model of each index, in the same order.")
+    sample: int = Field(50, gt=0, description="Number of queries, drawn by the seed.")
+    depth: int = Field(100, gt=0, description="Number of documents of each query.")
 
     @model_validator(mode="after")
     def _known(self) -> "Latency":
@@ -220,7 +220,7 @@ class Latency(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Models in the order of the indexes; one alone is that of all. Raises UsageError: another number of them."""
+        """Pair models with indexes; one model applies to all. Raises UsageError: another number of models."""
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if len(models) not in (1, len(indexes)):
             message = f"{len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each"
@@ -228,7 +228,7 @@ class Latency(hn.Analysis):
         return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """By index the milliseconds of one query, and of one of a batch; see `latency`.
+        """Return milliseconds per query, single and in a batch, by index; see `latency`.
 
         Raises:
             UsageError: there are no queries.
@@ -259,7 +259,7 @@ class Latency(hn.Analysis):
 
 
 def latency(system: hn.System, texts: Sequence[str], depth: int) -> dict[str, Any]:
-    """Milliseconds a query: `one`, the medians over `texts` asked one by one; `batch`, all at once over their number.
+    """Return milliseconds per query: `one`, medians over `texts` searched one by one; `batch`, all at once, divided.
 
     Each has `encode`, `search` and `total`. The first two queries are asked twice, and the first times are not counted.
 
@@ -285,14 +285,14 @@ _PEAKS = ("peak_memory", "peak_gpu_memory")
 
 
 class Costs(hn.Analysis):
-    """Show what training took: time, steps, device, memory, and how many times faster than the first method.
+    """Show the time, steps, device and memory of trainings, and the speed relative to the first method.
 
     Example: hardneg analyze costs runs/star-passage --stage STAR=star --stage both=star,adore
     """
 
     name = "costs"
     title = "training costs"
-    explained = "Wall time of the stages themselves; of one that was stopped, up to its checkpoints, and its last run."
+    explained = "Wall time of the stages; if one was stopped, the time up to its checkpoints and of its last run."
     paper = "STAR/ADORE, Table 4"
     asks = ("stages",)
     drawn = slice(1, 2)
@@ -306,15 +306,15 @@ class Costs(hn.Analysis):
         ],
         hn.fields.Reference(("model", "index", "run", "negatives")),
         hn.fields.Option("stage", metavar="NAME=STAGE[,STAGE]"),
-    ] = Field(min_length=1, description="Stages summed; default: each that trains.")
+    ] = Field(min_length=1, description="Stages to sum; default: all that train.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """The stages of a run folder that train, where none is named."""
+        """Select the training stages of a run folder by default."""
         return values if "methods" in values else {"methods": {name: name for name in types if types[name] == "model"}}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Of each method what `costs` says."""
+        """Return the costs of each method; see `costs`."""
         methods: dict[str, dict[str, Any]] = {}
         for label, stages in self.methods.items():
             facts = {name: inputs.facts(f"methods.{label}.{position}")[1] for position, name in enumerate(stages)}
@@ -322,7 +322,7 @@ class Costs(hn.Analysis):
         return costs(methods)
 
     def table(self, results: Any) -> hn.Table:
-        """Times in hours, or in minutes where none is as long as an hour."""
+        """Format times in hours, or in minutes if all are shorter than an hour."""
         longest = max((row["seconds"] for row in results), default=0.0)
         unit, length = ("hours", 3600.0) if longest >= 3600 else ("minutes", 60.0)
         rows = []
@@ -337,7 +337,7 @@ class Costs(hn.Analysis):
 
 
 def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """The costs of each method from the facts that its stages' manifests hold, by stage.
+    """Compute the costs of each method from the facts in its stages' manifests.
 
     Args:
         methods: method to stage to facts (`seconds`, `steps`, `device`, `peak_memory`, `peak_gpu_memory`).

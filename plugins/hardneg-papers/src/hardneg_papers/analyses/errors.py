@@ -1,4 +1,4 @@
-"""Pairwise errors: the negatives above each positive, in the whole corpus (of an index) and within the top K.
+"""Pairwise errors: the negatives ranked above each positive, in a whole index and within the top K.
 
 A query's negatives are all documents but its known positives and the copies of these that are known.
 Source: STAR/ADORE (Zhan et al., SIGIR 2021), sections 4.1 and 4.2, equations 3 to 6.
@@ -37,7 +37,7 @@ class Errors(Analysis):
     explained = (
         "Negatives above a positive, summed over a query's positives: in the whole corpus, and within the top K "
         "negatives; means over queries. Copies of positives are neither positives nor negatives. "
-        "≥: some positives are below what the run lists."
+        "≥: some positives are not in the run."
     )
     paper = "STAR/ADORE, Table 1 and Figure 3"
     asks = ("qrels", "queries?", "relevance_level", "device")
@@ -46,7 +46,7 @@ class Errors(Analysis):
     models: Encoders = Field(default_factory=dict, description="The model that encodes the queries of the index.")
     runs: Runs = Field(default_factory=dict, description="A TREC run: its top-K errors.")
     depth: Annotated[int, fields.Option("depth")] = Field(
-        CUT, gt=0, description="K: how many negatives the top-K errors look at."
+        CUT, gt=0, description="K of the top-K errors: number of negatives."
     )
 
     @model_validator(mode="after")
@@ -55,7 +55,7 @@ class Errors(Analysis):
             raise ValueError("give indexes, or runs, or both")
         check_model_labels(self.indexes, self.models)
         if both := sorted(set(self.indexes) & set(self.runs)):
-            raise ValueError(f"{', '.join(both)} labels an index and a run: give each a label of its own")
+            raise ValueError(f"{', '.join(both)} is the label of an index and a run: use two labels")
         return self
 
     @classmethod
@@ -67,12 +67,12 @@ class Errors(Analysis):
             )
         if len(models) != len(indexes):
             raise faults.UsageError(
-                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give one of each", *_NAMED
+                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; as many of each", *_NAMED
             )
         return {**values, "models": dict(zip(indexes, models, strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """The errors by label: total and top-K ones of an index, top-K ones of a run.
+        """Return errors by label: total and top-K errors of an index, top-K errors of a run.
 
         Copies of positives, and what another split or a lower grade calls relevant, are no negatives.
         """
@@ -139,7 +139,7 @@ class Errors(Analysis):
         return Table(("system", "total errors", "top-K errors", "K", "queries", "lower bound for", "left out"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One panel a system: bars are the share of queries by number of errors, the line their share of all errors."""
+        """Draw a panel per system: bars are shares of queries by number of errors, the line is that of all errors."""
         longest: list[Any] = max((each["distribution"] for each in results.values()), key=len, default=[])
         ends = [(f"{bucket['low']:,}", f"{bucket['high']:,}") for bucket in longest]
         names = [low if low == high else f"{low}–{high}" for low, high in ends]
@@ -161,7 +161,7 @@ def errors_in_run(
     cut: int = CUT,
     copies: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, Any]:
-    """The errors within the top `cut` negatives of each query that has positives and a list.
+    """Count errors within the top `cut` negatives of each query that has positives and a list.
 
     A positive that a list lacks stands below all of it. Where that list holds fewer than `cut` negatives the errors are
     a lower bound, which is counted in `at_least`. Queries without positives, or without a list, are left out and
@@ -198,7 +198,7 @@ def errors_in_run(
 def _results(
     positives: Mapping[str, int], top: list[int], total: list[int] | None, *, cut: int, left_out: Any, at_least: int = 0
 ) -> dict[str, Any]:
-    """Means over queries, the distribution, and all by query; positives: how many each has."""
+    """Summarize errors: means over queries, distribution, and values by query; positives: their number by query."""
     totals: Sequence[int | None] = total or [None] * len(top)
     by_query = zip(positives.items(), totals, top, strict=True)
     return {
@@ -215,7 +215,7 @@ def _results(
 
 
 def distribution(errors: Sequence[int]) -> list[dict[str, Any]]:
-    """Shares by a query's number of errors: 0, 1 to 9, 10 to 99, ... up to the decade of the largest.
+    """Return shares by number of errors per query: 0, 1 to 9, 10 to 99, and so on.
 
     Of each `low` and `high` (both counted), and the shares of all `queries` and of all `errors`.
 
@@ -240,7 +240,7 @@ def errors_in_index(
     cut: int = CUT,
     device: str = "cpu",
 ) -> tuple[Rows, Rows]:
-    """Total and top-K errors of each query, int64 [Q] each; ties by ascending row.
+    """Count total and top-K errors of each query, int64 [Q] each; ties by ascending row.
 
     Args:
         corpus: starts a pass over the vectors. It is read twice; no more than a block and its scores are held.

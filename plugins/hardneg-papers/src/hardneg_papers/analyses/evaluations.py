@@ -1,4 +1,4 @@
-"""Systems of evaluations: as bars with intervals, by two axes, and over several collections."""
+"""Analyses of evaluations: bars with intervals, tables of two axes, and comparisons over several collections."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ Evaluation = Annotated[
 
 
 def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
-    """The wanted metric of reference `evaluation`, or its first one, and each system's estimate of it.
+    """Return the metric of reference `evaluation`, by default its first, and each system's estimate.
 
     Raises:
         UsageError: the metric was not evaluated.
@@ -47,7 +47,7 @@ class Ablation(hn.Analysis):
     metric: hn.fields.Name | None = Field(None, description=_FIRST)
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """The metric, and by system its mean and its interval (None where there is none)."""
+        """Return the metric, and each system's mean and interval, if any."""
         metric, systems = estimates_of(inputs, self.metric)
         ends = {label: each.interval and [each.interval.low, each.interval.high] for label, each in systems.items()}
         return {"metric": metric, "means": {label: each.mean for label, each in systems.items()}, "intervals": ends}
@@ -57,7 +57,7 @@ class Ablation(hn.Analysis):
         return hn.Table(("system", results["metric"]), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Means over queries with their 95 % intervals, in the order given; the bars start at zero."""
+        """Draw means over queries with 95 % intervals, in the order given; bars start at zero."""
         means = results["means"]
         ends = {label: results["intervals"].get(label) or (mean, mean) for label, mean in means.items()}
         errors = [[abs(means[label] - each[side]) for label, each in ends.items()] for side in (0, 1)]
@@ -83,17 +83,17 @@ class Matrix(hn.Analysis):
     rows: Annotated[
         dict[hn.fields.Name, dict[hn.fields.Name, hn.fields.Name]],
         hn.fields.Option("cell", metavar="ROW:COLUMN=SYSTEM"),
-    ] = Field(min_length=1, description="The system whose metric stands in a cell.")
+    ] = Field(min_length=1, description="The system whose metric is in a cell.")
     metric: hn.fields.Name | None = Field(None, description=_FIRST)
     axes: Annotated[tuple[str, str], hn.fields.Option("axis")] = Field(
-        ("", ""), description="The name of the rows, then that of the columns."
+        ("", ""), description="The names of rows and columns."
     )
     figure: Annotated[Literal["heatmap", "lines"], hn.fields.Option("form")] = Field(
         "heatmap", description="The figure's form."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """The means of the systems; raises UsageError: one that has none.
+        """Return the means of the systems; raises UsageError: a system has none.
 
         `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no
         such system.
@@ -126,7 +126,7 @@ class Matrix(hn.Analysis):
         return f"{results['metric']}; rows: {down}; columns: {across}." if down and across else ""
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """A heatmap with the numbers in it, or a line a row over the columns."""
+        """Draw a heatmap with numbers, or a line per row over the columns."""
         rows, columns, metric = results["rows"], results["columns"], results["metric"]
         down, across = results["axes"]
         title = f"{metric}: {down} by {across}" if down and across else metric
@@ -168,9 +168,9 @@ class AcrossCollections(hn.Analysis):
     name = "across-collections"
     title = "all collections"
     explained = (
-        "Each collection counts alike in the mean. Tests are of the mean, over queries, which are drawn within each "
-        "collection, and seeds, each one draw for all collections (quasi-F, as in the section on seeds). Nothing is "
-        "said of other collections."
+        "Collections have equal weights in the mean. Tests of the mean are over queries, drawn within each "
+        "collection, and seeds, shared by all collections (quasi-F, as in the section on seeds). They do not "
+        "extend to other collections."
     )
     drawn = slice(-2, -1)
 
@@ -185,7 +185,7 @@ class AcrossCollections(hn.Analysis):
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """By system the means by collection, their mean, its deviation over seeds; then the tests of it.
+        """Return each system's means by collection, their mean, its deviation over seeds, and tests of it.
 
         Raises:
             UsageError: no system was measured on all collections by the metric, or the baseline was not; or a system
@@ -236,7 +236,7 @@ class AcrossCollections(hn.Analysis):
         return self.explained + more
 
     def tables(self, results: Any) -> Sequence[hn.Table]:
-        """The means, and the tests where there is more than one system."""
+        """Return the table of means, and that of tests if there are several systems."""
         rows = [
             [
                 f"{test['system']} − {results['baseline']}",
@@ -268,7 +268,7 @@ def _tests(
     baseline: str,
     metric: str,
 ) -> list[dict[str, Any]]:
-    """Each system against the baseline, Holm over all; tables: scores [seeds, queries] of each collection."""
+    """Test each system against the baseline, Holm-corrected; tables: scores [seeds, queries] of each collection."""
 
     queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations]
     tested = [test for measured in evaluations for test in measured.over_seeds if test.shared]
@@ -297,18 +297,18 @@ def spread_over_collections(
     collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
     tables have them, and their groups.
     """
-    from hardneg.plugin import intervals, two_level
+    from hardneg.plugin import intervals
 
     def mean_of(components: Sequence[Any]) -> Any:
         variance = sum(each.variance for each in components)
-        freedom = two_level.satterthwaite(variance, components)
+        freedom = intervals.satterthwaite(variance, components)
         return intervals.Component(variance / len(components) ** 2, freedom)
 
     groups = [intervals.group_index(*each) for each in queries] if queries else [None] * len(collections)
-    parts = [two_level.spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
+    parts = [intervals.spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
     several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
     by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
-    return two_level.Spread(
+    return intervals.Spread(
         float(np.mean([part.mean for part in parts])),
         mean_of([part.query for part in parts]),
         tuple(intervals.mean_variance(values) for values in by_seed),

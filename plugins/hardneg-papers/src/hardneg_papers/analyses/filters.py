@@ -1,4 +1,4 @@
-"""What filters of negatives dropped, and how well they find positives that were hidden from them (planted noise)."""
+"""Candidates dropped by filters, and how well filters find withheld positives."""
 
 import heapq
 from collections import Counter
@@ -21,7 +21,7 @@ _LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Denoising(hn.Analysis):
-    """Show what a filter of negatives dropped: the share at each rank, and the documents it was most sure of.
+    """Show the share of candidates that a filter dropped at each rank, and those with the highest scores.
 
     Example: hardneg analyze denoising mined/dropped.arrow --queries queries.jsonl --corpus corpus.jsonl --plot d.svg
     """
@@ -29,9 +29,9 @@ class Denoising(hn.Analysis):
     name = "denoising"
     title = "what was dropped, by rank"
     explained = (
-        "Of the candidates at a rank, known positives and copies left out, the share that was dropped for its score; "
-        "then how many were dropped for which reason. Examples are the queries with the highest scores that were "
-        "dropped for them: a known positive, the document that was dropped, and the first negative that was chosen."
+        "The share of candidates at a rank, without known positives and copies, that were dropped by score; "
+        "then counts by reason. Examples are the queries with the highest scores that were "
+        "dropped: a known positive, the dropped document, and the first selected negative."
     )
     paper = "RocketQA, Figure 5 and Table 4"
     asks = ("queries?", "corpus?")
@@ -40,21 +40,20 @@ class Denoising(hn.Analysis):
         dict[hn.fields.Name, hn.fields.Name],
         hn.fields.Reference(("negatives",)),
         hn.fields.Option(metavar="DROPPED...", argument=True),
-    ] = Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
+    ] = Field(min_length=1, description="dropped.arrow files, each next to its negatives.arrow.")
     examples: Annotated[int, hn.fields.Option("limit")] = Field(
-        5, ge=0, description="How many queries to print of each."
+        5, ge=0, description="Number of queries to print for each."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Shares by rank of each filter, and examples with texts, cut at 300 characters."""
+        """Return each filter's shares by rank, and examples with texts of at most 300 characters."""
         files = {label: inputs.mined(f"negatives.{label}") for label in self.negatives}
         results = {label: shares(dropped) for label, (dropped, _) in files.items()}
         shown: list[dict[str, Any]] = []
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
                 raise hn.errors.UsageError(
-                    f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
-                    "examples",
+                    f"{negatives}: missing, and examples need it; {{examples}} 0 gives the shares only", "examples"
                 )
             cases = examples(dropped, negatives, self.examples) if self.examples else []
             queries = inputs.queries(None) if cases else {}
@@ -66,7 +65,7 @@ class Denoising(hn.Analysis):
         return {"filters": results, "examples": shown}
 
     def tables(self, results: Any) -> Sequence[hn.Table]:
-        """The shares; and, where there are examples, a row a query: its positive, what was dropped, what was kept."""
+        """Return the table of shares, and one of examples with positive, dropped and kept document by query."""
 
         def words(shown: Mapping[str, Any] | None) -> str:
             if shown is None:
@@ -83,7 +82,7 @@ class Denoising(hn.Analysis):
         return [self.table(results), *([hn.Table(columns, rows, 3)] if rows else [])]
 
     def table(self, results: Any) -> hn.Table:
-        """One row a filter and band of ranks, and one for all ranks: the share dropped by score, counts by reason."""
+        """Return a row per filter and range of ranks, and one for all: share dropped by score, counts by reason."""
         reasons = sorted({reason for each in results["filters"].values() for reason in each["dropped"]})
         rows = []
         for label, each in results["filters"].items():
@@ -102,7 +101,7 @@ class Denoising(hn.Analysis):
         return hn.Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """By rank, the share that is dropped by score, one line a filter."""
+        """Draw the share dropped by score over ranks, a line per filter."""
         series: dict[str, hn.figures.Points] = {
             label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
             for label, each in results["filters"].items()
@@ -114,7 +113,7 @@ class Denoising(hn.Analysis):
 
 
 def shares(dropped: Path) -> dict[str, Any]:
-    """Counts of a `dropped.arrow` by rank, from the first one; raises ArtifactError where it is missing or damaged.
+    """Count the rows of a `dropped.arrow` by rank; raises ArtifactError: it is missing or damaged.
 
     `queries`: how many were mined. By rank: `candidates`, how many lists were looked at so far down; `dropped`, by
     reason; `filtered`, the share dropped by score of those that are no known positives and no copies, None where there
@@ -151,7 +150,7 @@ def shares(dropped: Path) -> dict[str, Any]:
 
 
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
-    """The `count` queries with the highest scores that were dropped by them, of those that have negatives, best first.
+    """Return the `count` queries with the highest-scoring dropped candidates, best first.
 
     Of each the document with the highest score that was `dropped` by it, with rank and score, and the first negative
     that was `kept`, with its rank, None where that is not known; both without texts.
@@ -170,7 +169,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     best: list[tuple[float, int, dict[str, Any]]] = []
     batches = hn.negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
-        raise hn.errors.ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
+        raise hn.errors.ArtifactError(f"{dropped}: has other queries than {negatives}; give both files of one mining")
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]
@@ -191,7 +190,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
 
 
 def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, int]]:
-    """Rows with negatives, and in each the entry of the highest score that was dropped by it; the best `count` rows."""
+    """Return the best `count` rows with negatives, each with the entry that was dropped by the highest score."""
     scores, reasons = (batch.column(name).flatten() for name in ("scores", "reasons"))
     by_score = np.flatnonzero(reasons.to_numpy(zero_copy_only=False) == _SCORE)
     starts = batch.column("doc_ids").offsets.to_numpy()
@@ -236,7 +235,7 @@ Planted = tuple[hn.Candidates, Collection[str]]
 
 
 class FalseNegativeRecall(hn.Analysis):
-    """Measure filters of negatives by positives hidden from them: how many each removes, and what else.
+    """Evaluate filters with withheld positives: how many each removes, and what else.
 
     Of plain files the copies of documents are not known. Queries without known positives are left out.
 
@@ -254,12 +253,12 @@ class FalseNegativeRecall(hn.Analysis):
     scores: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("run",)), hn.fields.Option("filter-by")
     ] = Field(default_factory=dict, description="A TREC run whose scores decide; default: those of the runs.")
-    thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
-    depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="Thresholds to try; default: a grid.")
+    depth: int = Field(50, gt=0, description="Depth to which lists are filtered.")
     split: Annotated[hn.fields.Name, hn.fields.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Hidden positives of queries that keep others, by what stage `dataset` told of them."""
+        """Report a dataset without withheld positives."""
         withheld = collection.get("withheld", {})
         if not withheld.get("judgements"):
             yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
@@ -268,7 +267,7 @@ class FalseNegativeRecall(hn.Analysis):
             yield f"{self.name}.split: no positives of split {self.split} are hidden; there are some of {there}"
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Recall, precision and what is kept, by filter and threshold."""
+        """Return recall, precision and the share kept, by filter and threshold."""
         paths = {"": "run", **{label: f"scores.{label}" for label in self.scores}}
         labels = list(self.scores) or [""]
         results = false_negative_recall(self._queries(inputs, paths), labels, self.thresholds, self.depth)
@@ -277,7 +276,7 @@ class FalseNegativeRecall(hn.Analysis):
         return {"split": self.split, **results}
 
     def _queries(self, inputs: hn.AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
-        """The queries that have known positives, with their lists; a copy of a hidden positive is hidden too."""
+        """Return queries with known positives and their lists; copies of withheld positives count as withheld."""
         query_ids, known, hidden = inputs.query_ids("run", self.split), inputs.relevant(), inputs.withheld()
         streams = [inputs.lists(path, query_ids) for path in paths.values()]
         for query_id, *lists in zip(query_ids, *streams, strict=True):
@@ -314,7 +313,7 @@ class FalseNegativeRecall(hn.Analysis):
 def false_negative_recall(
     queries: Iterable[Planted], labels: Sequence[str], thresholds: Thresholds, depth: int
 ) -> dict[str, Any]:
-    """What each filter does with the first `depth` documents of the first lists, known positives and copies left out.
+    """Evaluate filters on the first `depth` documents of lists, without known positives and their copies.
 
     Candidates without a score are left out and counted. A query whose known positives have no score loses all to the
     filters that compare with them, and is counted.
@@ -360,7 +359,7 @@ def false_negative_recall(
 def _candidates(
     queries: Sequence[Planted], label: str, depth: int, counts: Counter[str]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
-    """Of candidates with a score in one list: it, the lowest of the query's positives, whether it is hidden."""
+    """Return score, lowest score of the query's positives, and whether it is withheld, of scored candidates."""
     parts = []
     for query, hidden_ids in queries:
         aside, scored = query.duplicates.union(query.positives), query.hits[label]

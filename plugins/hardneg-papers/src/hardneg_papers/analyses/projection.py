@@ -1,4 +1,4 @@
-"""Queries among their relevant documents and negatives in two dimensions, as one model or several see them."""
+"""Two-dimensional projections of queries, relevant documents and negatives, by one model or several."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ Vectors = NDArray[np.floating]
 
 
 class Projection(hn.Analysis):
-    """Project queries and the documents around them to two dimensions, before and after training.
+    """Project queries and surrounding documents to two dimensions, before and after training.
 
     Shows a query's relevant documents and the negatives that the first index ranks highest; with --run the top of each
     run instead, with --mined the training negatives: one --model is then enough. One --index with two --model shows a
@@ -33,8 +33,8 @@ class Projection(hn.Analysis):
     version = 2
     title = "projection"
     explained = (
-        "t-SNE: which points are close says something; distances and directions do not. Below each group of documents: "
-        "how many, and the mean of their inner products with the query, before the projection."
+        "t-SNE: closeness is meaningful, distances and directions are not. Below each group of documents: "
+        "their number, and the mean of their inner products with the query before the projection."
     )
     paper = "STAR/ADORE, Figure 6; ANCE, Figures 1, 6 and 7"
     asks = ("qrels", "queries", "seed", "relevance_level", "device")
@@ -48,7 +48,7 @@ class Projection(hn.Analysis):
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
     negatives: Annotated[int, hn.fields.Option("count")] = Field(
-        100, gt=0, description="How many documents of each group, the first ones."
+        100, gt=0, description="Number of documents of each group, from the top."
     )
     runs: hn.Runs = Field(
         default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group."
@@ -57,9 +57,9 @@ class Projection(hn.Analysis):
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("negatives",)), hn.fields.Option("mined")
     ] = Field(default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group.")
     wins: int = Field(
-        0, ge=0, description="Show this many queries that the first run wins over the second, and as many it loses."
+        0, ge=0, description="Number of queries to show that the first run wins over the second, and that it loses."
     )
-    metric: Metric = Field("ndcg@10", description="What decides who wins.")
+    metric: Metric = Field("ndcg@10", description="The metric that decides which run wins.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Projection":
@@ -68,14 +68,14 @@ class Projection(hn.Analysis):
         if len(self.indexes) < 2 and not (self.runs or self.mined):
             raise ValueError("indexes must have at least 2 items, before and after, or give runs or mined")
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
-            raise ValueError(f"{', '.join(twice)}: a label of two groups of documents; give each its own")
+            raise ValueError(f"{', '.join(twice)}: the label of two groups of documents; use two labels")
         if self.wins and (len(self.runs) < 2 or self.query):
             raise ValueError("wins needs two runs, and chooses the queries itself: give runs, and no query")
         return self
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Before and after; one index may be both, and with runs or mined negatives one model is enough."""
+        """Complete indexes and models: one index may serve both; with runs or mined negatives one model is enough."""
         indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
         if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
             return {**values, "models": dict(zip(values["indexes"], models, strict=True))}
@@ -89,7 +89,7 @@ class Projection(hn.Analysis):
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Of each query its text, whether it was won or lost, and by index it and its documents as [x, y], beside ids.
+        """Return each query's text, whether it was won or lost, and its points [x, y] and those of documents by index.
 
         Raises:
             UsageError: a query is not known, or has no relevant document in the first index, or a document is in none.
@@ -164,7 +164,7 @@ class Projection(hn.Analysis):
     def _documents(
         self, inputs: hn.AnalysisInputs, first: hn.System, query: Vectors, query_id: str
     ) -> dict[str, list[str]]:
-        """The relevant documents that the first index holds and, where there is no other group, its best others."""
+        """Return the relevant documents in the first index and, without other groups, its top other documents."""
         positives = inputs.positives()[query_id]
         aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
@@ -179,7 +179,7 @@ class Projection(hn.Analysis):
         return {**relevant, "negatives": [first.doc_ids[int(row)] for row in others]}
 
     def table(self, results: Any) -> hn.Table:
-        """One row a panel: where the query is, and what is around it."""
+        """Return a row per panel: the query's position and the groups around it."""
         groups = list(results[0]["documents"])
         rows = []
         for each in results:
@@ -197,7 +197,7 @@ class Projection(hn.Analysis):
         return self.explained + (f" Queries: {notes}." if notes else "")
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One panel a query and model, those of a query in the same plane: discs are relevant, the star is the query.
+        """Draw a panel per query and model, with one plane per query: discs are relevant, the star is the query.
 
         A document of several groups has the signs of all.
         """
@@ -218,7 +218,7 @@ class Projection(hn.Analysis):
 
 
 def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
-    """Vectors of several panels in the same plane by t-SNE; a vector that two have (a fixed document) is one point.
+    """Project the vectors of several panels into one plane with t-SNE; a vector shared by panels is one point.
 
     Args:
         panels: float [n, d], all of the same dimension d.
@@ -235,7 +235,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     """
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
         raise hn.errors.UsageError(
-            f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension"
+            f"indexes have vectors of {' and '.join(map(str, sizes))} dimensions: give indexes with the same dimension"
         )
     vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
     try:
@@ -255,7 +255,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
 def _panels(
     systems: Mapping[str, hn.System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
 ) -> dict[str, dict[str, Any]]:
-    """By system the points of the query and of each group of documents, and the mean score of each group."""
+    """Return each system's points of the query and of groups of documents, and the groups' mean scores."""
     doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
     groups = {group: [doc_ids.index(doc_id) for doc_id in ids] for group, ids in documents.items()}
     around = []

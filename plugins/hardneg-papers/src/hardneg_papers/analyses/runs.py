@@ -1,4 +1,4 @@
-"""Runs: negatives met in testing, what nobody judged, fewer candidates, and how scores fall with the rank."""
+"""Analyses of runs: overlap with training negatives, unjudged documents, fewer candidates, and scores by rank."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ _BySteps = Annotated[dict[NonNegativeInt, hn.fields.Name], Field(min_length=1)]
 
 
 class OverlapCurve(hn.Analysis):
-    """Show how many of its training negatives the model meets in its own run, at several steps of training.
+    """Show how many training negatives are in the model's own run, at several steps of training.
 
     Negatives count from their step on until the next of the same label; give fixed ones once, for step 0.
 
@@ -35,13 +35,13 @@ class OverlapCurve(hn.Analysis):
         dict[hn.fields.Name, _BySteps],
         hn.fields.Reference(("negatives",)),
         hn.fields.Option("negatives", metavar="[LABEL:]STEP=PATH"),
-    ] = Field(min_length=1, description="A negatives.arrow that is trained on from STEP on.")
+    ] = Field(min_length=1, description="A negatives.arrow that is used from STEP on.")
     met: Annotated[
         dict[hn.fields.Name, _BySteps],
         hn.fields.Reference(("run",)),
         hn.fields.Option("run", metavar="[LABEL:]STEP=PATH"),
-    ] = Field(min_length=1, description="A run over the same queries by the model as it is at STEP.")
-    depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
+    ] = Field(min_length=1, description="A run over the same queries by the model at STEP.")
+    depth: int = Field(100, gt=0, description="Depth of the lists.")
 
     @model_validator(mode="after")
     def _fits(self) -> "OverlapCurve":
@@ -49,11 +49,11 @@ class OverlapCurve(hn.Analysis):
             raise ValueError(f"{', '.join(lacking)}: negatives and met need the same labels")
         early = [label for label, runs in self.met.items() if min(runs) < min(self.negatives[label])]
         if early:
-            raise ValueError(f"{', '.join(early)}: a run is before the first negatives; give those for step 0")
+            raise ValueError(f"{', '.join(early)}: there are no negatives before this run; give those for step 0")
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """By training the overlap at each step, and the step since which those negatives were trained on."""
+        """Return each training's overlap by step, and the step from which those negatives were used."""
         relevant = inputs.relevant()
         curves: dict[str, list[dict[str, Any]]] = {}
         for label, runs in self.met.items():
@@ -90,7 +90,7 @@ class OverlapCurve(hn.Analysis):
 
 
 class Unjudged(hn.Analysis):
-    """Show how many of the top documents of runs are unjudged, beside metrics and the overlap with one of the runs.
+    """Show the share of unjudged top documents of runs, with metrics and the overlap with one of the runs.
 
     Example: hardneg analyze unjudged --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz --baseline bm25.trec.gz
     """
@@ -102,15 +102,15 @@ class Unjudged(hn.Analysis):
 
     runs: MeasuredRuns = Field(min_length=1)
     against: Annotated[hn.fields.Name | None, hn.fields.Option("baseline", one_of="runs")] = Field(
-        None, description="One of the runs, to overlap with."
+        None, description="The run to compute the overlap with."
     )
     metrics: Annotated[
         tuple[hn.fields.MetricName, ...],
         hn.fields.Option("metrics", same=("metric",), metavar="NAME[,NAME]"),
         Field(min_length=1),
-    ] = Field(("ndcg@10",), description="Metrics to show beside.")
-    depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
-    overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")
+    ] = Field(("ndcg@10",), description="Further metrics to show.")
+    depth: int = Field(10, gt=0, description="Depth for unjudged documents.")
+    overlap_depth: int = Field(100, gt=0, description="Depth for the overlap.")
 
     @model_validator(mode="after")
     def _known(self) -> "Unjudged":
@@ -120,7 +120,7 @@ class Unjudged(hn.Analysis):
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Metrics, share without a judgement, and overlap of each run.
+        """Return metrics, share of unjudged documents, and overlap of each run.
 
         `judged_zero`: how many judgements say `not relevant`. Where that is 0, what is judged is what is relevant, and
         a document without a judgement is only not known to be.
@@ -148,7 +148,7 @@ class Unjudged(hn.Analysis):
         return {**depths, "judged_zero": zeros, "runs": results}
 
     def table(self, results: Any) -> hn.Table:
-        """One row a run: metrics, share without a judgement, overlap, queries."""
+        """Return a row per run: metrics, share of unjudged documents, overlap, queries."""
         metrics = list(next(iter(results["runs"].values()))["metrics"])
         shared = [f"overlap with {results['against']} at {results['overlap_depth']}"] if results["against"] else []
         rows = [
@@ -161,7 +161,7 @@ class Unjudged(hn.Analysis):
         return hn.Table(("run", *metrics, f"unjudged at {results['depth']}", *shared, "queries"), rows)
 
     def explain(self, results: Any) -> str:
-        """What a share says depends on whether anything is judged not relevant."""
+        """Explain the share, which depends on whether any document is judged not relevant."""
         return "Documents that nobody judged, as a share of what is ranked highest. " + (
             f"{results['judged_zero']:,} documents are judged not relevant."
             if results["judged_zero"]
@@ -170,7 +170,7 @@ class Unjudged(hn.Analysis):
 
 
 def unjudged_rates(lists: Lists, qrels: Mapping[str, Mapping[str, int]], depth: int) -> dict[str, float]:
-    """The share of each query's first `depth` documents that has no judgement, not even that it is not relevant.
+    """Return the share of each query's first `depth` documents without any judgement.
 
     Queries without judgements, or without documents, are left out.
 
@@ -200,10 +200,10 @@ class CandidateCounts(hn.Analysis):
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
     reranked: Annotated[dict[hn.fields.Name, hn.fields.Name], hn.fields.MEASURED] = Field(
-        min_length=1, description="The reranked run, one for each run, in their order."
+        min_length=1, description="The reranked run of each run, in the same order."
     )
     counts: Annotated[tuple[PositiveInt, ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
-        (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
+        (16, 32, 64, 128, 256, 512, 1000), description="Numbers of candidates; by default 16 to 1000."
     )
     metric: Metric = Field("ndcg@10", description="What is measured.")
 
@@ -215,7 +215,7 @@ class CandidateCounts(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """The reranked runs have the labels of those in the same place."""
+        """Give reranked runs the labels of the first runs in the same position."""
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
             message = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
@@ -223,7 +223,7 @@ class CandidateCounts(hn.Analysis):
         return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """For each pair of runs and each count: `candidates`, `quality`, `recall`, `documents` (their mean number).
+        """Return `candidates`, `quality`, `recall` and `documents` (mean number) by pair of runs and count.
 
         A reranker scores each document alone, so that one reranked list holds those of all its prefixes; nothing is
         scored here. Means are over all judged queries.
@@ -251,7 +251,7 @@ class CandidateCounts(hn.Analysis):
         return {"metric": self.metric, "counts": counts, "relevance_level": level, "runs": results}
 
     def table(self, results: Any) -> hn.Table:
-        """One row a number of candidates: quality of each pipeline, then the recall of its candidates."""
+        """Return a row per number of candidates: each pipeline's quality and its candidates' recall."""
         runs, metric = results["runs"], results["metric"]
         rows = [
             [f"{row[0]['candidates']:,}", *(f"{each[name]:.4f}" for name in ("quality", "recall") for each in row)]
@@ -269,7 +269,7 @@ class CandidateCounts(hn.Analysis):
 
 
 def prefix(first: Run, reranked: Run, count: int) -> Run:
-    """The reranked run as if only the first `count` candidates had been reranked."""
+    """Return the reranked run restricted to the first `count` candidates."""
     cut = {}
     for query_id, ranked in reranked.items():
         among = set(_ids(first, query_id)[:count])
@@ -297,7 +297,7 @@ _QUANTILES = {"low": 0.1, "high": 0.9}
 
 
 class ScoreTails(hn.Analysis):
-    """Show how scores fall with the rank, as shares of the distance from the last score of the list to the best.
+    """Show scores by rank, scaled to 1 for the best and 0 for the last of a list.
 
     Example: hardneg analyze scores --run bm25.trec.gz --run dense.trec.gz --plot scores.svg
     """
@@ -305,22 +305,22 @@ class ScoreTails(hn.Analysis):
     name, version = "scores", 2
     title = "the tail of scores"
     explained = (
-        "A score as its share of the way from the last one of the list, cut at the depth, to the best one; means over "
-        "queries: the first rank that is below one half, and the share at half of the depth."
+        "Scores scaled to 1 for the best and 0 for the last of a list, cut at the depth; means over "
+        "queries: the first rank below one half, and the value at half of the depth."
     )
     paper = "ANCE, Figure 3"
     asks = ("seed",)
 
     runs: hn.Runs = Field(min_length=1)
     depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
-        (10, 100, 1000), description="Where lists are cut; by default 10, 100 and 1000."
+        (10, 100, 1000), description="Depths of lists; by default 10, 100 and 1000."
     )
     single: int = Field(
-        0, ge=0, description="So many single queries, drawn by the seed of those in all runs, beside the means."
+        0, ge=0, description="Number of single queries to show, drawn by the seed from those in all runs."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, list[dict[str, Any]]]:
-        """The tails of each run."""
+        """Return the score curves of each run."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
         pool = sorted(set.intersection(*({*run} for run in runs.values())))
         single = hn.seeding.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
@@ -350,7 +350,7 @@ class ScoreTails(hn.Analysis):
         return hn.Table(("run", "depth", "below half from", "half-way", "best score", "last score", "queries"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One panel a depth, one line a run, eight queries of ten in its band; single ones are thin."""
+        """Draw a panel per depth and a line per run, with a band for 80 % of the queries; single queries are thin."""
         depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
         with hn.figures.figure(paths, max(1, len(depths))) as panels:
             for axes, depth in zip(panels, depths, strict=False):
@@ -369,7 +369,7 @@ class ScoreTails(hn.Analysis):
 def score_tails(
     run: Mapping[str, hn.RankedList], depths: Sequence[int], single: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """One curve a depth that some query's list reaches.
+    """Return a curve for each depth that some list reaches.
 
     A score counts as its share of the way from the last score of the list, cut at the depth, to the best one: the best
     is 1, the last 0, whatever the scale of the model's scores and wherever its zero is. Lists that are shorter are left

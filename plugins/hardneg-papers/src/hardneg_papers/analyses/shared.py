@@ -25,16 +25,16 @@ MeasuredRuns = Annotated[dict[fields.Name, fields.Name], fields.MEASURED, fields
 
 
 def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:
-    """For validators: raises ValueError where a model has the label of no index."""
+    """Check that models have labels of indexes; raises ValueError for validators."""
     if unknown := sorted(set(models) - set(indexes)):
         raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(indexes) or 'none'}")
 
 
 def shortened(text: str) -> str:
-    """A text for a table's cell."""
+    """Shorten a text for a table's cell."""
     return text if len(text) <= 120 else text[:120] + "…"
 
 
 def percent(share: float | None) -> str:
-    """A share in percent; a dash where there is none."""
+    """Format a share in percent; a dash for None."""
     return "–" if share is None else f"{share:.1%}"

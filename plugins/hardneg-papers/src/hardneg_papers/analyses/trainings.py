@@ -1,4 +1,4 @@
-"""What trainings' histories tell: how fixed negatives age, how large gradients are, how refreshes go."""
+"""Analyses of trainings' histories: drift of fixed negatives, gradients, refreshes."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ def _is_number(value: object) -> bool:
 
 
 def _thinned(points: figures.Points) -> figures.Points:
-    """At most 300 points, each the mean of as many neighbours."""
+    """Reduce a curve to at most 300 points, each a mean of neighbours."""
     size = -(-len(points) // _MOST_POINTS) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
 
 
 def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dict[str, figures.Points]:
-    """The numbers of what is picked from each record with a step, by name, as (step, value)."""
+    """Return the curves of the selected numbers by name, as (step, value)."""
     curves: dict[str, figures.Points] = {}
     for record in history:
         measured = pick(record)
@@ -65,10 +65,10 @@ class OfTrainings(Analysis):
     @staticmethod
     @abstractmethod
     def of_history(history: History) -> dict[str, Any]:
-        """What a training's records tell."""
+        """Return the results from one training's records."""
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, dict[str, Any]]:
-        """What is found in the history of each training. Raises DataError: nothing is found."""
+        """Return the results from each training's history. Raises DataError: there are none."""
         results = {}
         for label in self.trainings:
             results[label] = self.of_history(inputs.history(f"trainings.{label}"))
@@ -78,7 +78,7 @@ class OfTrainings(Analysis):
 
 
 class Drift(OfTrainings):
-    """Show how fixed negatives age while a model learns: overlap with the real hard ones, best rank, a metric.
+    """Show how fixed negatives drift while a model learns: overlap with the current hard ones, best rank, a metric.
 
     Example: hardneg analyze drift static/history.jsonl dynamic/history.jsonl --plot drift.svg
     """
@@ -90,7 +90,7 @@ class Drift(OfTrainings):
 
     @staticmethod
     def of_history(history: History) -> dict[str, figures.Points]:
-        """The numbers under `drift` by step: `overlap`, `best_rank`, a metric, ..."""
+        """Return the numbers under `drift` by step: `overlap`, `best_rank`, a metric, and others."""
         return curves_of(history, lambda row: row.get("drift"))
 
     def table(self, results: Any) -> Table:
@@ -102,7 +102,7 @@ class Drift(OfTrainings):
         return Table(("training", "measured", "first", "last", "at step"), rows, 2)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One panel a measurement, one line a training."""
+        """Draw a panel per measurement and a line per training."""
         _draw(results, paths, "{} of the watched queries")
 
 
@@ -115,7 +115,7 @@ class Gradients(OfTrainings):
     name = "gradients"
     title = "loss and gradients"
     explained = (
-        "The loss, and 2-norms of the gradients before clipping, by third of the transformer's layers: embeddings "
+        "Loss, and 2-norms of gradients before clipping, by thirds of the transformer's layers: embeddings "
         "belong to the bottom, the head to the top."
     )
     paper = "ANCE, Figure 4"
@@ -123,7 +123,7 @@ class Gradients(OfTrainings):
 
     @staticmethod
     def of_history(history: History) -> dict[str, Any]:
-        """The loss and the norm of each group's gradients: mean and largest over all steps, and a curve of 300 points.
+        """Return the loss and each group's gradient norm: mean and maximum over steps, and a curve of 300 points.
 
         Empty where no record has norms.
 
@@ -150,7 +150,7 @@ class Gradients(OfTrainings):
         return Table(("training", "measured", "mean", "largest", "steps"), rows, 2)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One panel a measurement, one line a training."""
+        """Draw a panel per measurement and a line per training."""
         curves = {label: {name: each["curve"] for name, each in one.items()} for label, one in results.items()}
         _draw(curves, paths, "gradients of {}", ("loss", *_LAYERS))
 
@@ -183,16 +183,16 @@ class Refreshes(OfTrainings):
     name = "refreshes"
     title = "refreshed negatives"
     explained = (
-        "Refreshes: how often training went over to newly mined negatives; lag: steps between the model that mined and "
-        "the one that was trained. Loss: of the last tenth of the steps. The deepest fall: how far the dev metric once "
-        "was below its best until then."
+        "Refreshes: number of switches to newly mined negatives; lag: steps between the model that mined and "
+        "the one being trained; loss: over the last tenth of the steps; deepest fall: largest drop of the dev metric "
+        "below its best so far."
     )
     paper = "ANCE, Figure 5"
     lacking = "holds no `loss`; give the history of a training"
 
     @staticmethod
     def of_history(history: History) -> dict[str, Any]:
-        """What a training's history says of its refreshes; a history without any has its curves alone.
+        """Return the refreshes in a training's history, and its curves.
 
         Returns:
             `steps`; `loss`: the mean over their last tenth; `curves`: the loss in 300 points, then each dev metric;
@@ -230,7 +230,7 @@ class Refreshes(OfTrainings):
         }
 
     def table(self, results: Any) -> Table:
-        """One row a training. Its dev metric is the first one of any."""
+        """Return a row per training, with the first dev metric of any."""
         metric = _dev_metric(results)
         rows = []
         for label, each in results.items():
@@ -248,7 +248,7 @@ class Refreshes(OfTrainings):
         return Table((*columns, *((f"best {metric}", "at step", "last", "deepest fall") if metric else ())), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Two panels, the loss and the first dev metric, one line a training; a bar across its line is a refresh."""
+        """Draw loss and first dev metric, with a line per training and a bar across it at each refresh."""
         metric = _dev_metric(results)
         names = ["loss", *([metric] if metric else [])]
         with figures.figure(paths, len(names)) as panels:

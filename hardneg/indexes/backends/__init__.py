@@ -1,1 +1,0 @@
-"""The built-in indexes, which a recipe names."""

@@ -1,0 +1,118 @@
+"""Checks of queries and rows, blocks of vectors, and lists of hits, for all indexes."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors import FlatVectors
+from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageError
+
+
+def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
+    """Return the queries, one vector each. Raises UsageError that names the `index_type` for texts and other forms."""
+    if isinstance(queries, EncodedRows):
+        raise UsageError(f"a {index_type} index needs one vector per query: encode them with the model of the index")
+    if not isinstance(queries, np.ndarray):
+        raise UsageError(f"a {index_type} index searches with vectors, not texts: encode the queries first")
+    return queries
+
+
+def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
+    """Return the queries if they are encoded. Raises UsageError, which begins with `what`, for texts."""
+    if not isinstance(queries, np.ndarray | EncodedRows):
+        raise UsageError(f"{what} with encoded queries, not texts: encode the queries first")
+    return queries
+
+
+def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
+    """Check queries float32 [Q, dimension] and k. Raises UsageError for another shape, k below 1, or nan and inf."""
+    if queries.ndim != 2 or queries.shape[1] != dimension:
+        raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
+    check_depth(k)
+    if not np.isfinite(queries).all():
+        row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
+        raise UsageError(f"the vector of query {row} (counted from 0) is not finite: check the model")
+
+
+def check_depth(k: int) -> None:
+    """Check the length of the lists. Raises UsageError if k is below 1."""
+    if k < 1:
+        raise UsageError(f"k is {k}: ask for at least one document")
+
+
+def check_rows(rows: NDArray[np.int64], count: int) -> None:
+    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for a row outside, such as a pad."""
+    if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
+        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: leave out the pads (-1)")
+
+
+class DecodedRows:
+    """Base of searchers that return rows of their `store` (`hardneg.protocols.StoredSearcher`)."""
+
+    store: Any
+
+    def encoded(self, rows: NDArray[np.int64]) -> Any:
+        """Return rows int64 [n] of the index, decoded. Raises UsageError for rows outside, ArtifactError for damage."""
+        check_rows(rows, len(self.store))
+        return self.store.gather(rows)
+
+
+def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Yield the first row of each block and its vectors, float32 [n, d], aligned; later blocks overwrite them.
+
+    Raises:
+        ArtifactError: a vector is not finite; the message names its row.
+    """
+    first, starts = getattr(vectors, "first_row", 0), range(0, len(vectors), size)
+    if isinstance(vectors, FlatVectors):
+        spaces = [np.empty((min(size, len(vectors)), vectors.dimension), np.float32) for _ in starts[:2]]
+        reads = (partial(vectors.read, start, start + size, spaces[i % 2]) for i, start in enumerate(starts))
+        blocks: Iterable[NDArray[np.float32]] = one_ahead(reads)
+    else:
+        parts = (vectors[start : start + size] for start in starts)
+        blocks = (np.require(part, np.float32, ["C", "ALIGNED", "WRITEABLE"]) for part in parts)
+    for start, block in zip(starts, blocks, strict=True):
+        check_finite(block, range(first + start, first + start + len(block)))
+        yield start, block
+
+
+def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+    """Yield what each job returns; a thread runs the next job while the result of the last one is in use."""
+    with ThreadPoolExecutor(1) as maker:
+        left = iter(jobs)
+        waiting = [maker.submit(job) for job in islice(left, 1)]
+        while waiting:
+            made = waiting.pop().result()
+            waiting += [maker.submit(job) for job in islice(left, 1)]
+            yield made
+
+
+def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
+    """Check the vectors of `rows`, float32 [n, d]. Raises ArtifactError that names the first row with nan or inf."""
+    if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
+        row = rows[int(np.flatnonzero(~finite)[0])]
+        raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
+
+
+def no_hits(queries: int, k: int) -> Hits:
+    """Return lists of pads: rows -1 and scores -inf, [queries, k]."""
+    return Hits(np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32))
+
+
+def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Hits:
+    """Sort lists [Q, k] by descending score, ties by ascending row; pads are last."""
+    order = np.lexsort((rows, -scores))
+    return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+
+
+def merged_lists(one: Hits, other: Hits) -> Hits:
+    """Return the best of two lists per query, [Q, k] each, without common rows; ties by ascending row."""
+    k, pads = one.rows.shape[1], np.iinfo(np.int64).max
+    rows, scores = np.concatenate([one.rows, other.rows], 1), np.concatenate([one.scores, other.scores], 1)
+    hits = in_order(np.where(rows < 0, pads, rows), scores)
+    return Hits(np.where(hits.rows == pads, -1, hits.rows)[:, :k], hits.scores[:, :k])

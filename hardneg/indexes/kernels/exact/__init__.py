@@ -1,1 +1,0 @@
-"""Exact search for the largest inner products."""

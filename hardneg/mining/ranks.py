@@ -1,0 +1,325 @@
+"""Miners by rank, which take the top of a list, a window, or random documents; selection shared by all miners."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf, isfinite
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records import LIST_DEPTH, TOP_DEPTH, Candidates, Negatives, PluginError, RankedList
+from hardneg.runtime import generator
+
+Reason = Callable[[str], str | None]
+"""The reason why a document cannot be a negative of a query; None where it can."""
+
+
+def check_counts(**counts: int) -> None:
+    """Check that options are at least 1. Raises PluginError."""
+    if min(counts.values()) < 1:
+        values = " and ".join(f"{name} {count}" if len(counts) > 1 else str(count) for name, count in counts.items())
+        raise PluginError(f"{' and '.join(counts)} must be 1 or above, not {values}")
+
+
+def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Reason:
+    """Return a function that gives the reason why a document cannot be a negative of the query, or None.
+
+    It accepts each document once: the second time, or if already `taken`, the document is `repeated`.
+    """
+    reasons = dict.fromkeys(taken, "repeated")
+    reasons |= dict.fromkeys(query.duplicates if exclude_copies else (), "duplicate")
+    reasons |= dict.fromkeys(query.positives, "positive")
+
+    def reason(doc_id: str) -> str | None:
+        why = reasons.get(doc_id)
+        reasons.setdefault(doc_id, "repeated")
+        return why
+
+    return reason
+
+
+def accepted(doc_ids: Iterable[str], reason: Reason, dropped: Counter[str]) -> Iterator[tuple[int, str]]:
+    """Yield the accepted documents, each with its position; count the others by reason."""
+    for position, doc_id in enumerate(doc_ids):
+        if (why := reason(doc_id)) is None:
+            yield position, doc_id
+        else:
+            dropped[why] += 1
+
+
+def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Return an order, int64 [sum of sizes], of concatenated lists that spreads each evenly over the whole."""
+    shares = [(np.arange(size) + 0.5) / size for size in sizes if size]
+    return np.concatenate(shares or [np.empty(0)]).argsort(kind="stable")
+
+
+def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
+    """Select the first `count` documents that may be negatives from these ranks of the list, counted from 0."""
+    ranking, dropped = query.ranking, Counter[str]()
+    doc_ids = (ranking.doc_ids[rank] for rank in ranks)
+    chosen = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]
+    scores = np.asarray(ranking.scores, np.float32)[chosen]
+    return Negatives(query.query_id, query.positives, [ranking.doc_ids[rank] for rank in chosen], scores, dict(dropped))
+
+
+def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reason, taken: int = 0) -> Negatives:
+    """Draw `count` documents of the corpus that `reason` accepts, or all there are, in random order.
+
+    taken: number of documents that `reason` refuses besides positives and copies; it sets the size of the draws.
+    """
+    dropped = Counter[str]()
+    order = shuffled(query.doc_ids, max(1, count + len(query.positives) + len(query.duplicates) + taken), draws)
+    chosen = [doc_id for _, doc_id in islice(accepted(order, reason, dropped), count)]
+    scores = np.full(len(chosen), np.nan, np.float32)
+    return Negatives(query.query_id, query.positives, chosen, scores, dict(dropped))
+
+
+def shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
+    """Yield distinct ids in random order: permute a small corpus, sample from a large one and skip repeated ids."""
+    if len(doc_ids) < 4 * wanted:
+        yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))
+        return
+    seen: set[int] = set()
+    while True:
+        for row in draws.integers(0, len(doc_ids), wanted).tolist():
+            if row not in seen:
+                seen.add(row)
+                yield doc_ids[row]
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The best-ranked documents of a run that are not positives, such as STAR's static hard negatives.
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.1.1; the
+    top 200 are those of section 7.3.
+
+    Attributes:
+        depth: number of documents to keep, counted after the exclusions; a shorter list has fewer.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    depth: int = TOP_DEPTH
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(depth=self.depth)
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
+        for query in candidates:
+            yield select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The documents from rank skip + 1 to rank `depth` of a run, without positives.
+
+    Ranks are those of the run as it was retrieved, counted from 1 before any exclusion: a positive at the top uses up
+    one of the skipped ranks. The top is skipped because unlabelled positives are most frequent there.
+
+    Source: Wrzalik and Krechel, CoRT, whose program draws from ranks 8 to 100: skip 7, depth 100.
+
+    Attributes:
+        skip: number of ranks to leave out at the top.
+        depth: the last rank to look at.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    skip: int
+    depth: int
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.skip < self.depth:
+            raise PluginError(f"need 0 <= skip < depth, not skip {self.skip} and depth {self.depth}")
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
+        for query in candidates:
+            length = len(query.ranking.doc_ids)
+            negatives = select(query, range(self.skip, min(self.depth, length)), self.depth, self.exclude_copies)
+            skipped = {"skipped": min(self.skip, length)} if self.skip and length else {}
+            yield replace(negatives, dropped={**skipped, **negatives.dropped})
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Documents drawn uniformly, without replacement, from the first `depth` of a run, without positives.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), section 5; its program keeps 20 of the top 200.
+
+    Attributes:
+        depth: the last rank to draw from, counted from 1 before any exclusion.
+        count: number of documents to keep; a shorter list has all of them drawn.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    depth: int = TOP_DEPTH
+    count: int = 20
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(depth=self.depth, count=self.count)
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query, in the order they were drawn."""
+        for query in candidates:
+            length = min(self.depth, len(query.ranking.doc_ids))
+            order = generator(seed, "sampled", query.query_id).permutation(length).tolist()
+            yield select(query, order, self.count, self.exclude_copies)
+
+
+@dataclass(frozen=True)
+class Random:
+    """Documents drawn uniformly from the whole corpus, without replacement; they have no scores (nan).
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 7.2.2
+    (Rand Neg).
+
+    Attributes:
+        count: number of documents to draw; a smaller corpus has all of them drawn.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    count: int = 200
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(count=self.count)
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query, in the order they were drawn."""
+        for query in candidates:
+            draws = generator(seed, "random", query.query_id)
+            yield draw(query, self.count, draws, refusal(query, self.exclude_copies))
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The best-ranked documents of a run with random documents of the corpus, evenly interleaved.
+
+    Any prefix of the negatives has both in the ratio. A shorter list has fewer random documents too, and a query
+    without a list has none.
+
+    Source: BM25+Rand of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
+    Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
+
+    Attributes:
+        depth: number of documents from the top, counted after the exclusions.
+        ratio: random documents per ranked one; they have no scores (nan).
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    depth: int = LIST_DEPTH
+    ratio: float = 1.0
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(depth=self.depth)
+        if not self.ratio > 0 or not isfinite(self.ratio):
+            raise PluginError(f"ratio must be a number above 0, not {self.ratio}")
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query, those of the run best first."""
+        for query in candidates:
+            top = select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
+            reason = refusal(query, self.exclude_copies, top.negatives)
+            count, draws = round(self.ratio * len(top.negatives)), generator(seed, "mixed", query.query_id)
+            drawn = draw(query, count, draws, reason, len(top.negatives))
+            order = evenly([len(top.negatives), len(drawn.negatives)])
+            both = [*top.negatives, *drawn.negatives]
+            scores = np.concatenate([top.scores, drawn.scores])[order]
+            dropped = dict(Counter(top.dropped) + Counter(drawn.dropped))
+            yield Negatives(top.query_id, top.positives, [both[i] for i in order.tolist()], scores, dropped)
+
+
+@dataclass(frozen=True)
+class Union:
+    """Negatives from the top of several runs, a share from each, evenly interleaved, without positives.
+
+    A document is taken once, from the first run that has it: later runs continue with their next one. A run with
+    too few documents contributes all it has. Scores are those of the run that a document is taken from.
+
+    Source: ANCE-Tele (Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation
+    Negatives, EMNLP 2022): its program draws 30 of the top 200 of each list.
+
+    Attributes:
+        count: number of documents to keep from all runs together.
+        depth: the last rank of each run to look at, counted from 1 before any exclusion.
+        shares: the share of each run, by its label, as relative numbers; empty: equal shares.
+        choice: sampled, drawn from the top of each run; top, its best-ranked ones.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    count: int = 60
+    depth: int = TOP_DEPTH
+    shares: Mapping[str, float] = field(default_factory=dict)
+    choice: Literal["sampled", "top"] = "sampled"
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(count=self.count, depth=self.depth)
+        wrong = [f"{label} has {share}" for label, share in self.shares.items() if not 0 < share < inf]
+        if wrong:
+            raise PluginError(f"shares must be numbers above 0: {', '.join(wrong)}")
+
+    def problems(self, runs: Sequence[str]) -> Iterator[str]:
+        """Yield the problems of the runs' labels."""
+        if len(runs) < 2:
+            yield f"union joins several runs: give {'another one' if runs else 'two or more'}, or use miner sampled"
+        if self.shares:
+            wrong = [*(f"no run {label}" for label in self.shares if label not in runs)]
+            wrong += [f"no share of {label}" for label in runs if label not in self.shares]
+            if wrong:
+                yield f"union: {', '.join(wrong)}: shares must name the runs, which are {', '.join(runs)}"
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query.
+
+        Raises:
+            PluginError: the labels of `shares` are not those of the runs.
+        """
+        for query in candidates:
+            reason, dropped = refusal(query, self.exclude_copies), Counter[str]()
+            taken: list[tuple[RankedList, list[int]]] = []
+            for label, count in self.counts(list(query.hits)).items():
+                ranked = query.hits[label]
+                order = list(range(min(self.depth, len(ranked.doc_ids))))
+                if self.choice == "sampled":
+                    order = generator(seed, "union", label, query.query_id).permutation(len(order)).tolist()
+                fit = accepted((ranked.doc_ids[i] for i in order), reason, dropped)
+                taken.append((ranked, [order[i] for i, _ in islice(fit, count)]))
+            doc_ids = [ranked.doc_ids[i] for ranked, positions in taken for i in positions]
+            scores = [np.asarray(ranked.scores, np.float32)[positions] for ranked, positions in taken]
+            spread = evenly([len(positions) for _, positions in taken])
+            joined = np.concatenate([np.empty(0, np.float32), *scores])[spread]
+            negatives = [doc_ids[i] for i in spread.tolist()]
+            yield Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """Return the number of documents from each run; the largest remainders are rounded up."""
+        if self.shares and {*labels} != {*self.shares} and labels:
+            raise PluginError("; ".join(self.problems(labels)))
+        shares = np.array([self.shares.get(label, 1.0) for label in labels], np.float64)
+        exact = self.count * shares / max(shares.sum(), 1e-300)
+        whole = np.floor(exact + 1e-9).astype(np.int64)
+        more = np.argsort(whole - exact, kind="stable")[: self.count - whole.sum()]
+        whole[more] += 1
+        return dict(zip(labels, whole.tolist(), strict=True))

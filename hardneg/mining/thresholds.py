@@ -1,0 +1,294 @@
+"""Miners that filter candidates by their scores, or draw by them, and the rules for scores."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.mining.ranks import accepted, check_counts, refusal
+from hardneg.records import SCORED_DEPTH, SCORES, TOP_DEPTH, Candidates, Drops, Negatives, PluginError, RankedList
+from hardneg.runtime import generator
+
+SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
+Scores = NDArray[np.float64]
+
+Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
+"""From candidates' scores float32 [n] and the lowest score of their query's positives, float32 [n] or [1], to bool [n].
+
+Documents without a score (nan) are dropped, and all documents by a rule that compares if no positive has a score.
+"""
+
+RULES: Mapping[str, Callable[[float], Rule]] = {
+    "denoised": lambda most: lambda scores, positive: scores < most,
+    "max-score": lambda most: lambda scores, positive: scores <= most,
+    "pos-margin": lambda width: lambda scores, positive: scores + width <= positive,
+    "pos-percent": lambda share: lambda scores, positive: scores <= positive - np.abs(positive) * (1 - share),
+}
+"""The rule of each miner by the miner's name, from its threshold."""
+
+COMPARING = ("pos-margin", "pos-percent")
+"""The rules that compare a document's score with those of the query's positives."""
+
+FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
+    "paper": lambda away, shift: (away - shift) ** 2,
+    "unshifted": lambda away, shift: away**2,
+    "absolute": lambda away, shift: np.abs(away),
+    "opposite": lambda away, shift: (away + shift) ** 2,
+}
+"""The penalty f on a document's log odds, from s(d) - s(positive), float64 [n], and the shift."""
+
+
+def check_threshold(rule: str, name: str, value: float) -> None:
+    """Check that a rule can have this threshold. Raises PluginError."""
+    if not isfinite(value):
+        raise PluginError(f"{name} must be a number, not {value}")
+    if rule == "pos-percent" and not 0 < value <= 1:
+        raise PluginError(f"{name} must be above 0 and at most 1, not {value}")
+
+
+def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]:
+    """Return the scores of documents in a list: float32 [n], nan for documents that are not in it."""
+    known = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
+    return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
+
+
+def judged(
+    query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
+) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
+    """Return the scores of documents in a list, the reason to drop each (empty: none), and notes on the query."""
+    scores, known = scores_of(doc_ids, scored), scores_of(query.positives, scored)
+    positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest that is known
+    unknown = compares and bool(np.isnan(positive[0]))
+    against = np.where(rule(scores, positive), "", NO_POSITIVE if unknown else SCORE)
+    verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
+    return scores, verdicts, (NO_POSITIVE,) if unknown else ()
+
+
+@dataclass(frozen=True)
+class SimAns:
+    """Draw ambiguous negatives: scored near the positive, neither far above it nor far below.
+
+    The odds of document d, with away = s(d) - s(positive), are exp(-sharpness * f), where f is by `form`. Draws are
+    without replacement, from the top of the list. A positive that is not in the list has no score: use a run
+    searched with `positives`.
+
+    Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval (EMNLP 2022,
+    arXiv 2210.11773), Eq. 4; its programs have the other forms.
+
+    Attributes:
+        count: number of documents to draw; a list with fewer candidates has all of them drawn.
+        depth: the last rank to draw from, counted from 1 before any exclusion.
+        sharpness: the paper's a; scores of a narrow range, such as cosines, need a larger one.
+        shift: the paper's b; the forms unshifted and absolute have none.
+        form: paper, f = (away - shift)^2; unshifted, away^2 (the program's read-me); absolute, abs(away) (its program
+            for MS MARCO passages, sharpness 3); opposite, (away + shift)^2 (its programs for NQ, TriviaQA and MS MARCO
+            documents, which shift the other way than the paper).
+        positive: which score a query with several scored positives has: drawn, that of any one, as published; mean;
+            lowest.
+        without_positive: for a query without a scored positive: last, the documents of the top that rank
+            lowest, as in the programs; drop, it has no negatives.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 2
+    compares: ClassVar[bool] = True
+
+    count: int = 50
+    depth: int = TOP_DEPTH
+    sharpness: float = 0.5
+    shift: float = 0.0
+    form: Literal["paper", "unshifted", "absolute", "opposite"] = "paper"
+    positive: Literal["drawn", "mean", "lowest"] = "drawn"
+    without_positive: Literal["last", "drop"] = "last"
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(count=self.count, depth=self.depth)
+        if not 0 <= self.sharpness < np.inf or not isfinite(self.shift):
+            values = f"{self.sharpness} and {self.shift}"
+            raise PluginError(f"sharpness must be a number of at least 0 and shift a number, not {values}")
+        if self.shift and self.form in ("unshifted", "absolute"):
+            raise PluginError(f"form {self.form} has no shift: leave shift out, or use form paper")
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query, in the list's order."""
+        for query in candidates:
+            yield self._mined(query, generator(seed, "simans", query.query_id))
+
+    def _mined(self, query: Candidates, draws: np.random.Generator) -> Negatives:
+        top, dropped = query.ranking.doc_ids[: self.depth], Counter[str]()
+        fit = accepted(top, refusal(query, self.exclude_copies), dropped)
+        ranks = np.array([rank for rank, _ in fit], np.int64)
+        scores = np.asarray(query.ranking.scores, np.float32)[ranks]
+        known = scores_of(query.positives, query.ranking)
+        known, positive = known[~np.isnan(known)], None
+        if len(known):
+            drawn = known[draws.integers(len(known))] if self.positive == "drawn" else 0.0
+            positive = float({"mean": known.mean(), "lowest": known.min(), "drawn": drawn}[self.positive])
+        if positive is None:
+            chosen = np.arange(len(ranks))[-self.count :]
+            if self.without_positive == "drop":
+                chosen, dropped = chosen[:0], dropped + Counter({NO_POSITIVE: len(ranks)})
+        else:  # the largest sums of log odds and Gumbel noise are draws without replacement
+            keys = self.log_odds(scores, positive) + draws.gumbel(size=len(ranks))
+            chosen = np.sort(np.argsort(-keys, kind="stable")[: self.count])
+        doc_ids = [top[rank] for rank in ranks[chosen].tolist()]
+        noted = (NO_POSITIVE,) if positive is None else ()
+        return Negatives(query.query_id, query.positives, doc_ids, scores[chosen], dict(dropped), noted=noted)
+
+    def log_odds(self, scores: NDArray[np.float32], positive: float) -> Scores:
+        """Return the log odds of each document, float64 [n], up to a constant."""
+        return -self.sharpness * FORMS[self.form](scores.astype(np.float64) - positive, self.shift)
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The first `count` documents of a list's top that a rule keeps by their scores, without positives.
+
+    A subclass names its rule, and the field of the rule's threshold.
+
+    Attributes:
+        depth: number of documents of the list to look at.
+        count: number of documents to keep.
+        order: which of the documents that the rule keeps come first: top, as in the list; scored, the highest score of
+            the run labelled `scores` first; random, drawn.
+        fill: random: missing negatives are drawn from the list below `depth`, with any scores.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+    named: ClassVar[str]
+    threshold: ClassVar[str]
+    compares: ClassVar[bool] = False
+
+    depth: int = SCORED_DEPTH
+    count: int = 4
+    order: Literal["top", "scored", "random"] = "top"
+    fill: Literal["none", "random"] = "none"
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(depth=self.depth, count=self.count)
+        check_threshold(self.named, self.threshold, getattr(self, self.threshold))
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Yield the negatives of each query, with the documents that were left out of the first `depth`."""
+        rule = self._rule()
+        for query in candidates:
+            yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
+
+    def _rule(self) -> Rule:
+        return RULES[self.named](getattr(self, self.threshold))
+
+    def _mined(self, query: Candidates, rule: Rule, draws: np.random.Generator) -> Negatives:
+        ranking, refused = query.ranking, refusal(query, self.exclude_copies)
+        top = ranking.doc_ids[: self.depth]
+        scored = query.hits.get(SCORES, ranking)
+        scores, verdicts, noted = judged(query, top, scored, rule, self.compares)
+        reasons = [refused(doc_id) or verdict for doc_id, verdict in zip(top, verdicts, strict=True)]
+        fit = np.flatnonzero([not reason for reason in reasons])
+        if self.order == "random":
+            fit = draws.permutation(fit)
+        elif self.order == "scored":
+            fit = fit[np.argsort(-scores[fit], kind="stable")]
+        chosen = fit[: self.count].tolist()
+        dropped = Counter(filter(None, reasons))
+        if self.fill == "random":
+            behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
+            others = accepted((ranking.doc_ids[i] for i in behind), refused, dropped)
+            chosen += [behind[i] for i, _ in islice(others, self.count - len(chosen))]
+        out = [i for i, reason in enumerate(reasons) if reason]
+        ranks, taken = (np.array(rows, np.int32) + 1 for rows in (out, chosen))
+        drops = Drops(len(top), [top[i] for i in out], ranks, [reasons[i] for i in out], scores[out], taken)
+        doc_ids, own = [ranking.doc_ids[i] for i in chosen], np.asarray(ranking.scores, np.float32)[chosen]
+        return Negatives(query.query_id, query.positives, doc_ids, own, dict(dropped), drops, noted)
+
+
+@dataclass(frozen=True)
+class Denoised(Filtered):
+    """The top of a list without documents that a cross-encoder does not confidently call negative.
+
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. Its program keeps the first of the top 50, and
+    fills up at random from lower ranks.
+
+    Attributes:
+        below: keep documents that score strictly less in the run labelled `scores`, or else in the list.
+    """
+
+    version: ClassVar[int] = 1
+    named, threshold = "denoised", "below"
+
+    below: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxScore(Filtered):
+    """The top of a list without documents that score above a threshold.
+
+    Source: Merrick et al., Arctic-Embed (arXiv 2405.05374), where the threshold is tuned.
+
+    Attributes:
+        highest: keep documents that score no more in the run labelled `scores`, or else in the list.
+    """
+
+    version: ClassVar[int] = 1
+    named, threshold = "max-score", "highest"
+
+    highest: float
+
+
+@dataclass(frozen=True)
+class PositiveAware(Filtered):
+    """The top of a list without documents that score too near to the query's lowest-scored positive.
+
+    Attributes:
+        without_positive: for a query without a scored positive, drop all candidates, or keep all.
+    """
+
+    compares: ClassVar[bool] = True
+
+    without_positive: Literal["drop", "keep"] = "drop"
+
+    def _rule(self) -> Rule:
+        rule = super()._rule()
+        if self.without_positive == "drop":
+            return rule
+        return lambda scores, positive: rule(scores, positive) | np.isnan(positive)
+
+
+@dataclass(frozen=True)
+class PosMargin(PositiveAware):
+    """The top of a list without documents that score less than a margin below the query's positives.
+
+    Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
+
+    Attributes:
+        margin: keep documents that score at least this much below the positive.
+    """
+
+    version: ClassVar[int] = 1
+    named, threshold = "pos-margin", "margin"
+
+    margin: float = 0.05
+
+
+@dataclass(frozen=True)
+class PosPercent(PositiveAware):
+    """The top of a list without documents that score more than a share of the query's positives.
+
+    Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos.
+
+    Attributes:
+        share: keep documents that score no more than this share of the positive's score; of a score s below zero,
+            no more than s - (1 - share) |s|.
+    """
+
+    version: ClassVar[int] = 1
+    named, threshold = "pos-percent", "share"
+
+    share: float = 0.95

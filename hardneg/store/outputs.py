@@ -1,0 +1,415 @@
+"""Outputs of commands, checked before they are written and recorded afterwards, and the artifacts that they use.
+
+<store>/roots/<owner>.json           a written output: the keys that it uses, the command, the state of its files
+<store>/roots/<owner>-<keys>.json    an unfinished run; its keys are kept until it finishes
+<store>/locks/<the same>             locked, shared, while that run is in progress
+"""
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.records import ArtifactError, UsageError
+from hardneg.runtime import world
+from hardneg.store.artifacts import Store, disk_errors, may_write, write_json
+from hardneg.store.atomic_write import aside, replace_text
+from hardneg.store.identity import digest
+
+Files = Mapping[str, Sequence[int]]
+"""Size, modification time and, for a link into the store, inode of each file of an output, by relative path."""
+WHOLE = ("",)
+_log = logging.getLogger("hardneg")
+
+
+@dataclass(frozen=True)
+class Record:
+    """The store's record of an output: the command that wrote it, and its files; None while they are being written."""
+
+    command: str
+    files: Files | None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An unfinished run: the path of its output, its start (Unix time), and its keys."""
+
+    root: Path
+    owner: Path
+    command: str
+    started: float
+    keys: frozenset[str]
+    running: bool
+
+
+def keep(store: Store, owner: Path, keys: Sequence[str], command: str = "", files: Files | None = None) -> None:
+    """Record that the output `owner` uses `keys`, which `gc` keeps as long as it exists; not in a read-only store.
+
+    Raises:
+        ArtifactError: the disk is full.
+    """
+    if store.read_only:
+        return
+    owner = owner.resolve()
+    content = {"owner": str(owner), "keys": sorted(set(keys)), "command": command, "files": files}
+    with disk_errors(store.root):
+        write_json(_root(store, owner), content)
+
+
+@contextlib.contextmanager
+def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Iterator[None]:
+    """Keep `keys` while the block runs; if it fails, until a later run succeeds, or `gc` forgets it."""
+    if store.read_only:
+        yield
+        return
+    owner = owner.resolve()
+    name = f"{digest(str(owner))}-{digest(sorted(keys))}"
+    root = store.root / "roots" / f"{name}.json"
+    content = {"owner": str(owner), "keys": sorted(set(keys)), "command": command, "begun": time.time()}
+    with store.lock(name, shared=True):
+        with disk_errors(store.root):
+            write_json(root, content)
+        yield
+        root.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: Sequence[Path]) -> Iterator[None]:
+    """Record that `owner` is being written, and at the end the files and folders at `tops`.
+
+    Files that an earlier run of the command wrote elsewhere in `owner` stay recorded until they change.
+    If the block fails before it has changed anything, the earlier record is restored.
+    """
+    root, earlier = _root(store, owner.resolve()), record(store, owner)
+    own = earlier.files or {} if earlier and earlier.command == command else {}
+    previous, before = root.read_bytes() if root.exists() else None, files_of(owner, tops)
+
+    def unchanged() -> Files:
+        return {name: noted for name, noted in own.items() if _same(files_of(owner, [owner / name]).get(name), noted)}
+
+    keep(store, owner, keys, command)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ArtifactError, OSError):
+            if (now := files_of(owner, tops)) != before:
+                keep(store, owner, keys, command, {**unchanged(), **now})
+            elif previous is None:
+                root.unlink(missing_ok=True)
+            elif not store.read_only:
+                replace_text(root, previous.decode())
+        raise
+    keep(store, owner, keys, command, {**unchanged(), **files_of(owner, tops)})
+
+
+def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
+    """Return the existing files at and below `tops`, in the form of `Files`."""
+    states = {}
+    for top in filter(os.path.lexists, tops):
+        for path in sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else [top]:
+            if path.is_symlink() or not path.is_dir():
+                status = path.lstat()
+                inode = status.st_ino if status.st_nlink > 1 else 0
+                states[path.relative_to(owner).as_posix()] = [status.st_size, status.st_mtime_ns, inode]
+    return states
+
+
+def foreign_files(owner: Path, top: Path, known: Files) -> list[Path]:
+    """Return the files at or below `top` that an output's record lacks, or that have changed since."""
+    return [owner / name for name, state in files_of(owner, [top]).items() if not _same(state, known.get(name))]
+
+
+def _same(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
+    """Return whether a file has the recorded state: the same size and time, or the same link into the store."""
+    return bool(state and noted and (state[:2] == noted[:2] or (noted[2] and noted[2] == state[2])))
+
+
+def record(store: Store, owner: Path) -> Record | None:
+    """Return the store's record of the output at `owner`."""
+    entry = _read(_root(store, owner.resolve()))
+    return Record(entry.get("command", ""), entry.get("files")) if entry else None
+
+
+def unfinished(store: Store) -> list[Unfinished]:
+    """Return the unfinished runs, the earliest first."""
+    runs = []
+    for path in store.root.glob("roots/*-*.json"):
+        if entry := _read(path):
+            keys, owner = frozenset(entry["keys"]), Path(entry["owner"])
+            runs.append(Unfinished(path, owner, entry["command"], entry["begun"], keys, store.held(path.stem)))
+    return sorted(runs, key=lambda run: run.started)
+
+
+def owners(store: Store, key: str) -> list[Path]:
+    """Return the outputs, finished or not, that use a key."""
+    entries = map(_read, store.root.glob("roots/*.json"))
+    return sorted({Path(entry["owner"]) for entry in entries if entry and key in entry["keys"]})
+
+
+def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
+    """Return the folders that no output, no unfinished run and no process uses, with their sizes in bytes.
+
+    forget: ignore unfinished runs that are not running.
+    """
+    used = _used(store, forget)
+    free = [path for path in store.folders() if _key(path) not in used and not store.held(_key(path))]
+    return [(path, _size(path)) for path in free]
+
+
+def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
+    """Remove the garbage, and the records of outputs that no longer exist; return what was removed.
+
+    Runs may start meanwhile: each folder is renamed while its lock is held and no run has noted its key.
+
+    Raises:
+        ArtifactError: a folder cannot be removed.
+    """
+    removed = []
+    with disk_errors(store.root):
+        for run in unfinished(store) if forget else ():
+            with store.lock_if_free(run.root.stem) as free:
+                if free:
+                    run.root.unlink(missing_ok=True)
+        for path in store.root.glob("roots/*.json"):
+            entry = _read(path)
+            if entry and "begun" not in entry and not os.path.lexists(entry["owner"]):
+                path.unlink(missing_ok=True)
+        used = _used(store)
+        for path in store.folders():
+            if _key(path) not in used and (doomed := _withdraw(store, path)):
+                removed.append((path, _size(doomed)))
+                shutil.rmtree(doomed)
+    return removed
+
+
+def _used(store: Store, forget: bool = False) -> set[str]:
+    used: set[str] = set()
+    for run in unfinished(store):
+        used |= run.keys if run.running or not forget else set()
+    for path in store.root.glob("roots/*.json"):
+        entry = _read(path)
+        if entry and "begun" not in entry and os.path.lexists(entry["owner"]):
+            used.update(entry["keys"])
+    return used
+
+
+def _withdraw(store: Store, path: Path) -> Path | None:
+    """Rename a folder so that no run finds it; return None where a run uses it by now."""
+    doomed = path.with_name(f"{_key(path)}.{secrets.token_hex(6)}.discarded")
+    with store.lock_if_free(_key(path)) as free:
+        if not free or _key(path) in _used(store):
+            return None
+        try:
+            path.rename(doomed)
+        except FileNotFoundError:  # another process has removed it
+            return None
+        if _key(path) in _used(store):  # a run has noted and found it meanwhile
+            doomed.rename(path)
+            return None
+    return doomed
+
+
+def _key(folder: Path) -> str:
+    return folder.name.split(".")[0]
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of its files; some may be removed meanwhile."""
+    total = 0
+    for path in filter(Path.is_file, folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
+
+
+def _root(store: Store, owner: Path) -> Path:
+    return store.root / "roots" / f"{digest(str(owner))}.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the content of a root; empty where there is none.
+
+    Raises:
+        ArtifactError: it cannot be read, so the keys that it keeps are unknown.
+    """
+    try:
+        entry = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path}: damaged: {error}; remove it if no result listed in it is needed") from None
+    if not isinstance(entry, dict) or not {"owner", "keys"} <= entry.keys():
+        raise ArtifactError(f"{path}: damaged: it names no keys; remove it if no result listed in it is needed")
+    return entry
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file or a folder to write; for a run folder, the possible `names` in it, and the file that identifies it.
+
+    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: how an existing
+    file can be used unchanged, for the message that refuses to replace it.
+    """
+
+    path: Path
+    folder: bool = False
+    names: Sequence[str] = WHOLE
+    marked_by: str = ""
+    use: str = ""
+
+    @property
+    def tops(self) -> list[Path]:
+        """The files and folders to replace."""
+        return [self.path / name if name else self.path for name in self.names]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of messages: the argument that names an output, the one that overwrites it, and the writer."""
+
+    output: str = "path"
+    overwrite: str = "overwrite=True"
+    writer: str = "{}"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """All outputs and inputs of one command or function, and the store that records results.
+
+    command: may replace its own earlier output. keys: artifacts that the outputs are made from; the store keeps them
+    from `reserve` on. tell: shows a message to the user.
+    """
+
+    command: str
+    targets: Sequence[Target]
+    inputs: Sequence[Path]
+    store: Store
+    overwrite: bool = False
+    keys: Sequence[str] = ()
+    words: Words = Words()
+    tell: Callable[[str], None] = _log.warning
+
+    def check(self) -> None:
+        """Refuse outputs that would replace files of the user, and those that cannot be written.
+
+        Raises:
+            UsageError: an output is an input, contains one or is in one; or exists and is not this command's own.
+            ArtifactError: an output cannot be written.
+        """
+        paths = [target.path.resolve() for target in self.targets]
+        if root := next((path for path in paths if path == path.parent), None):
+            raise UsageError(f"{root}: is the root folder; give a folder of its own")
+        tops, another = [top for target in self.targets for top in target.tops], f"give another {self.words.output}"
+        for top in tops:
+            try:
+                aside(top.absolute()).lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:  # a name that is too long, a closed folder
+                raise ArtifactError(f"{top}: cannot be written ({error.strerror}); {another}") from None
+        problems = [f"{path}: is used for two outputs" for path in set(paths) if paths.count(path) > 1]
+        for target in self.targets:
+            problems += _path_problems(target, another) or [
+                *self._input_problems(target, another),
+                *([] if self.overwrite else self._own_problems(target, another)),
+            ]
+        if problems:
+            raise UsageError("\n".join(problems))
+        for top in tops:
+            there = next(folder for folder in top.absolute().parents if folder.exists())
+            if not there.is_dir() or not may_write(there):
+                reason = "writing is not allowed there" if there.is_dir() else "is a file, not a folder"
+                raise ArtifactError(f"{there}: {reason}; {another}")
+
+    @contextlib.contextmanager
+    def reserve(self) -> Iterator[None]:
+        """Check, and keep the steps in the store while the block works, and after it was stopped."""
+        self.check()
+        if not world().first or not self.keys:
+            yield
+            return
+        with reserve(self.store, self.command, self.targets[0].path, self.keys):
+            yield
+
+    @contextlib.contextmanager
+    def publish(self) -> Iterator[None]:
+        """Record files that the block writes as this command's own.
+
+        Raises:
+            ArtifactError: the disk is full, read-only, or not ours to write.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(disk_errors(self.targets[0].path, self.words.output))
+            for target in self.targets:
+                reason: object = f"the store {self.store.root} is read-only" if self.store.read_only else None
+                try:
+                    stack.enter_context(publish(self.store, self.command, target.path, self.keys, target.tops))
+                except (ArtifactError, OSError) as error:
+                    reason = error
+                if reason is not None:
+                    self.tell(f"only {self.words.overwrite} will replace {target.path}: {reason}")
+            yield
+
+    def _input_problems(self, target: Target, another: str) -> Iterator[str]:
+        for source in filter(os.path.exists, [*self.inputs, self.store.root]):
+            read = source.resolve()
+            for top in target.tops:
+                resolved, relation = top.resolve(), ""
+                if resolved == read or (top.exists() and top.samefile(read)):
+                    relation = "is"
+                elif read.is_dir() and resolved.is_relative_to(read):
+                    relation = "is in"
+                elif read.is_relative_to(resolved):
+                    relation = "contains"
+                if relation:
+                    yield f"{top}: {relation} {source}, which is read here; {another}"
+
+    def _own_problems(self, target: Target, another: str) -> Iterator[str]:
+        """Yield a line on existing files of the target that an earlier run of the same command did not write."""
+        there, known = [top for top in target.tops if os.path.lexists(top)], record(self.store, target.path)
+        own = known is not None and known.command == self.command
+        files = known.files if known and own else {}
+        if files is None or (not own and target.marked_by and (target.path / target.marked_by).is_file()):
+            return
+        if not (foreign := [path for top in there for path in foreign_files(target.path, top, files)]):
+            return
+        first = ", ".join(map(str, foreign[:3])) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        changed = all(path.relative_to(target.path).as_posix() in files for path in foreign)
+        writer = f"`{self.words.writer.format(self.command)}`"
+        reason = f"has changed since {writer} wrote it" if changed else f"was not written by {writer}"
+        advice = f"{target.use}; {another}" if target.use else another
+        yield f"{first}: already exists and {reason}; {advice}, or {self.words.overwrite} to replace it"
+
+
+def _path_problems(target: Target, another: str) -> list[str]:
+    path = target.path
+    for number, part in enumerate(path.parts):  # once a folder before a `..` is made, the path leads to something else
+        if part == ".." and not (before := Path(*path.parts[:number])).is_dir():
+            return [f"{path}: {before} does not exist; give a path without it"]
+    if target.names != WHOLE:
+        if os.path.lexists(path) and not path.is_dir():
+            reason = "is a file" if path.exists() else "is a broken symbolic link"
+            return [f"{path}: {reason}; give the folder to write"]
+        problems = []
+        for name, top in zip(target.names, target.tops, strict=True):
+            wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
+            if top.is_symlink() or (top.exists() and not is_wanted()):
+                obstacle = "a symbolic link" if top.is_symlink() else f"not a {wanted}"
+                problems.append(f"{top}: is {obstacle}, where a {wanted} is expected; move it away, or {another}")
+        return problems
+    if path.is_symlink():
+        return [f"{path}: is a symbolic link; give its target"]
+    if path.exists() and not (path.is_dir() if target.folder else path.is_file()):
+        wanted = "folder" if target.folder else "file"
+        return [f"{path}: is {'a folder' if path.is_dir() else 'a file'}; give the {wanted} to write"]
+    resolved, home = path.resolve(), Path(os.path.expanduser("~")).resolve()
+    if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), home)):
+        return [f"{path}: is the folder you work in or your home, or contains it; give a folder of its own"]
+    return []

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from hardneg.datasets import hugging_face as hub_tables
     from hardneg.datasets import pydocs as installed_docs
     from hardneg.encoders import encoder as encoders
-    from hardneg.encoders import passes, towers
     from hardneg.encoders import protocol as encoding
     from hardneg.encoders import spec as model_specs
     from hardneg.encoders import tokens as token_files
+    from hardneg.encoders import towers
     from hardneg.encoders.open import loading, model_files
     from hardneg.encoders.open import resolved as resolving
     from hardneg.encoders.open.resolved import load_encoder
@@ -98,7 +98,7 @@ __all__ = [  # noqa: RUF022
     "fields", "figures", "forms", "given", "has_bf16_units", "hub_tables", "identity", "index_checks",
     "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
     "measuring", "metrics_files", "model_files", "model_specs", "negatives_files", "numbers",
-    "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
+    "overlap", "own_share", "pair_scoring", "planned_work", "protocols", "pyserini_lines", "qrels_files",
     "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "seeding", "sessions",
     "significance", "source_files", "spec_from", "stage_work", "stages", "start_java", "stores", "terminal",
     "text_lines", "texts", "token_files", "top_k", "towers", "train_config", "training_examples", "training_options",

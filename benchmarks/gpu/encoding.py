@@ -58,7 +58,7 @@ def unpadded(setting: Setting) -> Figures:
 def _own_ways(setting: Setting, model: Encoder, passages: list[str]) -> tuple[Figures, float]:
     """Texts a second by what `auto` takes, and padded; and the first of these alone."""
     found, options, speeds = Figures(), EncodeOptions(precision="bf16"), dict[str, float]()
-    with patch("hardneg.encoders.passes.faster", lambda name: None):
+    with patch("hardneg.encoders.towers.faster", lambda name: None):
         padded = model.encode(passages[:512], "document", options)
         speeds["padded"] = len(passages) / seconds(partial(model.encode, passages, "document", options), setting)
     cosine = float(_cosines(model.encode(passages[:512], "document", options), padded).mean())

@@ -1,51 +1,41 @@
-"""Adapters, by peft: where their files are and what they say, put into a transformer, and merged into a copy of it."""
+"""Adapters of peft: their files and settings, their place in a transformer, and their merge into its weights."""
 
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hardneg.encoders.open.model_files import (
-    ADAPTER,
-    ADAPTER_WEIGHTS,
-    Location,
-    adapted,
-    check_adapter,
-    locate,
-    module_folders,
-    sides,
-)
+from hardneg.encoders.open import model_files
 from hardneg.encoders.spec import AUTO, SIDES, AdapterSpec, FullSpec, ModelSpec
 from hardneg.records import Lookup, ModelError
 from hardneg.runtime import derive_seed
 from hardneg.store import digest, file_digest
 
-if TYPE_CHECKING:
-    from torch import nn
-
 NAME = "default"
-"""The adapter's name among those of a transformer, as other programs open it."""
-# Versions and paths; whether it was saved to be trained further.
+"""The name under which peft opens the adapter in a transformer."""
+# Versions, paths, and whether it was saved for further training.
 _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}
 
 
-def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple[ModelSpec, Location]:
-    """The base of the adapter in a folder, as a spec with that adapter, and its location; fetch: downloads it.
+def with_base(
+    spec: ModelSpec, location: model_files.Location, fetch: bool = False
+) -> tuple[ModelSpec, model_files.Location]:
+    """The spec of an adapter folder's base with that adapter, and the base's location; fetch: downloads it.
 
     Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
     """
     _refuse_settings(spec, location.path)
-    base = adapted(location.path)
+    base = model_files.adapted(location.path)
     base = base.fetched() if fetch else base
     adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
     return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
 
 
 def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
-    """The spec's adapter, or else the one in the model's folder. Raises ModelError where their settings differ."""
-    paths = [path for path, class_name in module_folders(folder).items() if class_name == "Transformer"]
-    inside = next((path for path in paths if (path / ADAPTER).is_file()), None)
+    """The spec's adapter, or else the one in the model's folder. Raises ModelError: their settings differ."""
+    paths = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
+    inside = next((path for path in paths if (path / model_files.ADAPTER).is_file()), None)
     if inside is None:
         return spec.adapter
     settings = settings_in(inside)
@@ -56,19 +46,19 @@ def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
 
 def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
     if spec.adapter is not None and spec.adapter != AdapterSpec(save=spec.adapter.save):
-        raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: set nothing of adapter but save")
+        raise ModelError(f"model {spec.name!r}: {folder} already has an adapter: set only adapter.save")
 
 
 def adapter_content(folder: Path) -> list[str]:
-    """The content of a trained adapter: its settings and its weights, not its path or that of its base."""
-    config = {name: value for name, value in check_adapter(folder).items() if name not in _IGNORED}
+    """The digests of a trained adapter's settings and weights; paths do not count."""
+    config = {name: value for name, value in model_files.check_adapter(folder).items() if name not in _IGNORED}
     if isinstance(targets := config.get("target_modules"), list):
         config["target_modules"] = sorted(targets)
-    return [digest(config), file_digest(folder / ADAPTER_WEIGHTS)]
+    return [digest(config), file_digest(folder / model_files.ADAPTER_WEIGHTS)]
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """A trained adapter's content or commit, or a new one's settings: its part of an identity. Raises ModelError."""
+    """The identity of an adapter: content or commit of a trained one, settings of a new one. Raises ModelError."""
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
     location = _located(adapter)
@@ -80,24 +70,24 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
     """The folder of a trained adapter's files, downloaded if needed; None for a new one. Raises ModelError."""
     if adapter.source is None:
         return None
-    folder = _located(adapter).download([ADAPTER, ADAPTER_WEIGHTS])
-    check_adapter(folder)
+    folder = _located(adapter).download([model_files.ADAPTER, model_files.ADAPTER_WEIGHTS])
+    model_files.check_adapter(folder)
     return folder
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """The size of a trained adapter's files, local and to download; nothing for a new one. Raises ModelError."""
+    """The bytes of a trained adapter on this machine and to download; none for a new one. Raises ModelError."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
     if location.commit is not None:
         return location.look_up()
-    check_adapter(location.path)
-    return Lookup(there=(location.path / ADAPTER_WEIGHTS).stat().st_size)
+    model_files.check_adapter(location.path)
+    return Lookup(there=(location.path / model_files.ADAPTER_WEIGHTS).stat().st_size)
 
 
-def _located(adapter: AdapterSpec) -> Location:
-    location = locate(adapter.source or "", adapter.revision)
+def _located(adapter: AdapterSpec) -> model_files.Location:
+    location = model_files.locate(adapter.source or "", adapter.revision)
     try:
         _ = location.commit
     except ModelError as error:
@@ -107,7 +97,7 @@ def _located(adapter: AdapterSpec) -> Location:
 
 def settings_in(folder: Path) -> AdapterSpec:
     """The settings of a trained adapter."""
-    config = check_adapter(folder)
+    config = model_files.check_adapter(folder)
     targets = config.get("target_modules")
     return AdapterSpec(
         type="dora" if config.get("use_dora") else "rslora" if config.get("use_rslora") else "lora",
@@ -119,7 +109,7 @@ def settings_in(folder: Path) -> AdapterSpec:
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
-    """The settings of an adapter in a saved model's folder, to train it or the next one further."""
+    """The settings of an adapter to save with its model, for further training."""
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
@@ -127,37 +117,38 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """The adapter that `noted` saved. Raises ModelError where it is not of that form."""
+    """The adapter from the settings that `noted` saved. Raises ModelError: they have another form."""
     if content is None:
         return None
     try:
         targets = content.get("target_modules", AUTO)
         return AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
     except (TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: adapter: not an adapter's settings: save the model again") from error
+        raise ModelError(f"{path}: adapter: not the settings of an adapter: save the model again") from error
 
 
-def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns: bool) -> None:
-    """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
+def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, learns: bool) -> None:
+    """Puts the spec's adapter into the transformer of each side; a new one only if it `learns`.
 
-    location: the model's. An adapter that the model has already is trained further.
+    whole: an nn.Module with the model's modules. location: of the model. An adapter that the model already has is
+    trained further.
 
-    Raises ModelError: the adapter does not fit the model, or peft is not there.
+    Raises ModelError: the adapter does not fit the model, or peft is not installed.
     """
-    from hardneg.encoders.towers import has_twins, route
+    from hardneg.encoders import towers
 
     adapter = spec.adapter
     if adapter is None:
         return
-    if adapter.save == "apart" and (spec.twins or has_twins(whole)):
+    if adapter.save == "apart" and (spec.twins or towers.has_twins(whole)):
         problem = "sentence-transformers opens no adapters of two encoders"
         raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: set save: merged")
     folder = adapter_folder(adapter)
     done = set[int]()
     for side in SIDES:
-        transformer, own = route(whole, side)[0], sides(location.path)[side][0]
+        transformer, own = towers.route(whole, side)[0], model_files.sides(location.path)[side][0]
         if not hasattr(getattr(transformer, "model", None), "add_adapter"):
-            raise ModelError(f"model {spec.name!r} has no transformer to put an adapter in: leave model.adapter out")
+            raise ModelError(f"model {spec.name!r} has no transformer for an adapter: leave model.adapter out")
         if id(transformer) in done:
             continue
         done.add(id(transformer))
@@ -165,11 +156,11 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns:
             _fill(transformer.model, own)
         elif folder is not None or learns:
             base = (location.name, location.commit) if location.on_hub else (str(own.resolve()), None)
-            _put_in(transformer.model, adapter, folder, *base)  # by which others open the base
+            _put_in(transformer.model, adapter, folder, *base)  # the name by which peft opens the base
 
 
 def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, revision: str | None) -> None:
-    """Adds an adapter, a new one, which changes nothing at first, or that in a folder; the model's own are frozen."""
+    """Adds the adapter in a folder, or a new one, which changes no vector at first; freezes the model's own weights."""
     try:
         import peft
     except ImportError as error:
@@ -191,55 +182,54 @@ def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, re
             model.add_adapter(config, NAME)
         except (ValueError, TypeError, ImportError, LookupError) as error:
             reason = " ".join(str(error).split())[:200]
-            raise ModelError(f"adapter cannot be put into model {base!r} ({reason})") from error
+            raise ModelError(f"adapter cannot be added to model {base!r} ({reason})") from error
     config = model.peft_config[NAME]
     config.base_model_name_or_path, config.revision = base, revision
     if folder is not None:
         _fill(model, folder)
     if adapter.save == "apart" and getattr(config, "use_dora", False):
-        raise ModelError(f"adapter {folder} is a dora, which transformers cannot read back: set save: merged")
+        raise ModelError(f"adapter {folder} is of type dora, which transformers cannot read back: set save: merged")
     _learn(model)
 
 
 def _fill(model: Any, folder: Path) -> None:
-    """Loads a trained adapter's weights, which alone are trainable. Raises ModelError: they do not fit the layers."""
+    """Loads a trained adapter's weights and makes only them trainable. Raises ModelError: they do not fit."""
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
     try:
-        result: Any = set_peft_model_state_dict(model, load_file(str(folder / ADAPTER_WEIGHTS)), NAME)
+        result: Any = set_peft_model_state_dict(model, load_file(str(folder / model_files.ADAPTER_WEIGHTS)), NAME)
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         raise ModelError(f"adapter {folder}: does not fit its base ({' '.join(str(error).split())[:200]})") from error
     _learn(model)
     names = {name for name, weights in model.named_parameters() if weights.requires_grad}
     if others := [*names.intersection(result.missing_keys), *result.unexpected_keys]:
         raise ModelError(
-            f"adapter {folder}: does not fit its base ({min(others)}): name the base that it was trained on"
+            f"adapter {folder}: does not fit its base ({min(others)}): set name to the base it was trained on"
         )
 
 
 def _learn(model: Any) -> None:
-    """Makes the adapter's weights trainable, and freezes all others of the model."""
     own = set[int]()
-    for part in _layers(model):  # without the weights of the layer that it is put around
+    for part in _layers(model):  # except the weights of the layer inside
         own |= {id(each) for each in part.parameters()} - {id(each) for each in part.get_base_layer().parameters()}
     for weights in model.parameters():
         weights.requires_grad_(id(weights) in own)
 
 
-def _layers(module: "nn.Module") -> Iterator[Any]:
+def _layers(module: Any) -> Iterator[Any]:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return (part for part in module.modules() if isinstance(part, BaseTunerLayer))
 
 
-def has_adapter(model: "nn.Module") -> bool:
-    """Whether a model has an adapter inside."""
+def has_adapter(model: Any) -> bool:
+    """Return whether an nn.Module contains an adapter."""
     return any(hasattr(part, "peft_config") for part in model.modules())
 
 
-def merged(module: "nn.Module") -> "nn.Module":
-    """A copy with adapters merged into its weights; it shares all others with the module."""
+def merged(module: Any) -> Any:
+    """A copy of an nn.Module with adapters merged into its weights; all other weights are shared."""
     changed = {id(weights) for part in _layers(module) for weights in part.parameters()}
     tensors = [*module.parameters(), *module.buffers()]
     copied = deepcopy(module, {id(tensor): tensor for tensor in tensors if id(tensor) not in changed})
@@ -254,8 +244,8 @@ def merged(module: "nn.Module") -> "nn.Module":
     return copied
 
 
-def layer_targets(model: "nn.Module") -> list[str]:
-    """Names of linear layers in a transformer's layers, not in heads or poolers. Raises ModelError: it has none."""
+def layer_targets(model: Any) -> list[str]:
+    """Names of the linear layers in a transformer's layers, without heads and poolers. Raises ModelError: none."""
     from torch import nn
 
     def stacks(model: nn.Module) -> Iterator[nn.ModuleList]:  # each outermost list of layers of one class
@@ -267,5 +257,5 @@ def layer_targets(model: "nn.Module") -> list[str]:
 
     parts = (item for stack in stacks(model) for item in stack[0].named_modules())
     if not (names := dict.fromkeys(name for name, part in parts if isinstance(part, nn.Linear))):
-        raise ModelError("adapter.target_modules: the model has no layers to find them in: name them")
+        raise ModelError("adapter.target_modules: no layers found in the model: name the linear layers")
     return list(names)

@@ -1,4 +1,4 @@
-"""An encoder whose network runs here: texts in, vectors or weights out, with or without gradients."""
+"""An encoder whose network runs locally: texts in, vectors or weights out, with or without gradients."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,64 +7,59 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from hardneg.encoders import passes, tokens, towers
+from hardneg.encoders import stream, tokens, towers
 from hardneg.encoders.open import loading
 from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, Windows
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens import SegmentTokens, Tokens
-from hardneg.formats.corpus import Corpus
+from hardneg.formats import corpus, vectors
 from hardneg.formats.segments import Segments
-from hardneg.formats.vectors import FlatWriter
 from hardneg.records import Encoded, ModelError
-from hardneg.runtime import Progress, Silent, World
-from hardneg.runtime.devices import float32_products
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from hardneg.runtime import Progress, Silent, World, devices
 
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
-"""Numbers of some texts, int64 [b], and their encoding."""
+"""Row numbers of some texts, int64 [b], and their encoding."""
 TOKENISERS = min(4, os.cpu_count() or 1)
-"""Windows that are tokenised at a time: a fast tokenizer reads on all cores, unless the environment forbids it."""
+"""Windows tokenised at a time; a fast tokenizer uses all cores, unless the environment forbids it."""
 _DEFAULTS, _SILENT = EncodeOptions(), Silent()
-_PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
-_FEW = 15  # different texts that may have one vector
+_PASSES = 4  # the least work of a window on a GPU, whose texts are sorted by length together
+_FEW = 15  # the most different texts that may have equal vectors
 
 
 class Representation:
-    """The encoding of texts by a family of encoders: one vector each, stored as a flat index; others override it.
+    """The encoding of texts by a family of encoders; by default one vector each, stored as a flat index.
 
-    On the device, with gradients, a tensor of n texts is float32 [n, d], or [n, T, d + 1] for T tokens a text, the last
-    number 1 where a token is scored and 0 where there is none.
+    The tensor of n texts is float32 [n, d]; for token vectors it is [n, T, d + 1], the last number 1 for a scored token
+    and 0 for none.
 
-    form: of the encoding. files: those of a store of it. block: the number of documents written at a time.
+    form: of the encoding. files: of a folder with encoded texts. block: the number of documents written at a time.
     """
 
     form: ClassVar[Form] = "vectors"
     files: ClassVar[Sequence[str]] = ("index", "docid")
     block: ClassVar[int] = 4096
 
-    count_rows = staticmethod(tokens.count_rows)
+    count_rows = staticmethod(stream.count_rows)
 
-    def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
-        """The tokens of queries as a transformer reads them. Raises ModelError: it pads them with tokens of vectors."""
+    def expanded(self, read: tokens.Tokens, transformer: Any) -> tokens.Tokens:
+        """The tokens of queries with the expansion of a transformer. Raises ModelError: this form supports none."""
         if getattr(transformer, "query_expansion", None):
-            raise ModelError("the model's query_expansion is for a vector a token: set encoder: multi-vector")
-        return tokens
+            raise ModelError("the model's query_expansion is for token vectors: set encoder: multi-vector")
+        return read
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
-        """The tensor of some texts: passes their features through the parts of an encoder."""
+        """The tensor of some texts, by a forward pass of their features through the parts of an encoder."""
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
-        """`count` texts in order, on the host, from batches in any order; copied from the device once."""
+        """Collects `count` texts in order, on the host, from batches in any order; copied from the device once."""
         vectors = torch.empty((count, dimension))
         for rows, part in batches:
             vectors = vectors if vectors.device == part.device else vectors.to(part.device)
@@ -73,54 +68,55 @@ class Representation:
         return array
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """The texts of a tensor, on the host."""
+        """Copies the texts of a tensor to the host."""
         array: NDArray[np.float32] = tensor.float().cpu().numpy()
         return array
 
     def tensor(self, encoded: Any, device: torch.device) -> Tensor:
-        """The texts as a tensor again."""
+        """The tensor of encoded texts."""
         return torch.from_numpy(encoded).to(device)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """float [B, M] in float32 or better, with gradients; columns: int64 [M], the document of each; None: all.
+        """Inner products, float32 or float64 [B, M], with gradients and without autocast.
 
-        Inner products, outside autocast.
+        columns: int64 [M], the document of each column; None is each document once.
         """
         chosen = documents if columns is None else documents[columns]
         with torch.autocast(queries.device.type, enabled=False):
             return towers.at_least_float32(queries) @ towers.at_least_float32(chosen).T
 
     def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
-        """float [B, M], the scores of B queries with M documents of their own each, as an index holds B * M in a row.
+        """The scores of B queries with M documents each, float32 [B, M], with gradients to the queries alone.
 
-        Gradients go to the queries alone.
+        encoded: the B * M documents as an index stores them.
         """
         return towers.list_products(queries, self.tensor(encoded, queries.device))
 
-    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
-        """What of the corpus is stored: the documents."""
+    def rows(
+        self, encoder: "Encoder", corpus: corpus.Corpus, folder: Path, progress: Progress, here: World
+    ) -> StoredRows:
+        """The rows to store: the documents."""
         return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
         """A writer of the rows."""
-        return FlatWriter(folder, dimension, len(rows))
+        return vectors.FlatWriter(folder, dimension, len(rows))
 
 
 class Encoder:
-    """A model of sentence-transformers that can learn, with the prompts, lengths and token types of its spec."""
+    """A trainable model of sentence-transformers with the prompts, lengths and token types of its spec."""
 
     def __init__(
-        self, module: "SentenceTransformer", spec: FullSpec, representation: Representation | None = None
+        self, module: SentenceTransformer, spec: FullSpec, representation: Representation | None = None
     ) -> None:
-        """representation: what texts are encoded into; one vector each by default."""
-        self.module = module
-        self.spec = spec
+        """representation: of the family; one vector each by default."""
+        self.module, self.spec = module, spec
         self.representation = representation or Representation()
         self.files, self.block = self.representation.files, self.representation.block
 
     @property
     def dimension(self) -> int:
-        """Size of a vector."""
+        """The size of a vector."""
         return int(self.module.get_embedding_dimension() or 0)
 
     @property
@@ -130,7 +126,7 @@ class Encoder:
 
     @property
     def twins(self) -> bool:
-        """Whether queries and documents have separate encoders."""
+        """True if queries and documents have separate encoders."""
         return towers.has_twins(self.module)
 
     def parts(self, side: Side) -> list[Any]:
@@ -139,14 +135,14 @@ class Encoder:
         return parts if kept is None else [*parts, towers.Cut(kept, self.spec.similarity == "cosine")]
 
     def prompted(self, side: Side, prompt: str | None) -> "Encoder":
-        """The same modules with another prompt of a side; None leaves it as it is."""
+        """An encoder of the same modules with another prompt for a side; None changes nothing."""
         if prompt is None:
             return self
         changed: dict[str, Any] = {f"{side}_prompt": prompt}
         return type(self)(self.module, replace(self.spec, **changed), self.representation)
 
-    def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
-        """The token ids of the texts with the prompt of their side, truncated to its length."""
+    def tokenise(self, texts: Sequence[str], side: Side) -> tokens.Tokens:
+        """Tokenises texts with the prompt of their side, truncated to its length."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
         prompted = [prompt + text for text in texts] if prompt else texts
         read = tokens.tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
@@ -154,11 +150,11 @@ class Encoder:
         return tokens.typed(read, self.spec.token_type(side)) if self.spec.typed else read
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
-        """The input of `embed`: int64 tensors [n, longest text] on the CPU, by the model's input names."""
+        """The input of `embed` by name: int64 tensors [n, longest text] on the CPU."""
         return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
-    def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
-        """The documents with their prompt, cut into segments. Raises ModelError: these are too long, or too short."""
+    def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
+        """Cuts documents with their prompt into segments. Raises ModelError: the segments are too long or too short."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
@@ -171,36 +167,36 @@ class Encoder:
         return replace(segmented, tokens=tokens.typed(segmented.tokens, self.spec.document_token_type))
 
     def check_fit(self) -> None:
-        """Encodes two words on each side. Raises Exception, of any class, where modules and form do not fit."""
+        """Encodes two words on each side. Raises Exception, of any class: the modules do not fit together."""
         with towers.evaluating(self.module), torch.inference_mode():
             for side in SIDES:
                 encoded = self.embed(self.features(["a trial"], side), side)
                 self.representation.gathered([(np.zeros(1, np.int64), encoded)], 1, self.dimension)
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
-        """Encodes texts with gradients, in the form of `Representation`; all after the transformer is float32."""
+        """Encodes texts with gradients, as `Representation` defines; only the transformer may compute in bfloat16."""
         return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Scores float [B, M] with gradients; columns: int64 [M], the document of each column; None: each once."""
+        """The scores of queries with documents, float [B, M], with gradients; see `Representation.score`."""
         return self.representation.score(queries, documents, columns)
 
     def score_lists(self, queries: Tensor, encoded: Encoded) -> Tensor:
-        """Scores float [B, M] with gradients to the queries, each with M own documents of the B * M stored ones."""
+        """The scores of B queries with M stored documents each, float [B, M], with gradients to the queries."""
         return self.representation.score_lists(queries, encoded)
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """The output of `embed` on the host, as an index is searched with it."""
+        """The output of `embed` on the host, in the form that searches an index."""
         return self.representation.collect(tensor.detach())
 
     def tensor(self, encoded: Encoded) -> Tensor:
-        """Stored texts on the device, in the form of `embed`."""
+        """Stored texts on the device, in the form of `embed`'s output."""
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
-        """The first dimensions of `embed`'s output, float32 [n, dimension]. Raises ModelError: it is no one vector."""
+        """The first dimensions of `embed`'s output, float32 [n, dimension]. Raises ModelError: not one vector each."""
         if self.representation.form != "vectors":
-            raise ModelError(f"model {self.spec.name!r} has no single vector a text that could be cut: leave dims out")
+            raise ModelError(f"model {self.spec.name!r} has not one vector per text to truncate: leave dims out")
         if dimension == encoded.shape[-1]:
             return encoded
         return towers.cut(encoded, dimension, self.spec.similarity == "cosine")
@@ -208,7 +204,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """Encodes texts in order, such as float32 [n, dimension]. Raises ModelError: names one that is not finite."""
+        """Encodes texts in order, such as float32 [n, dimension]. Raises ModelError: a number is not finite."""
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             encoded = self.encode_windows(_windows(texts, options.window), side, options, task.advance)
             return self._joined([part for _, part in encoded])
@@ -216,12 +212,12 @@ class Encoder:
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
-        """Encodes segments in order, such as float32 [S, dimension]; also int64 [n], the segments of each document."""
-        counts = [np.empty(0, np.int64)]
-        parts = _windows(texts, max(1, options.window // cut.count))
+        """Encodes the segments of documents, such as float32 [S, dimension], and counts those of each, int64 [n]."""
+        windows = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
-            encoded = self.encode_windows(parts, "document", options, task.advance, cut, counts.append)
-            return self._joined([part for _, part in encoded]), np.concatenate(counts)
+            found = list(Inference.of(self, "document", options, cut).windows(windows, task.advance))
+        counts = [np.empty(0, np.int64), *(counts for *_, counts in found if counts is not None)]
+        return self._joined([part for _, _, part, _ in found]), np.concatenate(counts)
 
     def encode_windows(
         self,
@@ -230,42 +226,39 @@ class Encoder:
         options: EncodeOptions,
         advance: Callable[[int], None],
         cut: Segments | None = None,
-        counted: Callable[[NDArray[np.int64]], None] | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yields the number of the first text and the encoded texts of each window; two windows are in memory.
+        """Yields the number of the first text and the encoded texts of each window; few windows are in memory.
 
-        cut: how documents are cut, if at all. counted: called with the segments of each document of a window then.
+        cut: how documents are cut into segments, if at all.
 
-        Raises ModelError: a number is not finite, with the first such text's number; or the first texts are all alike.
+        Raises ModelError: a number is not finite; or all vectors of the first window are equal.
         """
-        inference = Inference.of(self, side, options, cut)
-        for number, (start, texts, encoded, counts) in enumerate(inference.windows(windows, advance)):
+        for number, (start, texts, encoded, _) in enumerate(
+            Inference.of(self, side, options, cut).windows(windows, advance)
+        ):
             if not number:
                 _check_different(self.spec.name, side, texts, encoded)
-            if counts is not None and counted is not None:
-                counted(counts)
             yield start, encoded
 
     def _joined(self, parts: Sequence[Any]) -> Any:
-        """The concatenated parts; without any, an empty result of the same form."""
         if not parts:
             return self.representation.gathered((), 0, self.dimension)
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
-    def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
-        """The rows of the corpus to store: documents, or segments. Raises ModelError: documents cannot be cut."""
+    def rows(self, corpus: corpus.Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
+        """The rows of the corpus to store: documents or segments. Raises ModelError: documents cannot be cut."""
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
         if self.representation.form == "token-vectors":
-            raise ModelError(f"model {self.spec.name!r} has a vector a token, which are not pooled: leave segments out")
-        return tokens.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
+            raise ModelError(f"model {self.spec.name!r} has a vector for each token: leave segments out")
+        return stream.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of the encoded rows."""
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder for `load_encoder` and `SentenceTransformer`; card: its README.md. Raises ModelError."""
+        """Writes a folder for `SentenceTransformer` and `load_encoder`; card: its README.md. Raises ModelError."""
         loading.save_module(self.module, self.spec, folder, card)
 
 
@@ -281,7 +274,6 @@ def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
 
 
 def _check_different(name: str, side: Side, texts: Sequence[str], encoded: Encoded) -> None:
-    """Refuses vectors that are all the same, unless there are few texts: their words may be unknown. As ModelError."""
     arrays = [encoded] if isinstance(encoded, np.ndarray) else encoded.flat.values()
     alike = all(np.all(array == array[:1]) for array in arrays)
     if alike and len({" ".join(text.casefold().split()) for text in texts}) > _FEW:
@@ -290,7 +282,6 @@ def _check_different(name: str, side: Side, texts: Sequence[str], encoded: Encod
 
 
 def _first_broken(encoded: Encoded) -> int | None:
-    """The number of the first text with a value that is not finite; None where all are."""
     if isinstance(encoded, np.ndarray):
         broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
         return int(broken[0]) if len(broken) else None
@@ -299,66 +290,73 @@ def _first_broken(encoded: Encoded) -> int | None:
     return int(np.searchsorted(encoded.offsets, positions[0], "right")) - 1 if len(positions) else None
 
 
-_Window = tuple[int, Sequence[str], Tokens | SegmentTokens]
-"""The number of the first text of a window, its texts, and their tokens."""
-_Done = tuple[int, Sequence[str], Encoded, NDArray[np.int64] | None]
-"""The same with the texts encoded, and the rows of each, int64 [n], where texts are cut into segments."""
+_Counts = NDArray[np.int64] | None
+_Window = tuple[int, Sequence[str], tuple[tokens.Tokens, _Counts]]
+"""The number of the first text of a window, its texts, their tokens and the segments of each, int64 [n], if any."""
 
 
 @dataclass(frozen=True)
 class Inference:
     """A model prepared to encode texts of a side.
 
-    parts: its modules, the first possibly in bfloat16. tokens: tokenises texts, whole or in segments. budget: tokens of
-    a pass. joins: whether windows are joined until they fill a few passes. packing: of a faster way, None for padded
-    texts.
+    parts: its modules, the first possibly in bfloat16. budget: tokens of a pass. joins: whether windows are joined
+    until they fill a few passes. cut: how documents are cut into segments, if at all. packing: a package's layout of
+    texts without padding, or None.
     """
 
     encoder: Encoder
     side: Side
     parts: Sequence[nn.Module]
-    tokens: Callable[[Sequence[str]], Tokens | SegmentTokens]
-    budget: passes.Budget
+    budget: towers.Budget
     joins: bool
+    cut: Segments | None = None
     packing: Any = None
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
-        """Prepares a model; cut: how documents are cut into several rows each, if at all."""
+        """Prepares a model; cut: how documents are cut into segments, if at all."""
         device, (first, *rest) = encoder.device, encoder.parts(side)
         whole = next(first.parameters()).dtype == torch.float32
-        wanted = (whole or options.precision == "bf16") and passes.takes_bf16(options.precision, first, "inference")
+        wanted = (whole or options.precision == "bf16") and towers.takes_bf16(options.precision, first, "inference")
         parts = [towers.in_bfloat16(first) if wanted and whole else towers.sharing(first), *rest]
-        faster, packing = passes.arrange(parts[0]), None
+        faster, packing = towers.arrange(parts[0]), None
         if faster is not None:
             with _computing(encoder, parts):
                 packing = faster.packing(encoder, side, parts)
-        read = partial(encoder.tokenise, side=side) if cut is None else partial(encoder.segment, cut=cut)
-        most = passes.most_tokens(parts[0], device)
-        budget = passes.Budget(min(options.tokens_per_batch or passes.usual_budget(device), most))
-        return cls(encoder, side, parts, read, budget, device.type != "cpu", packing)
+        most = towers.most_tokens(parts[0], device)
+        budget = towers.Budget(min(options.tokens_per_batch or towers.usual_budget(device), most))
+        return cls(encoder, side, parts, budget, device.type != "cpu", cut, packing)
 
-    def windows(self, windows: Windows, advance: Callable[[int], None]) -> Iterator[_Done]:
-        """Yields each window encoded, a few tokenised ahead. Raises ModelError: names a text that is not finite."""
+    def windows(
+        self, windows: Windows, advance: Callable[[int], None]
+    ) -> Iterator[tuple[int, Sequence[str], Encoded, _Counts]]:
+        """Yields each window encoded, with the segments of each text, int64 [n], if any; a few are tokenised ahead.
+
+        Raises ModelError: a vector is not finite; names the text.
+        """
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:
-            pending = ((start, texts, tokenisers.submit(self.tokens, texts)) for start, texts in windows)
-            for start, texts, waiting in passes.ahead(pending, TOKENISERS):
+            pending = ((start, texts, tokenisers.submit(self._tokens, texts)) for start, texts in windows)
+            for start, texts, waiting in towers.ahead(pending, TOKENISERS):
                 group.append((start, texts, waiting.result()))
-                size += int(tokens.rows_of(group[-1][2]).offsets[-1])
+                size += int(group[-1][2][0].offsets[-1])
                 if not self.joins or size >= _PASSES * self.budget.tokens:
                     yield from self._together(group, advance)
                     group, size = [], 0
             if group:
                 yield from self._together(group, advance)
 
-    def _together(self, group: list[_Window], advance: Callable[[int], None]) -> Iterator[_Done]:
-        parts, stop = [tokens.rows_of(tokenised) for _, _, tokenised in group], 0
-        encoded = self._encoded(Tokens.join(parts), advance)
-        for (start, texts, tokenised), own in zip(group, parts, strict=True):
+    def _tokens(self, texts: Sequence[str]) -> tuple[tokens.Tokens, _Counts]:
+        if self.cut is None:
+            return self.encoder.tokenise(texts, self.side), None
+        found = self.encoder.segment(texts, self.cut)
+        return found.tokens, found.counts
+
+    def _together(self, group: list[_Window], advance: Callable[[int], None]) -> Iterator[Any]:
+        encoded, stop = self._encoded(tokens.Tokens.join([own for _, _, (own, _) in group]), advance), 0
+        for start, texts, (own, counts) in group:
             first, stop = stop, stop + len(own.lengths)
             part = encoded if len(group) == 1 else encoded[first:stop]
-            counts = tokenised.counts if isinstance(tokenised, SegmentTokens) else None
             if (broken := _first_broken(part)) is not None:
                 position = str(start + broken) if counts is None else f"{start} or a later one"
                 raise ModelError(
@@ -367,7 +365,7 @@ class Inference:
                 )
             yield start, texts, part, counts
 
-    def _encoded(self, read: Tokens, advance: Callable[[int], None]) -> Encoded:
+    def _encoded(self, read: tokens.Tokens, advance: Callable[[int], None]) -> Encoded:
         encoder, form = self.encoder, self.encoder.representation
         packing = self.packing if self.packing is not None and self.packing.takes(read) else None
         put = partial(read.batch if packing is None else partial(packing.features, read), device=encoder.device)
@@ -377,21 +375,21 @@ class Inference:
             return form.run(self.parts, features, encoder.device, self.side)
 
         with _computing(encoder, self.parts):
-            done = passes.in_passes(read.lengths, self.budget, batches, put, run, advance)
+            done = towers.in_passes(read.lengths, self.budget, batches, put, run, advance)
             return form.gathered(done, len(read.lengths), encoder.dimension)
 
 
 @contextmanager
 def _computing(encoder: Encoder, parts: Sequence[nn.Module]) -> Iterator[None]:
-    products = float32_products(encoder.device)
+    products = devices.float32_products(encoder.device)
     with towers.evaluating(encoder.module), towers.evaluating(parts[0]), products, torch.inference_mode():
         yield
 
 
 def split(encoder: Encoder) -> Encoder:
-    """An encoder with two sides: the modules themselves for documents, copies of them for queries.
+    """An encoder with separate sides: the modules themselves for documents, and copies for queries.
 
-    An encoder with two sides already keeps its document side and gets a copy of its query side.
+    An encoder that already has two sides keeps its documents' modules and gets copies of its queries' modules.
     """
     queries = towers.with_own_queries(towers.route(encoder.module, "query"))
     modules = [towers.twins(queries, towers.route(encoder.module, "document"))]

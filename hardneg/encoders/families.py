@@ -1,52 +1,46 @@
-"""The families `dense`, a transformer with one vector a text, and `static`, a table with one vector a token."""
+"""The families `dense`, a transformer with one vector per text, and `static`, a table with one vector per token."""
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from hardneg.encoders.open import contract as contracts
-from hardneg.encoders.open import resolved
-from hardneg.encoders.open.contract import Contract, table_files
-from hardneg.encoders.open.model_files import json_object, module_folders
-from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
+from hardneg.encoders.open import model_files, resolved
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.records import Lookup, ModelError, PluginError
 from hardneg.registry import not_installed
 from hardneg.store import options_in_key
 
-if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
-
 _OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
 _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
-"""Families by the modules, saved classes and architectures that are theirs alone."""
+"""Families by the modules, saved classes and architectures that only they have."""
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
 
 
 @dataclass(frozen=True)
-class Dense(FolderFamily):
-    """A transformer with a pooling: one vector a text, compared by the inner product."""
+class Dense(resolved.FolderFamily):
+    """A transformer with a pooling: one vector per text, compared by the inner product."""
 
     called: ClassVar[str] = "dense"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "vectors"
 
     def check_class(self, folder: Path) -> None:
-        """Refuses a folder of another family, also one that does not declare it."""
-        architectures = json_object(folder / "config.json").get("architectures") or ()
-        modules = module_folders(folder).values()
+        """Refuses a folder of another family, declared or known by its modules. Raises ModelError."""
+        architectures = model_files.json_object(folder / "config.json").get("architectures") or ()
+        modules = model_files.module_folders(folder).values()
         saved = contracts.saved_class(folder)
         for family in (_OTHERS[name] for name in (saved, *architectures, *modules) if name in _OTHERS):
             if where := not_installed("encoders", family):
-                raise ModelError(f"model {folder}: it is of the family {family}, {where}")
+                raise ModelError(f"model {folder}: of the family {family}, {where}")
         super().check_class(folder)
         if family := next((_OTHERS[name] for name in modules if name in _OTHERS), ""):
-            raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
+            raise ModelError(f"model {folder}: has the modules of a {family} encoder: set encoder: {family}")
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+    def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
+        """Opens the model as an `Encoder`, in evaluation mode. Raises ModelError: it does not support its spec."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.open.loading import load_module
 
@@ -54,16 +48,16 @@ class Dense(FolderFamily):
 
 
 @dataclass(frozen=True)
-class Static(FolderFamily):
-    """One vector a token, looked up in a table: a text's vector is the mean of its tokens' ones.
+class Static(resolved.FolderFamily):
+    """A table with one vector per token; a text's vector is the mean of its tokens' vectors.
 
-    A folder of sentence-transformers with a `StaticEmbedding`, one of model2vec, and `packaged:wordllama` are taken as
-    they are. Of a transformer's folder the token table is taken, as the options say.
+    Folders of sentence-transformers with a `StaticEmbedding`, of model2vec and `packaged:wordllama` have their own
+    table. For a transformer's folder, the table is made of its token embeddings by these options.
 
     Args:
-        dimensions: principal components of the table that are kept; none keeps the table as it is.
-        sif: the smaller, the less frequent tokens weigh (a / (a + frequency), by Zipf's law); none weighs all alike.
-        untrained: of the transformer the tokenizer alone; its table is random numbers of the same spread.
+        dimensions: the number of principal components of the table; none uses the embeddings themselves.
+        sif: the a of token weights a / (a + frequency), by Zipf's law; none weights all tokens equally.
+        untrained: use only the transformer's tokenizer, with a table of random numbers of the same variance.
     """
 
     dimensions: int | None = 256
@@ -81,22 +75,23 @@ class Static(FolderFamily):
         if self.sif is not None and not self.sif > 0:
             raise PluginError(f"static: sif must be above 0, not {self.sif}")
 
-    def contract(self, folder: Path) -> Contract:
-        """The contract of the folder: all tokens are read, unless its tokenizer truncates.
+    def contract(self, folder: Path) -> contracts.Contract:
+        """The contract of the folder; its length is unlimited, unless its tokenizer truncates.
 
-        Raises ModelError: it has no whole model.
+        Raises ModelError: the folder holds no complete model.
 
         Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
         """
-        files, config, own = table_files(folder), dict[str, Any](), dict[str, Any]()
+        files, config, own = contracts.table_files(folder), dict[str, Any](), dict[str, Any]()
         length: Any = contracts.UNBOUNDED
         normalised, dimension, declared = True, self.dimensions, "cosine"
         if files is not None:
             files.check()
-            config = json_object(folder / contracts.CONFIG) if files.modules else {}
-            normalised = [*module_folders(folder).values()][-1] == "Normalize" if files.modules else files.normalised
+            config = model_files.json_object(folder / contracts.CONFIG) if files.modules else {}
+            last = [*model_files.module_folders(folder).values()][-1] if files.modules else ""
+            normalised = last == "Normalize" if files.modules else files.normalised
             declared, dimension = contracts.own_similarity(config), files.dimension()
-            truncation = json_object(files.tokenizer).get("truncation")
+            truncation = model_files.json_object(files.tokenizer).get("truncation")
             length = truncation.get("max_length") if isinstance(truncation, dict) else contracts.UNBOUNDED
             if isinstance(length, bool) or not isinstance(length, int) or length < 1:
                 raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
@@ -104,7 +99,7 @@ class Static(FolderFamily):
         prompts = contracts.own_prompts(config, folder)
         values: dict[str, Any] = {"similarity": "cosine" if declared == "dot" and normalised else declared}
         values |= {f"{side}_prompt": prompts[side] for side in SIDES} | {f"{side}_length": length for side in SIDES}
-        return Contract(
+        return contracts.Contract(
             **values | own,
             prompts={} if files is None else prompts,
             default_prompt_name=config.get("default_prompt_name"),
@@ -116,22 +111,22 @@ class Static(FolderFamily):
         )
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
-        """Whether the table has the format of sentence-transformers and its spec sets no length."""
-        files = table_files(folder)
+        """Return whether the folder is one of sentence-transformers and the spec sets no length."""
+        files = contracts.table_files(folder)
         return files is not None and files.modules and "query_length" not in others
 
-    def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in. Raises ModelError: of another family, not whole, or with fields of a transformer."""
+    def full(self, model: resolved.ResolvedModel) -> FullSpec:
+        """The filled-in spec. Raises ModelError: another family, incomplete, or a spec with fields of transformers."""
         self.check_class(model.path)
         spec = model.spec
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
         if others := plain.changed(_OF_TRANSFORMERS):
-            raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(others)}, leave that out")
+            raise ModelError(f"model {spec.name!r} is static: leave out {', '.join(others)}")
         return contracts.filled(spec, model.contract)
 
-    def content_digest(self, model: ResolvedModel) -> str:
-        """The digest of the files' content and the options, whether folder or spec declares the family."""
-        files, full = table_files(model.path), replace(model.full, encoder=None)
+    def content_digest(self, model: resolved.ResolvedModel) -> str:
+        """The digest of the files' content and the options, independent of where the family is declared."""
+        files, full = contracts.table_files(model.path), replace(model.full, encoder=None)
         if files is None:
             content = resolved.model_content(model.location)
             return resolved.digest_of(["static", self.version, options_in_key(self), content], full)
@@ -140,21 +135,21 @@ class Static(FolderFamily):
         read = [[path.name, resolved.file_identity(path)] for path in (*files.weights, files.tokenizer)]
         return resolved.digest_of(["static", files.normalised, read], full)
 
-    def look_up(self, model: ResolvedModel) -> Lookup:
-        """The size of the files."""
-        files = None if model.folder is None else table_files(model.folder)
+    def look_up(self, model: resolved.ResolvedModel) -> Lookup:
+        """The bytes of the files. Raises ModelError: some are missing."""
+        files = None if model.folder is None else contracts.table_files(model.folder)
         if files is None:
             return model.location.look_up()
         files.check()
         return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in evaluation mode, always in float32. Raises ModelError: it does not support its spec."""
+    def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
+        """Opens the model as an `Encoder` in float32, for evaluation. Raises ModelError: it does not fit its spec."""
         from hardneg.encoders.static_encoder import make_static, open_static
 
-        files = table_files(model.path)
+        files = contracts.table_files(model.path)
         if files is None:
             return make_static(model, self, device)
         if self != Static():
-            raise ModelError(f"model {model.spec.name!r} is static already: leave the options of encoder out")
+            raise ModelError(f"model {model.spec.name!r} already has a table: leave out the options of encoder")
         return open_static(model, files, device)

@@ -1,4 +1,4 @@
-"""The protocols of encoders, whatever their family, and of the families, which are plugins."""
+"""The protocols of encoders and of their families, which are plugins."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -12,25 +12,23 @@ from hardneg.records import Lookup
 from hardneg.runtime import Progress, World
 
 if TYPE_CHECKING:
-    import torch
-
     from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.formats.corpus import Corpus
     from hardneg.records import Encoded
 
 Form = Literal["vectors", "weights", "token-vectors"]
-"""The encoding of a text: one vector, weights of terms, or a vector a token."""
+"""The encoding of a text: one vector, weights of terms, or a vector for each token."""
 Windows = Iterable[tuple[int, Sequence[str]]]
-"""Texts to encode: the number of its first text, and texts, for each window."""
+"""Texts to encode in windows: the number of the first text, and the texts."""
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
+    """The options of a forward pass over texts or pairs; `precision` rounds results, the others change float noise.
 
-    tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        the usual one of a device (`hardneg.encoders.passes`).
-    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.devices`).
+    tokens_per_batch: the most tokens of one forward pass, padding included; a longer text passes alone. None is the
+        default of the device (`hardneg.encoders.towers`).
+    precision: `auto` is bfloat16 if the device has units for it (`hardneg.runtime.devices`).
     window: number of texts or pairs that are sorted by length together.
     """
 
@@ -40,7 +38,7 @@ class EncodeOptions:
 
 
 class StoredRows(Protocol):
-    """The stored rows of a corpus: documents, or segments of them; doc_ids: the id of each row."""
+    """The rows of a corpus in an index: documents or segments; doc_ids: the id of each row."""
 
     @property
     def doc_ids(self) -> Iterable[str]: ...
@@ -52,23 +50,23 @@ class StoredRows(Protocol):
 
 
 class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
-    """Writes encoded documents in the order of their rows; what is not closed is not there."""
+    """A writer of encoded documents in the order of their rows; the folder is complete only after `close`."""
 
     def write(self, encoded: Any, /) -> None:
-        """Writes the rows that come next."""
+        """Writes the next rows."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Writes the id of each row, in row order, streaming."""
 
     def close(self) -> None:
-        """Completes the folder. Raises ArtifactError where rows or ids are missing."""
+        """Completes the folder. Raises ArtifactError: rows or ids are missing."""
 
 
 class TextEncoder(Protocol):
-    """An opened model: texts in; out comes what is stored, searched and scored.
+    """An opened model that encodes texts.
 
-    files: the names of the files that `writer` leaves in a folder, first the one that it writes last. block: the most
-    documents that it writes at a time. dimension: size of a vector, or number of terms.
+    files: names of the files that `writer` writes in a folder, the last one written first. block: the most documents
+    written at a time. device: a `torch.device`. dimension: size of a vector, or number of terms.
     """
 
     files: Sequence[str]
@@ -78,7 +76,7 @@ class TextEncoder(Protocol):
     def spec(self) -> FullSpec: ...
 
     @property
-    def device(self) -> "torch.device": ...
+    def device(self) -> Any: ...
 
     @property
     def dimension(self) -> int: ...
@@ -86,7 +84,7 @@ class TextEncoder(Protocol):
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = ..., progress: Progress = ...
     ) -> "Encoded":
-        """Encodes the texts in order. Raises ModelError where one cannot be encoded."""
+        """Encodes texts in order. Raises ModelError: one cannot be encoded."""
 
     def encode_windows(
         self,
@@ -96,12 +94,12 @@ class TextEncoder(Protocol):
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yields each window's number and encoded texts, few in memory; cut: into several rows each, if at all."""
+        """Yields each window's number and encoded texts, few in memory; cut: how documents are cut, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
     ) -> StoredRows:
-        """The rows to store; processes may count a part each, in files of `folder`. Raises ModelError: no cuts."""
+        """The rows to store; each process may count a share, in files of `folder`. Raises ModelError: cannot cut."""
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of the rows."""
@@ -112,9 +110,9 @@ class EncoderFamily(Protocol):
 
     form: the encoding of documents. trainable: whether its encoders can be trained.
 
-    A family whose models are folders also has `claims`, a class method: whether a folder (a path) holds one of its
-    models, by its files. Such a model has a `folder` when it is opened. Families of other packages claim folders before
-    those of hardneg; one with a higher `special`, a number of the class, before one with a lower.
+    A family whose models are folders also has `claims`, a class method that returns whether a folder (a path) holds one
+    of its models, by its files. Families with a higher `special`, a number of the class (1 by default), claim folders
+    before others.
     """
 
     version: ClassVar[int]
@@ -122,13 +120,13 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec, filled in with the model's own values; nothing is fetched. Raises ModelError."""
+        """The spec filled in with the model's own values, without a download. Raises ModelError."""
 
     def digest(self, model: "ResolvedModel") -> str:
-        """32 hexadecimal digits: others whenever the encoding of a text may differ. Raises ModelError."""
+        """32 hexadecimal digits that differ if the encoding of any text may differ. Raises ModelError."""
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """The files to read: those on this machine, and those to download. Raises ModelError."""
+        """The bytes of the model's files on this machine and to download. Raises ModelError."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Opens the model on `device`, or the best. precision: of the encoding; None: to train. Raises ModelError."""
+        """Opens the model on a device or the best one; precision: None is to train. Raises ModelError."""

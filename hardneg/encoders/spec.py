@@ -1,8 +1,8 @@
-"""The spec of an encoder in a recipe, its adapter and prompts, and the same with the model's own values filled in."""
+"""The spec of an encoder in a recipe: its fields, adapter and prompts, and the spec filled in by the model's values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from hardneg.records import ModelError, PluginSetting
 
@@ -17,21 +17,17 @@ SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
 SIDES: tuple[Side, ...] = ("query", "document")
 TOKEN_TYPES = ("query_token_type", "document_token_type")
 TASK = "{task}"
-"""Stands for the task's description in a template, such as `Instruct: {task}\\nQuery: `."""
+"""The placeholder of the task's description in a prompt, such as `Instruct: {task}\\nQuery: `."""
 AUTO = "auto"
-_ALLOWED = {
-    "pooling": ("own", "cls", "mean", "lasttoken"),
-    "similarity": (*SIMILARITIES, None),
-    "activation": ("identity", "tanh"),
-    "dtype": ("auto", "fp32", "bf16", "fp16"),
-}
+_ALLOWED = {"pooling": get_args(Pooling), "similarity": (*SIMILARITIES, None)}
+_ALLOWED |= {"activation": get_args(Activation), "dtype": get_args(Weights)}
 _LEAST = dict.fromkeys(("projection", "truncate_dim"), 1) | dict.fromkeys(TOKEN_TYPES, 0)
 _LEAST |= dict.fromkeys(("query_length", "document_length"), 3)
 
 
 def _choices(field: str, value: object, allowed: Sequence[str | None]) -> list[str]:
     *first, last = filter(None, allowed)
-    return [] if value in allowed else [f"{field} is {value!r}: it can be {', '.join(first)} or {last}"]
+    return [] if value in allowed else [f"{field} is {value!r}: set {', '.join(first)} or {last}"]
 
 
 @dataclass(frozen=True)
@@ -42,20 +38,20 @@ class PromptName:
 
 
 Prompt = str | PromptName | None
-"""None is the model's own prompt for queries or for documents."""
+"""A prompt before each text; None is the model's own prompt for queries or documents."""
 
 
 @dataclass(frozen=True)
 class AdapterSpec:
-    """A few weights beside those of a transformer, which alone are trained.
+    """A low-rank adapter of a transformer, whose weights alone are trained.
 
-    source: a folder or hub id of a trained adapter, as peft saves it; without one a new adapter is trained.
+    source: a folder or hub id of a trained adapter saved by peft; by default a new adapter is trained.
     revision: a branch, tag or commit of a hub id.
     type: `lora`; `rslora` (scaled by the root of the rank); `dora`.
-    rank: that of the matrices. alpha: their product is scaled by alpha / rank.
-    dropout: of what goes into the adapter.
-    target_modules: ends of the names of the linear layers that get one; `auto` is all those in the layers.
-    save: `merged` writes the base with the adapter in its weights; `apart` writes the adapter and its base's name.
+    rank: of the matrices. alpha: their product is scaled by alpha / rank.
+    dropout: of the adapter's input.
+    target_modules: name endings of the adapted linear layers; `auto` is all linear layers of the transformer's layers.
+    save: `merged` writes the base with the adapter merged in; `apart` writes the adapter and the name of its base.
 
     Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024).
     """
@@ -71,21 +67,21 @@ class AdapterSpec:
 
     @property
     def targets(self) -> tuple[str, ...] | None:
-        """Ends of names of the layers that get one; None for all linear layers."""
+        """Name endings of the adapted layers; None for all linear layers."""
         if self.target_modules == AUTO:
             return None
         return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
 
     def settings(self) -> dict[str, Any]:
-        """The settings of a new one."""
+        """The settings of a new adapter, by field."""
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
-        """An estimate of the weights of a new one: two matrices for each of a layer's six linear ones."""
+        """An estimate of a new adapter's number of weights: two matrices for each of six linear layers per layer."""
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
-        """One line for each field that no adapter can have."""
+        """One message per invalid field."""
         lines = _choices("adapter.type", self.type, ("lora", "rslora", "dora"))
         lines += _choices("adapter.save", self.save, ("merged", "apart"))
         changed = ", ".join(f"adapter.{name}" for name, value in self.settings().items() if value != _USUAL[name])
@@ -95,13 +91,14 @@ class AdapterSpec:
             f"rank is {self.rank}: at least 1 is needed": self.rank < 1,
             f"alpha is {self.alpha:g}: it must be above 0": not self.alpha > 0,
             f"dropout is {self.dropout:g}: it must be at least 0 and below 1": not 0 <= self.dropout < 1,
-            "target_modules names no layers: give ends of their names, or leave it out": unnamed,
+            "target_modules names no layers: give endings of their names, or leave it out": unnamed,
             "save is 'apart': transformers cannot read back dora: set save: merged": lost,
-            "revision is that of a source: give one, or leave it out": self.source is None and bool(self.revision),
+            "revision is set without source: set source too, or leave it out": self.source is None
+            and bool(self.revision),
         }
         lines += [f"adapter.{line}" for line, is_so in wrong.items() if is_so]
         if self.source is not None and changed:
-            lines.append(f"{changed}: a trained adapter has its own: leave out, or leave out source")
+            lines.append(f"{changed}: a trained adapter has its own settings: leave them out, or leave out source")
         return lines
 
 
@@ -110,28 +107,28 @@ _USUAL = AdapterSpec().settings()
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A dense encoder, shared by queries and documents, or two of them.
+    """The spec of an encoder, shared by queries and documents, or of one for each.
 
-    A field that is None takes the value of the model's own folder; any other value overrides it.
+    None takes the value in the model's folder; any other value overrides it.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
-    pooling: `own` keeps what a SentenceTransformer has; the others replace it.
-    projection: size of a linear layer after the pooling; none if None. activation: what its output goes through.
-    layer_norm: a LayerNorm after that.
-    similarity: `cosine` ends in a normalisation, `dot` does not; of token vectors `maxsim` or `meanmaxsim`.
-    query_prompt, document_prompt: put before each text; "" is none. `{name: NAME}` is the prompt of that name in the
-        model's folder. `{task}` in one stands for the task.
-    task: the aim of the search, in the words of an instruction.
-    code: `native` has transformers' own code compute a model whose files name code of their own, which is never run.
-    twins: queries and documents begin with the same weights and are trained apart.
-    query_length, document_length: number of tokens read, special ones included.
-    query_token_type, document_token_type: the token type (segment) of every token; 0 for both is what the model has.
-    truncate_dim: number of dimensions of a vector that are kept.
-    encoder: its family with options (`hardneg.encoders`); None is that of the folder.
-    dtype: that of the transformer's weights where texts are encoded; `auto` and `fp32` follow the
-        stage's `precision`, and `fp32` loads all weights as float32 first. Training is always in float32.
-    adapter: a few weights beside the transformer's, which alone are trained.
+    pooling: `own` is the pooling of a SentenceTransformer; the others replace it.
+    projection: size of a linear layer after the pooling; None for no layer. activation: of the projection's output.
+    layer_norm: whether a LayerNorm follows.
+    similarity: `cosine` normalises vectors, `dot` does not; `maxsim` or `meanmaxsim` for token vectors.
+    query_prompt, document_prompt: text before each query or document; "" is none. `{name: NAME}` is the prompt of that
+        name in the model's folder. `{task}` is replaced by the task.
+    task: the description of the search task in an instruction.
+    code: `native` computes a model whose files name code of their own, which is never run, with transformers' own code.
+    twins: whether queries and documents start from the same weights and are trained separately.
+    query_length, document_length: maximum length in tokens, special tokens included.
+    query_token_type, document_token_type: the token type (segment) of every token; 0 for both is the model's default.
+    truncate_dim: number of dimensions that vectors are truncated to.
+    encoder: the encoder family with options (`hardneg.encoders`); None is the family of the folder.
+    dtype: of the transformer's weights to encode texts; `auto` and `fp32` follow the stage's `precision`, and `fp32`
+        first loads all weights as float32. Training is always in float32.
+    adapter: a low-rank adapter of the transformer, whose weights alone are trained.
     """
 
     free: ClassVar[frozenset[str]] = frozenset({"code"})
@@ -161,7 +158,7 @@ class ModelSpec:
 
     @property
     def typed(self) -> bool:
-        """Whether it sets token types."""
+        """True if the spec sets token types."""
         return bool(self.query_token_type or self.document_token_type)
 
     def token_type(self, side: Side) -> int:
@@ -169,11 +166,11 @@ class ModelSpec:
         return self.query_token_type if side == "query" else self.document_token_type
 
     def changed(self, names: Iterable[str]) -> list[str]:
-        """Return those of these fields that have another value than their default."""
+        """The fields of these names with a value other than the default."""
         return [name for name in names if getattr(self, name) != getattr(ModelSpec, name)]
 
     def problems(self) -> list[str]:
-        """One line for each field that no model can have."""
+        """One message per invalid field."""
         lines = [] if self.name.strip() else ["name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2"]
         for field, allowed in _ALLOWED.items():
             lines += _choices(field, getattr(self, field), allowed)
@@ -187,7 +184,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """The spec from its mapping by `asdict`."""
+    """The spec from its `asdict` mapping."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -196,7 +193,7 @@ def spec_from(content: Mapping[str, Any]) -> ModelSpec:
 
 @dataclass(frozen=True)
 class FullSpec(ModelSpec):
-    """A spec whose fields all have their values: the recipe's, or else the model's own."""
+    """A spec in which each field has the recipe's value, or else the model's own."""
 
     similarity: Similarity = "cosine"
     query_prompt: str = ""
@@ -209,25 +206,25 @@ class FullSpec(ModelSpec):
         return self.query_prompt if side == "query" else self.document_prompt
 
     def length(self, side: Side) -> int:
-        """The number of tokens read of a text of this side, special ones included."""
+        """The maximum length of a text of this side in tokens, special tokens included."""
         return self.query_length if side == "query" else self.document_length
 
 
 def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str]:
-    """One line for each prompt, by its field, without a task or a name; and for a task that no prompt uses."""
+    """One message per prompt, by field, without its name or task, and for a task that no prompt uses."""
     problems = [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
     templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
     if task is None:
-        return [*problems, *(f"{field} has {TASK} and there is no task: give model.task" for field in templates)]
+        return [*problems, *(f"{field} has {TASK}, but no task is set: set model.task" for field in templates)]
     if not templates and all(isinstance(prompt, str) for prompt in prompts.values()):
-        problems.append(f"task is given, and no prompt has {TASK}: write it where the task goes, or leave task out")
+        problems.append(f"task is set, but no prompt has {TASK}: add it to a prompt, or leave task out")
     return problems
 
 
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """The prompts by field; own: the model's, by name. Raises ModelError: no such name, or no place for the task."""
+    """The prompts by field with names and task filled in; own: the model's, by name. Raises ModelError."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:
@@ -236,5 +233,5 @@ def whole_prompts(
         texts[field] = own[prompt.name] if isinstance(prompt, PromptName) else prompt
     if task is not None and not any(TASK in text for text in texts.values()):
         example = 'query_prompt: "Instruct: {task}\\nQuery: "'
-        raise ModelError(f"model {name!r}: task is given, and none of its prompts has {TASK}: write one, as {example}")
+        raise ModelError(f"model {name!r}: task is set, but none of its prompts has {TASK}: add one, such as {example}")
     return texts if task is None else {field: text.replace(TASK, task) for field, text in texts.items()}

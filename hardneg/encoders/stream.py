@@ -1,4 +1,4 @@
-"""Encodes a corpus in blocks, each a file until all are there, and writes the index that they make."""
+"""The rows of a corpus: documents or segments of them, counted, encoded in resumable blocks, written as an index."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -12,25 +12,99 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
-from hardneg.encoders.tokens import SegmentedCorpus
+from hardneg.formats import segments
+from hardneg.formats.corpus import Corpus
 from hardneg.records.encoded import arrays_of, encoded_of
 from hardneg.runtime import Progress, distributed
-from hardneg.store.blocks import BlockResult, BlockStore, write_behind
+from hardneg.store import blocks, replacing
 
 BLOCK = 1024
-"""Rows of a block, at most, which a stop may cost: a family of encoders may write fewer at a time."""
+"""The most rows of a block, which a stop may cost; a family of encoders may write fewer at a time."""
+_DOCUMENTS = 1024  # counted at a time
+
+
+def count_rows(
+    corpus: Corpus, unit: str, count: Any, folder: Path, progress: Progress, here: distributed.World
+) -> NDArray[np.int64]:
+    """Counts the rows of each document, int64 [N]; each process counts a share and waits for the others.
+
+    count: returns the counts of some texts, int64 [n]; they are saved in `folder` as `<unit>-*.npy` for a resumed run.
+    """
+    paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
+    if not paths[here.rank].exists():
+        share, counts = here.share(len(corpus)), [np.empty(0, np.int32)]
+        with progress.task(f"count {unit}", share.stop - share.start, "documents") as task:
+            for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):
+                counts.append(count(texts).astype(np.int32))
+                task.advance(len(texts))
+        with replacing(paths[here.rank]) as file:
+            np.save(file, np.concatenate(counts), allow_pickle=False)
+    distributed.barrier()
+    counted = np.concatenate([np.load(path, allow_pickle=False) for path in paths])
+    distributed.barrier()  # before the first process may remove them
+    return counted.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentedCorpus:
+    """A corpus whose rows are segments of documents.
+
+    first: int64 [N + 1], the row of each document's first segment, and the number of rows.
+    cut_off: the number of documents with text after their last segment, which is not encoded.
+    """
+
+    corpus: Corpus
+    cut: segments.Segments
+    first: NDArray[np.int64]
+    cut_off: int
+
+    @classmethod
+    def counted(
+        cls,
+        encoder: Any,
+        corpus: Corpus,
+        cut: segments.Segments,
+        folder: Path,
+        progress: Progress,
+        here: distributed.World,
+    ) -> "SegmentedCorpus":
+        """Counts the segments of each document by `count_rows`; encoder: an `Encoder`."""
+
+        def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more for a document that is cut off
+            found = encoder.segment(texts, cut)
+            counts: NDArray[np.int64] = found.counts + found.cut_off
+            return counts
+
+        wanted = count_rows(corpus, "segments", count, folder, progress, here)
+        first = np.concatenate([[0], np.cumsum(np.minimum(wanted, cut.count))])
+        return cls(corpus, cut, first, int((wanted > cut.count).sum()))
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
+        """The texts of documents `start` to `stop`, `size` at a time."""
+        return self.corpus.blocks(start, stop, size)
+
+    @property
+    def doc_ids(self) -> Iterator[str]:
+        """The id of each row."""
+        return segments.segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Blocks of documents; documents and rows: int64 [blocks + 1], the first of each block, and the end."""
+    """The blocks of a corpus.
+
+    documents, rows: int64 [blocks + 1], the first of each block, and the end.
+    """
 
     documents: NDArray[np.int64]
     rows: NDArray[np.int64]
 
     @classmethod
     def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
-        """The blocks in which an encoder encodes the rows, on every machine the same: of so many rows at most."""
+        """The blocks in which an encoder encodes the rows, the same on every machine."""
         documents = min(BLOCK, encoder.block)
         if not isinstance(rows, SegmentedCorpus):
             starts = np.append(np.arange(0, len(rows), documents), len(rows))
@@ -49,7 +123,7 @@ class Layout:
 def write_index(
     encoders: Sequence[TextEncoder], rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress
 ) -> None:
-    """Encodes the rows of a corpus into a folder, with their ids, unless the folder is complete.
+    """Encodes the rows of a corpus into an index with their ids in a folder; does nothing if the folder is complete.
 
     Several processes each call this with the same arguments. The encoders of all processes, each in a thread of its
     own, share the blocks.
@@ -58,9 +132,9 @@ def write_index(
     """
     here = distributed.world()
     complete = here.first and (folder / encoders[0].files[0]).exists()
-    if distributed.from_first(complete):  # one looks: it may be finished, and renamed
+    if distributed.from_first(complete):  # one process looks, as it may finish and rename the folder
         return
-    store, sizes = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows).sizes
+    store, sizes = blocks.BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows).sizes
     if here.first:
         store.begin(sizes)
     distributed.barrier()
@@ -70,8 +144,7 @@ def write_index(
         share = distributed.World(here.rank * len(encoders) + number, size).share(len(sizes))
         missing = [block for block in range(len(sizes))[share] if block not in finished]
         with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
-            blocks = encoded_blocks(encoders[number], rows, missing, options, task.advance)
-            write_behind(blocks, store.write)
+            blocks.write_behind(encoded_blocks(encoders[number], rows, missing, options, task.advance), store.write)
 
     with ThreadPoolExecutor(len(encoders)) as devices:
         list(devices.map(part, range(len(encoders))))
@@ -88,18 +161,18 @@ def encoded_blocks(
     numbers: Sequence[int],
     options: EncodeOptions,
     advance: Callable[[int], None],
-) -> Iterator[tuple[int, BlockResult]]:
-    """Yields each of these blocks with its number; few are in memory. Texts are sorted by length within a block."""
+) -> Iterator[tuple[int, blocks.BlockResult]]:
+    """Yields these blocks with their numbers, few in memory; texts are sorted by length within a block."""
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
     windows = encoder.encode_windows(texts, "document", options, advance, cut)
     for number, (_, encoded) in zip(numbers, windows, strict=True):
-        yield number, BlockResult(arrays_of(encoded))
+        yield number, blocks.BlockResult(arrays_of(encoded))
 
 
-def join_blocks(encoder: TextEncoder, rows: StoredRows, store: BlockStore, folder: Path) -> None:
-    """Writes the index of all blocks, which are finished, in `folder`."""
+def join_blocks(encoder: TextEncoder, rows: StoredRows, store: blocks.BlockStore, folder: Path) -> None:
+    """Writes the index of all blocks, which are finished, into a folder."""
     with encoder.writer(folder, rows) as writer:
         for number in range(len(Layout.of_encoder(encoder, rows).sizes)):
             writer.write(encoded_of(store.read(number)))

@@ -1,47 +1,40 @@
-"""Texts as token ids: arrays by the backend of a fast tokenizer, or by a slow one's call; cut, and in batches."""
+"""Token ids of texts and pairs: tokenised in arrays, truncated, cut into segments, and padded in batches."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers import Tokenizer, processors
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
 from hardneg.encoders.spec import TOKEN_TYPES, FullSpec
 from hardneg.encoders.towers import has_twins, placed, route
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.segments import Segments, segment_ids, windows
+from hardneg.formats.segments import Segments, windows
 from hardneg.records import ModelError
-from hardneg.runtime import Progress, World, barrier
-from hardneg.store import replacing
-
-if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
 
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""Ids of n texts one after the other, int32 [sum of lengths], and where each text begins, int64 [n + 1]."""
+"""Ids of n texts one after the other, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
 
 _OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
 _CPU = torch.device("cpu")
-_DOCUMENTS = 1024  # counted at a time
-_TEXTS = 128  # tokenised at a time: of a long one the tokenizer holds more than is kept
+_TEXTS = 128  # tokenised at a time, because the tokenizer holds more of a long text than is used
 
 
 def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The positions of runs of these lengths that begin there, one run after the other: int64 [sum of lengths]."""
+    """The positions in runs that begin there and have these lengths, one after the other: int64 [sum of lengths]."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each text of these lengths begins: int64 [n + 1]."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
@@ -52,9 +45,10 @@ def _flat(rows: Sequence[Sequence[int]]) -> Ids:
 
 @dataclass(frozen=True)
 class Frame:
-    """The special tokens of a text, which has one part, or of a pair, which has two.
+    """The special tokens around a text, which is one part, or around a pair, which is two.
 
-    around: the ids before the first part, between two, and after the last, each with its type. types: of each part.
+    around: the ids before the first part, between parts, and after the last, each with its token type. types: the token
+    type of each part.
     """
 
     around: tuple[tuple[tuple[int, int], ...], ...]
@@ -67,13 +61,13 @@ class Frame:
 
     @property
     def one_type(self) -> int | None:
-        """The type of all tokens; None where there are several."""
+        """The token type of all tokens; None if there are several."""
         types = {*self.types, *(token_type for beside in self.around for _, token_type in beside)}
         return types.pop() if len(types) == 1 else None
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """The frame of a tokenizer, probed with texts of one letter; None if these have no token."""
+        """The frame of a tokenizer, found by texts of one letter; None if these have no token."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -87,7 +81,7 @@ class Frame:
         return None
 
     def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """Ids and types of n texts, int32 [sum of lengths], and where each text begins, int64 [n + 1]."""
+        """Ids and types of n texts, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
         lengths = [np.diff(offsets) for _, offsets in parts]
         offsets = _offsets(np.sum(lengths, axis=0) + self.size)
         ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
@@ -115,23 +109,19 @@ class Backend:
         self.frames = {pair: frame for pair in (False, True) if (frame := Frame.of(self._tokenizer, pair))}
 
     def ids(self, texts: Sequence[str]) -> Ids:
-        """The ids of texts without special tokens."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return _flat([encoding.ids for encoding in encodings])
-
-    def ids_of_repeated(self, texts: Sequence[str]) -> Ids:
-        """The same for texts that may be repeated; each distinct one is tokenised once."""
+        """The ids of texts without special tokens; each distinct text is tokenised once."""
         different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        encodings = self._tokenizer.encode_batch_fast(list(different), add_special_tokens=False)
+        values, offsets = _flat([encoding.ids for encoding in encodings])
         if len(different) == len(texts):
-            return self.ids(texts)
-        values, offsets = self.ids(list(different))
+            return values, offsets
         rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
         lengths = np.diff(offsets)[rows]
         return values[run_positions(offsets[rows], lengths)], _offsets(lengths)
 
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
-    """Truncates texts to `most` ids, on the left side if `left`; most: of all, or of each, int64 [n]."""
+    """Truncates texts to `most` ids, on the left if `left`; most: one number for all, or int64 [n]."""
     values, offsets = ids
     kept = np.minimum(lengths := np.diff(offsets), most)
     if (kept == lengths).all():
@@ -141,7 +131,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Truncates pairs to `most` ids together: the longer text first, until both have one length."""
+    """Truncates pairs to `most` ids together: the longer text first, until both are equally long."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     fits, longer = ones + others <= most, ones > others
@@ -155,9 +145,7 @@ _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
 
 
 def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
-    """The backend of a Hugging Face tokenizer; None for slow ones, and for those that override its calls."""
-    from transformers import PreTrainedTokenizerFast
-
+    """The backend of a Hugging Face tokenizer; None for slow tokenizers, and for classes that override its calls."""
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
         getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in _OWN
     )
@@ -166,7 +154,7 @@ def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
 
 
 def own_backend(holder: Any, tokenizer: Any) -> Backend:
-    """The copy of a tokenizer that belongs to `holder` while that lives; a new one if it has new tokens."""
+    """The copy of a tokenizer, cached for the life of `holder`; a new one if tokens were added."""
     state = (tokenizer.get_vocab_size(), tokenizer.encode_special_tokens)
     entry = _known.get(holder)
     if entry is None or entry[0] != state:
@@ -176,14 +164,14 @@ def own_backend(holder: Any, tokenizer: Any) -> Backend:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokenised texts that are not padded yet.
+    """Tokenised texts without padding.
 
-    columns: by the model's input name, the texts' values one after the other, int32 [sum of lengths].
-    offsets: int64 [n + 1], where each text begins in every column.
-    padding: the value that pads a column, by its name; 0 for the others. It goes after a text, where it moves no
-    position, also where the tokenizer pads on the left. left: whether an expansion goes before the text.
-    prompt_length: tokens of the prompt where a pooling skips them, else 0.
-    same: further inputs with one value for all tokens, such as the attention mask's 1.
+    columns: by the model's input name, the values of all texts one after the other, int32 [sum of lengths].
+    offsets: int64 [n + 1], the start of each text in every column.
+    padding: the value that pads a column, by name, 0 by default. Padding follows the text, so that positions stay, even
+    if the tokenizer pads on the left. left: whether a query expansion precedes the text.
+    prompt_length: tokens of the prompt if the pooling skips them, else 0.
+    same: further inputs with one value for all tokens, such as 1 for the attention mask.
     """
 
     columns: Mapping[str, NDArray[np.int32]]
@@ -195,7 +183,7 @@ class Tokens:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """int64 [n], tokens of each text."""
+        """The number of tokens of each text, int64 [n]."""
         return np.diff(self.offsets)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
@@ -217,7 +205,7 @@ class Tokens:
 
     @classmethod
     def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
-        """Concatenates one or more parts, all of one tokenizer."""
+        """Concatenates one or more parts of one tokenizer."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -227,9 +215,9 @@ class Tokens:
 def tokenise(
     tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0, pairs: Sequence[str] | None = None
 ) -> Tokens:
-    """Tokenises texts by a Hugging Face tokenizer, truncated to `length` tokens each, special ones included.
+    """Tokenises texts, truncated to `length` tokens each including special tokens.
 
-    pairs: a second text for each, after the first; the longer of the two is truncated first.
+    tokenizer: of transformers. pairs: the second text of each pair; the longer of the two texts is truncated first.
     """
     backend, left = backend_of(tokenizer, pairs is not None), tokenizer.truncation_side == "left"
     if backend is None:
@@ -238,7 +226,7 @@ def tokenise(
     room = max(length - frame.size, 0)
     if pairs is None:
         return framed(tokenizer, frame, [cut(backend.ids(texts), room, left)], prompt_length)
-    parts = cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)
+    parts = cut_pairs(backend.ids(texts), backend.ids(pairs), room, left)
     return framed(tokenizer, frame, parts, prompt_length)
 
 
@@ -254,7 +242,7 @@ def _by_its_own_call(
 
 
 def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: int) -> Tokens:
-    """The tokens of texts, or of pairs of texts, in the special tokens of their tokenizer."""
+    """The tokens of texts, or of pairs of texts, with special tokens."""
     ids, types, offsets = frame.put(parts)
     columns, same = {"input_ids": ids}, {}
     if "attention_mask" in tokenizer.model_input_names:
@@ -273,7 +261,7 @@ def _tokens(tokenizer: Any, columns: Any, offsets: Any, prompt_length: int, same
 
 
 def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-    """Rows, the longest first, in batches of at most `tokens_per_batch` padded tokens, or of one row."""
+    """Yields rows, the longest first, in batches of at most `tokens_per_batch` padded tokens, or of one row."""
     order = np.argsort(-lengths, stable=True)
     start = 0
     while start < len(order):
@@ -283,7 +271,7 @@ def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator
 
 
 def typed(tokens: Tokens, token_type: int) -> Tokens:
-    """The same tokens, each of one type."""
+    """The tokens, all with one token type."""
     others = {name: column for name, column in tokens.columns.items() if name != "token_type_ids"}
     return replace(tokens, columns=others, same={**tokens.same, "token_type_ids": token_type})
 
@@ -300,11 +288,11 @@ def check_token_types(transformer: Any, spec: FullSpec) -> None:
             has = f"has {known} token types, counted from 0" if known else "has no token types"
             raise ModelError(f"model {spec.name!r} {has}: {name} is {token_type}; {instead}")
     if getattr(transformer.tokenizer, "backend_tokenizer", None) is None:
-        raise ModelError(f"model {spec.name!r} has a slow tokenizer, which cannot keep token types: {instead}")
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer, which cannot save token types: {instead}")
 
 
 def joined(modules: list[nn.Module]) -> list[nn.Module]:
-    """The modules of one side where both have equal weights, as in a saved model of two token types; else all."""
+    """The modules of one side if both sides have equal weights, as in a saved model of two token types; else all."""
     whole = nn.Sequential(*modules)
     if not has_twins(whole):
         return modules
@@ -314,49 +302,50 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
     return document if same else modules
 
 
+def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: Any) -> PreTrainedTokenizerFast:
+    """A copy of a tokenizer of the tokenizers library that wraps texts in a template; options: of transformers."""
+    copied = Tokenizer.from_str(backend.to_str())
+    copied.no_truncation()
+    names = dict.fromkeys(part.rpartition(":")[0] for part in template if not part.startswith("$A"))
+    special = [(name, copied.token_to_id(name)) for name in names]
+    copied.post_processor = processors.TemplateProcessing(single=list(template), special_tokens=special)
+    return PreTrainedTokenizerFast(tokenizer_object=copied, **options)
+
+
 def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
     """The modules of a side, the first a copy that shares its weights and has a tokenizer of one token type.
 
-    The tokenizer is of the class of transformers that keeps a template as it is.
+    Its tokenizer class is the one of transformers that saves a template unchanged.
     """
-    from tokenizers import Tokenizer
-    from tokenizers.processors import TemplateProcessing
-    from transformers import PreTrainedTokenizerFast
-
     first, *rest = parts
     own, tokenizer = copy(first), first.tokenizer
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     frame = backend_of(tokenizer).frames[False]  # type: ignore[union-attr]
     before, after = ([tokenizer.convert_ids_to_tokens(token) for token, _ in beside] for beside in frame.around)
-    special = [(name, tokenizer.convert_tokens_to_ids(name)) for name in dict.fromkeys([*before, *after])]
-    single = [f"{name}:{token_type}" for name in (*before, "$A", *after)]
-    backend.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    template = [f"{name}:{token_type}" for name in (*before, "$A", *after)]
     options = {name: getattr(tokenizer, name) for name in ("padding_side", "truncation_side", "model_max_length")}
     options |= {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"], **tokenizer.special_tokens_map}
-    own.processor = PreTrainedTokenizerFast(tokenizer_object=backend, **options)
+    own.processor = plain_tokenizer(tokenizer.backend_tokenizer, template, **options)
     return [own, *rest]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentTokens:
-    """The tokenised segments of n documents; counts: int64 [n], the segments of each; cut_off: bool [n]."""
+    """The tokenised segments of n documents.
+
+    counts: int64 [n], the segments of each. cut_off: bool [n], documents with text after their last segment.
+    """
 
     tokens: Tokens
     counts: NDArray[np.int64]
     cut_off: NDArray[np.bool_]
 
 
-def rows_of(tokenised: Tokens | SegmentTokens) -> Tokens:
-    """The rows to encode of texts that were tokenised, whole or in segments."""
-    return tokenised.tokens if isinstance(tokenised, SegmentTokens) else tokenised
-
-
 def tokenise_segments(
     tokenizer: Any, texts: Sequence[str], cut_at: Segments, prompt: str = "", prompt_length: int = 0
 ) -> SegmentTokens:
-    """Every segment of every text, with the prompt and the special tokens that a text gets.
+    """Tokenises every segment of every text, with the prompt and the special tokens of a text.
 
-    The first segment is the text cut to `cut_at.length` tokens, to the token.
+    The first segment has exactly the tokens of the text truncated to `cut_at.length`.
 
     Raises ModelError: prompt and special tokens leave no room for text.
     """
@@ -383,7 +372,6 @@ def tokenise_segments(
 
 
 def _prompted(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> tuple[Ids, NDArray[np.int64]]:
-    """The ids of the texts with the prompt, `longest` of each at most, and how many are the prompt's: int64 [n]."""
     rows: list[list[int]] = []
     prompts: list[int] = []
     for start in range(0, len(texts), _TEXTS):
@@ -400,69 +388,3 @@ def _prompted(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -
         spans = (part[: 4 * len(prompt)] for part in encoded["offset_mapping"])
         prompts += [sum(end <= len(prompt) for _, end in part) for part in spans]
     return _flat(rows), np.array(prompts, np.int64)
-
-
-Count = Callable[[Sequence[str]], NDArray[np.int64]]
-"""The number of rows of each of some documents."""
-
-
-def count_rows(
-    corpus: Corpus, unit: str, count: Count, folder: Path, progress: Progress, here: World
-) -> NDArray[np.int64]:
-    """Counts the rows of each document, int64 [N]; several processes count a part each and meet at the end.
-
-    The counts stay in `folder`, in files `<unit>-*.npy`, for a run that resumes.
-    """
-    paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
-    if not paths[here.rank].exists():
-        share, counts = here.share(len(corpus)), [np.empty(0, np.int32)]
-        with progress.task(f"count {unit}", share.stop - share.start, "documents") as task:
-            for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):
-                counts.append(count(texts).astype(np.int32))
-                task.advance(len(texts))
-        with replacing(paths[here.rank]) as file:
-            np.save(file, np.concatenate(counts), allow_pickle=False)
-    barrier()
-    counted = np.concatenate([np.load(path, allow_pickle=False) for path in paths])
-    barrier()  # before the first process may remove them
-    return counted.astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class SegmentedCorpus:
-    """A corpus and its cut; a row is a segment.
-
-    first: int64 [N + 1], the row of each document's first segment, and the number of rows.
-    cut_off: number of documents with text after their last segment, which is not read.
-    """
-
-    corpus: Corpus
-    cut: Segments
-    first: NDArray[np.int64]
-    cut_off: int
-
-    @classmethod
-    def counted(
-        cls, encoder: "Encoder", corpus: Corpus, cut: Segments, folder: Path, progress: Progress, here: World
-    ) -> "SegmentedCorpus":
-        """Counts each document's segments, as `count_rows` does."""
-
-        def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more where a document is cut off
-            segments = encoder.segment(texts, cut)
-            return segments.counts + segments.cut_off
-
-        wanted = count_rows(corpus, "segments", count, folder, progress, here)
-        first = _offsets(np.minimum(wanted, cut.count))
-        return cls(corpus, cut, first, int((wanted > cut.count).sum()))
-
-    def __len__(self) -> int:
-        return int(self.first[-1])
-
-    def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """The texts of documents `start` to `stop`, `size` at a time."""
-        return self.corpus.blocks(start, stop, size)
-
-    @property
-    def doc_ids(self) -> Iterator[str]:
-        """The id of each row."""
-        return segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))

@@ -1,47 +1,66 @@
-"""The modules that a text passes through, by its side, one pass of features through them, and products of vectors."""
+"""Modules of a model by side of its texts, forward passes of about equal work, and the precision they compute in."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.spec import Side
-from hardneg.records import ModelError
+from hardneg.encoders.spec import Precision, Side
+from hardneg.records import ModelError, UsageError
+from hardneg.registry import faster
+from hardneg.runtime import has_bf16_units
+from hardneg.store import choose
+
+Use = Literal["inference", "training"]
+Batching = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
+"""Divides texts of these lengths, longest first, into passes of at most this many tokens, or of one text."""
+
+LARGE = 1_000_000
+"""The smallest number of weights of a transformer whose precision makes a difference to its speed."""
+_GPU_TOKENS = 65_536
+_CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes of a pass's output
+_Item = TypeVar("_Item")
+_Features = TypeVar("_Features")
+_Output = TypeVar("_Output")
+_log = logging.getLogger(__name__)
 
 
 def route(module: nn.Module, side: Side) -> list[Any]:
     """The modules that texts of a side pass through, the transformer first."""
-    routes = _routes(module)
-    return list(module.children() if routes is None else routes[side])
+    parts = list(module.children())
+    return list(parts[0].sub_modules[side]) if has_twins(module) else parts  # type: ignore[index]
 
 
 def has_twins(module: nn.Module) -> bool:
-    """Whether queries and documents have separate modules."""
-    return _routes(module) is not None
+    """Return whether queries and documents have separate modules."""
+    return hasattr(next(iter(module.children()), None), "sub_modules")
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """The modules, with those behind a Router at the end of its routes. Raises ModelError where these have weights."""
+    """The modules, with any after a Router moved to the end of both routes. Raises ModelError: these have weights."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
     if set(routes) != {"query", "document"} or nn.Sequential(*rest).state_dict():
-        problem = "its Router must be its only module with weights, with routes query and document"
-        raise ModelError(f"model {name!r}: {problem}")
+        problem = "its Router must be its only module with weights and have routes query and document"
+        raise ModelError(f"model {name!r}: {problem}: use another model")
     return [twins([*routes["query"], *rest], [*routes["document"], *rest])]
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
-    """Copies of the modules that have weights; the others are shared, as they cannot change."""
+    """Copies of the modules that have weights; the others, which cannot change, are shared."""
     return [deepcopy(part) if any(True for _ in part.parameters()) else part for part in parts]
 
 
 def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Module:
-    """One module of sentence-transformers with two routes; without a task it takes that of documents."""
+    """A sentence-transformers Router with both routes; documents are its default."""
     from sentence_transformers.sentence_transformer.modules import Router
 
     router: nn.Module = Router.for_query_document(list(query), list(document))
@@ -53,14 +72,10 @@ def transformers(module: nn.Module) -> Iterable[Any]:
     return {id(first): first for first in (route(module, "query")[0], route(module, "document")[0])}.values()
 
 
-def _routes(module: nn.Module) -> Any:
-    return getattr(next(iter(module.children()), None), "sub_modules", None)
-
-
 def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
-    """The output of the last part, whatever autocast is on; all parts after the first run in float32."""
+    """The output of the last part, under any autocast; all parts after the first compute in float32."""
     transformer, *rest = parts
     out: dict[str, Any] = {}
     for name, value in features.items():
@@ -80,13 +95,13 @@ def forward(
 
 
 def placed(values: NDArray[Any], device: torch.device) -> Tensor:
-    """An array as a tensor on the device; to a GPU it is copied while the program goes on."""
+    """A tensor of an array on the device; copies to a GPU are asynchronous."""
     tensor = torch.from_numpy(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Cut(nn.Module):
-    """Truncates vectors to their first dimensions, with norm 1 again where they are compared by cosine."""
+    """Truncates vectors to their first dimensions, and normalises them again for cosine similarity."""
 
     def __init__(self, dimension: int, normalised: bool) -> None:
         super().__init__()
@@ -99,25 +114,25 @@ class Cut(nn.Module):
 
 
 def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
-    """The first dimensions of vectors [n, d], optionally with norm 1 again."""
+    """The first dimensions of vectors [n, d], optionally normalised again."""
     shorter = vectors[:, :dimension]
     return nn.functional.normalize(shorter, dim=-1) if normalised else shorter
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """The tensor in float32, or in float64 if it is that already."""
+    """The tensor in float32, or in float64 if it already is."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def list_products(queries: Tensor, documents: Tensor) -> Tensor:
-    """float32 [B, M]: each of [B, d] queries with the vectors of its own list, of [B * M, d], outside autocast."""
+    """Inner products, float32 [B, M], of queries [B, d] with the M documents of each, [B * M, d]; no autocast."""
     with torch.autocast(queries.device.type, enabled=False):
         own = documents.view(len(queries), -1, documents.shape[-1])
         return (own @ queries.float()[:, :, None]).squeeze(2)
 
 
 def hold_in(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """The network with rounded weights; buffers, such as the frequencies of positions, stay as they are."""
+    """The network with its weights, but not its buffers such as position frequencies, converted to a dtype."""
     for weight in network.parameters():
         weight.data = weight.data.to(dtype)
     return network
@@ -129,20 +144,19 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
 
 
 def sharing(network: nn.Module) -> Any:
-    """A copy with the same weights and buffers in other modules, which may compute in another way."""
+    """A copy of the modules with the same weights and buffers, whose way of computing may be changed."""
     tensors = {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]}
     return deepcopy(network, tensors | _tokenizers(network))
 
 
 def _tokenizers(network: nn.Module) -> dict[int, Any]:
-    """The parts that a copy shares with its original: tokenizers, which take long to copy, and states of a pass."""
     there = [item for part in network.modules() for item in vars(part).items()]
     return {id(value): value for name, value in there if name == "processor" or isinstance(value, Tensor)}
 
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Dropout off inside; every part's own mode is put back."""
+    """Turns dropout off inside; the mode of each part is restored afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -150,3 +164,111 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
+    """Return whether the transformer in a network computes in bfloat16; `auto` does if the device has units for it.
+
+    `auto` is float32 without a transformer, and for one of fewer than a million weights.
+
+    Raises UsageError: bfloat16 is requested on a GPU that only emulates it.
+    """
+    if precision == "auto":
+        transformer = _transformer_of(network)
+        weights = 0 if transformer is None else sum(weight.numel() for weight in transformer.parameters())
+        if weights < LARGE:
+            return False
+        subject = f"{use} on {transformer.device.type}, {weights:,} weights"
+        return choose(subject, *("bf16", "fp32") if has_bf16_units(transformer.device) else ("fp32", "bf16")) == "bf16"
+    if precision == "bf16":
+        device = next((weight.device for weight in network.parameters()), torch.device("cpu"))
+        if device.type == "cuda" and not has_bf16_units(device):
+            raise UsageError(
+                f"precision bf16 needs a GPU of CUDA capability 8.0 or later, and {torch.cuda.get_device_name(device)} "
+                "is older: set precision to fp32 or auto"
+            )
+    return precision == "bf16"
+
+
+def arrange(network: nn.Module) -> Any:
+    """Has a copy of a network, without gradients, compute in a package's faster ways; returns their module, if any."""
+    ways = None if _transformer_of(network) is None else faster("passes")
+    if ways is not None:
+        ways.arrange(network)
+    return ways
+
+
+def _transformer_of(network: nn.Module) -> Any:
+    from transformers import PreTrainedModel
+
+    return next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)
+
+
+@dataclass
+class Budget:
+    """Tokens of a pass, padding included; lowered for all later passes of a model once one did not fit memory."""
+
+    tokens: int
+
+
+def usual_budget(device: torch.device) -> int:
+    """The default tokens of a pass, padding included: on a CPU as many as fit its caches."""
+    return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
+
+
+def most_tokens(first: Any, device: torch.device) -> int:
+    """The most tokens of a pass that keep the first module's output, such as logits of all terms, small enough."""
+    numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
+    return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
+
+
+def in_passes(
+    lengths: NDArray[np.int64],
+    budget: Budget,
+    batching: Batching,
+    put: Callable[[NDArray[np.int64]], _Features],
+    run: Callable[[_Features], _Output],
+    advance: Callable[[int], None],
+) -> Iterator[tuple[NDArray[np.int64], _Output]]:
+    """Yields the rows of each pass, int64 [b], and their output; the next pass is copied to its device meanwhile.
+
+    A pass that does not fit memory is halved, and so are all later ones.
+
+    lengths: int64 [n], tokens of each text. budget: of a pass, lowered here. batching: divides texts into passes.
+    put: returns the features of some rows, on the device. run: computes the output of features. advance: called with
+    the number of rows of each pass.
+
+    Raises ModelError: a single text does not fit memory.
+    """
+    left = np.arange(len(lengths))
+    while len(left):
+        passes, done = [left[rows] for rows in batching(lengths[left], budget.tokens)], 0
+        try:
+            for rows, features in ahead(((rows, put(rows)) for rows in passes), 1):
+                yield rows, run(features)
+                done += 1
+                advance(len(rows))
+        except torch.OutOfMemoryError as error:
+            if len(passes[done]) == 1:
+                reason = " ".join(str(error).split())
+                raise ModelError(
+                    f"a single text of {lengths[passes[done][0]]} tokens does not fit the device's memory: lower the "
+                    f"text length, or stop other programs on the device ({reason:.200})"
+                ) from None
+        left = np.concatenate([left[:0], *passes[done:]])
+        if len(left):  # the memory of the failed pass is free only here, after its exception
+            failed = lengths[passes[done]]
+            tried = min(budget.tokens, len(failed) * int(failed.max()))
+            budget.tokens = max(1, tried // 2)
+            torch.cuda.empty_cache()
+            _log.warning("a pass of %d tokens does not fit the device's memory: %d from now on", tried, budget.tokens)
+
+
+def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
+    """The items, each yielded once the next `count` ones have been drawn."""
+    waiting = list[_Item]()
+    for item in pending:
+        waiting.append(item)
+        if len(waiting) > count:
+            yield waiting.pop(0)
+    yield from waiting

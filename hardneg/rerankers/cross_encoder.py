@@ -3,34 +3,31 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from hardneg.encoders.open import model_files, resolved
-from hardneg.records import HardnegError, PluginError
+from hardneg.encoders.open import contract, model_files, resolved
+from hardneg.records import HardnegError, ModelError, PluginError, counted
 from hardneg.runtime import FIXED
 from hardneg.store import digest
-
-if TYPE_CHECKING:
-    import sentence_transformers
 
 _SHORTEST = 5
 
 
 @dataclass(frozen=True)
 class CrossEncoder:
-    """Reads a query and a document together with a transformer, whose head gives the pair's score.
+    """A transformer that reads a query and a document together and scores the pair.
 
     Source: Nogueira and Cho, Passage Re-ranking with BERT (2019); Qu et al., RocketQA (NAACL 2021), Figure 1b.
 
     Args:
         source: a hub id or a folder: a sequence classifier with one or two outputs; for stage train-reranker also an
-            encoder, such as packaged:all-MiniLM-L6-v2, which gets a fresh head.
+            encoder, such as packaged:all-MiniLM-L6-v2, which gets a new head.
         revision: a branch, tag or commit of a hub id.
-        length: how many tokens of a pair are read, special ones included; the longer of the two texts is cut first.
-        activation: `sigmoid` makes scores probabilities (of two outputs it is the softmax), `none` keeps the logits.
-        outputs: 1 or 2, of the head; by default those of the source, and 1 for a fresh head.
-        seed: of a fresh head's weights.
-        code: `native` has transformers' own code compute a source whose files name code of their own.
+        length: the number of tokens of a pair, special tokens included; the longer of the two texts is truncated first.
+        activation: `sigmoid` turns scores into probabilities (for two outputs, the softmax); `none` leaves the logits.
+        outputs: 1 or 2 outputs of the head; by default those of the source, and 1 for a new head.
+        seed: of a new head's weights.
+        code: `native` computes a source that names code of its own with transformers' own code instead.
     """
 
     version: ClassVar[int] = 1
@@ -46,50 +43,59 @@ class CrossEncoder:
 
     def __post_init__(self) -> None:
         if not self.source.strip():
-            raise PluginError("cross-encoder: source is empty; give a folder or a hub id, as in cross-encoder:FOLDER")
+            raise PluginError("cross-encoder: source is empty: give a folder or a hub id, as in cross-encoder:FOLDER")
         if self.length < _SHORTEST:
             raise PluginError(f"cross-encoder: length is {self.length}: at least {_SHORTEST} tokens are needed")
 
     def fingerprint(self) -> str:
-        """A name for the source's content."""
+        """The digest of the source's content."""
         return digest(resolved.model_content(self._location))
 
     @property
     def head(self) -> int | None:
-        """How many outputs the network has; None where the source is not on this machine."""
-        from hardneg.rerankers.network import own_head
-
+        """The number of outputs of the network; None if the source is not on this machine."""
         try:
             folder = None if self.outputs else self._location.folder
             return self.outputs if folder is None else own_head(folder) or 1
         except (HardnegError, OSError):
             return None
 
-    def load(self, folder: Path | None = None) -> "sentence_transformers.CrossEncoder":
-        """The network of the options, or that in `folder`. Raises ModelError: it does not open, or of other outputs."""
-        from torch import nn
-
-        from hardneg.rerankers.network import load_classifier
+    def load(self, folder: Path | None = None) -> Any:
+        """Opens the source or `folder` as a sentence-transformers `CrossEncoder`. Raises ModelError: it cannot."""
+        from hardneg.rerankers import network
 
         own = folder or self._location.fetched().path
-        network = load_classifier(own, self.length, self.outputs, self.seed, self.code)
-        if self.activation == "none":
-            network.activation_fn = nn.Identity()
-        return network
+        contract.check_code(str(own), contract.own_code(own), self.code)
+        return network.load_classifier(own, self.length, self.outputs, self.seed, self.activation)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each document, in order."""
-        from hardneg.rerankers.network import PairScorer
+        """Yields the scores of the documents of each query."""
+        from hardneg.rerankers import network
 
-        yield from PairScorer.opened(self, None).rerank(requests)
+        yield from network.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Refuses a source on this machine that has no head, or one of other outputs. Raises ModelError."""
-        from hardneg.rerankers.network import check_head
-
-        if folder := self._location.folder:
-            check_head(folder, self.outputs, self.source)
+        """Refuses a source on this machine without a head, or with other outputs. Raises ModelError."""
+        if (folder := self._location.folder) is None:
+            return
+        own, problem = own_head(folder), ""
+        if not own:
+            problem = "this is an encoder, its weights have no head for scores: name a cross-encoder"
+        elif self.outputs not in (None, own):
+            problem = f"its head has {counted(own, 'output')}, but outputs is {self.outputs}: leave outputs out"
+        if problem:
+            raise ModelError(f"reranker {self.source}: {problem}, or train this one with stage train-reranker")
 
     @property
     def _location(self) -> model_files.Location:
         return model_files.locate(self.source, self.revision)
+
+
+def own_head(folder: Path) -> int:
+    """The number of outputs of the folder's classifier; 0 if its configuration names none."""
+    if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
+        return 0  # modules without a transformer at the top, such as a static model
+    config: dict[str, Any] = model_files.read_json(folder / "config.json")
+    if not any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ()):
+        return 0
+    return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))

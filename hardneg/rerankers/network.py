@@ -8,29 +8,24 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sentence_transformers import CrossEncoder
 from torch import Tensor, nn
 
-from hardneg.encoders import passes, tokens, towers
-from hardneg.encoders.open import contract, loading, model_files
-from hardneg.encoders.open.model_card import without_folder
-from hardneg.encoders.open.resolved import opening
+from hardneg.encoders import tokens, towers
+from hardneg.encoders.open import loading, model_card, model_files, resolved
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.tokens import Tokens
 from hardneg.protocols import TrainableReranker
-from hardneg.records import ModelError, counted
-from hardneg.runtime import FIXED
-from hardneg.runtime.devices import float32_products
-
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
+from hardneg.records import ModelError
+from hardneg.rerankers.cross_encoder import own_head
+from hardneg.runtime import FIXED, devices
 
 Request = tuple[str, Sequence[str]]
-"""A query's text, and the texts of its documents."""
+"""A query's text and the texts of its documents."""
 Advance = Callable[[int], None]
 """Called with the number of scored pairs."""
 
@@ -39,104 +34,81 @@ _REQUESTS = 256
 
 
 def load_classifier(
-    folder: Path, length: int, outputs: int | None = None, seed: int = FIXED, code: str | None = None
-) -> "CrossEncoder":
-    """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
+    folder: Path, length: int, outputs: int | None = None, seed: int = FIXED, activation: str = "sigmoid"
+) -> CrossEncoder:
+    """Opens the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
-    length: how many tokens of a pair are read. outputs: of the head; None keeps what the folder has, or makes one.
-    seed: of the weights that the folder lacks, such as a new head. code: `native` as in a model's spec.
+    length: tokens of a pair. outputs: of the head; None is the folder's own number, or 1 for a new head. seed: of the
+    weights that the folder lacks, such as a new head. activation: of the scores, `sigmoid` or `none`.
 
-    Raises ModelError: the folder holds no such model, or a part of a classifier's weights.
+    Raises ModelError: the folder holds no such model, or only a part of a classifier's weights.
     """
-    from sentence_transformers import CrossEncoder
-
     model_files.check_files(folder)
-    contract.check_code(str(folder), contract.own_code(folder), code)
     labels, whole = outputs or own_head(folder) or 1, own_head(folder) and outputs in (None, own_head(folder))
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **model_files.load_options(folder)}
-    with opening("the reranker", folder, seed):
+    with resolved.opening("the reranker", folder, seed):
         config = {"num_labels": labels}
         transformer = loading.library_transformer(folder, weights, config, transformer_task=_TASKS[0])
         if whole:
             loading.check_missing(loading.differences(transformer.model, folder, unused=None)[0], str(folder))
-    network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())
+    last = nn.Identity() if activation == "none" else nn.Sigmoid()
+    network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=last)
     most = network.max_seq_length
     if most is not None and most < length:
-        raise ModelError(f"reranker {folder}: reads at most {most} tokens: length is {length}, lower it")
+        raise ModelError(f"reranker {folder}: reads at most {most} tokens, but length is {length}: lower it")
     network.max_seq_length = length
     return network.eval()
-
-
-def check_head(folder: Path, outputs: int | None, source: str) -> None:
-    """Refuses files without a head of `outputs` outputs, which would be random. Raises ModelError."""
-    own, problem = own_head(folder), ""
-    if not own:
-        problem = "no head for scores in these weights, this is an encoder: name a cross-encoder"
-    elif outputs not in (None, own):
-        problem = f"its head has {counted(own, 'output')}, and outputs is {outputs}: leave that out"
-    if problem:
-        raise ModelError(f"reranker {source}: {problem}, or train this one with stage train-reranker")
-
-
-def own_head(folder: Path) -> int:
-    """The number of outputs of the folder's classifier, 0 where its configuration has none."""
-    if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
-        return 0  # modules without a transformer at the top, such as a static model
-    config: dict[str, Any] = model_files.read_json(folder / "config.json")
-    if not any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ()):
-        return 0
-    return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))
 
 
 class PairNetwork:
     """A sentence-transformers `CrossEncoder` over one transformer with one or two outputs.
 
-    The transformer classifies sequences itself, or gives vectors to a head of later modules.
+    The transformer classifies sequences itself, or later modules are a head over its vectors.
 
-    The logit of a pair is the one output, or the second less the first: its sigmoid is the softmax of the two. Its
+    The logit of a pair is the one output, or the second minus the first, whose sigmoid is the softmax of the two. The
     score is the network's `activation_fn` of the logit.
     """
 
-    def __init__(self, module: "CrossEncoder") -> None:
-        """module: the `CrossEncoder`."""
+    def __init__(self, module: CrossEncoder) -> None:
+        """module: the `CrossEncoder`. Raises ModelError: it cannot be trained or batched."""
         if getattr(module[0], "tokenizer", None) is None or module[0].transformer_task not in _TASKS:
             raise ModelError(
-                "a reranker that is trained or batched must be a transformer that classifies sequences, "
-                "or one that gives vectors, with a head after it"
+                "a reranker must be a transformer that classifies sequences, or one with a head over its vectors: "
+                "name another model"
             )
         if module.num_labels not in (1, 2):
-            raise ModelError(f"the reranker has {module.num_labels} outputs: one or two are needed")
+            raise ModelError(f"the reranker has {module.num_labels} outputs: name a model with one or two")
         if module[0].transformer_task == _TASKS[0]:
             _agree_on_padding(module[0].tokenizer, module[0].model.config.get_text_config())
         self.module: Any = module
 
     @property
     def device(self) -> torch.device:
-        """The device that the network computes on."""
+        """The device of the network."""
         return torch.device(self.module.device)
 
     @property
     def embeddings(self) -> nn.Module:
-        """The layer that gives the tokens their vectors."""
+        """The layer of token embeddings."""
         layer: nn.Module = self.module[0].model.get_input_embeddings()
         return layer
 
-    def tokenise(self, queries: Sequence[str], documents: Sequence[str]) -> Tokens:
-        """Pairs, one a query and its document: cut to the network's length, the longer of both first."""
+    def tokenise(self, queries: Sequence[str], documents: Sequence[str]) -> tokens.Tokens:
+        """Tokenises pairs of a query and a document, truncated to the network's length, the longer text first."""
         return tokens.tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
 
     def features(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, Tensor]:
-        """The input of `logits`: int64 tensors [n, longest pair] on the CPU."""
+        """The input of `logits` by name: int64 tensors [n, longest pair] on the CPU."""
         return self.tokenise(queries, documents).batch(np.arange(len(queries)))
 
     def logits(self, features: dict[str, Tensor]) -> Tensor:
-        """float32 [n], with gradients, whatever autocast is on."""
+        """The logits of pairs, float32 [n], with gradients, under any autocast."""
         placed = {name: value.to(self.device, non_blocking=True) for name, value in features.items()}
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def activated(self, logits: Sequence[float]) -> list[float]:
-        """The scores of one query's documents, computed in float64; logits that differ give scores that do."""
+        """The scores of one query's documents, in float64; different logits have different scores."""
         scores: list[float] = self.module.activation_fn(torch.tensor(logits, dtype=torch.float64)).tolist()
         for higher, lower in pairwise(np.lexsort((-np.asarray(logits), -np.asarray(scores))).tolist()):
             below = scores[higher] if logits[lower] == logits[higher] else math.nextafter(scores[higher], -math.inf)
@@ -144,11 +116,11 @@ class PairNetwork:
         return scores
 
     def sharing(self) -> "PairNetwork":
-        """A copy with the same weights, which may compute in another way."""
+        """A copy with the same weights, whose way of computing may be changed."""
         return PairNetwork(towers.sharing(self.module))
 
     def in_bfloat16(self) -> "PairNetwork":
-        """A copy with bfloat16 weights, but for the head: its float32 sums keep close pairs apart."""
+        """A copy with bfloat16 weights except for the head, whose float32 sums distinguish close pairs."""
         copied = deepcopy(self.module)
         model = copied[0].model
         towers.hold_in(model.base_model, torch.bfloat16)
@@ -169,40 +141,38 @@ class PairNetwork:
 
 
 def _agree_on_padding(tokenizer: Any, config: Any) -> None:
-    """Has both pad with one token, which ends no text: decoders classify by the last other one. Raises ModelError."""
+    """Makes both pad with one token that ends no text, as decoders classify by the last other token."""
     own, (*_, last) = config.pad_token_id, tokenizer("a", "a")["input_ids"]
     if own is None or not 0 <= own < config.vocab_size:
         others = (getattr(tokenizer, f"{name}_token_id") for name in ("pad", "eos", "bos", "cls", "unk"))
         config.pad_token_id = own = next((token for token in others if token not in (None, last)), None)
     if own is None:
-        raise ModelError("the reranker has no token that could pad: set pad_token in its tokenizer_config.json")
+        raise ModelError("the reranker has no padding token: set pad_token in its tokenizer_config.json")
     if tokenizer.pad_token_id != own:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(own)
 
 
 @dataclass(frozen=True)
 class PairScorer:
-    """A network prepared to score: pairs of many queries sorted by length, in batches of about equal work.
+    """A network prepared to score pairs of many queries, sorted by length, in batches of about equal work.
 
-    half: whether it computes in bfloat16. budget: tokens of a pass.
+    half: True if it computes in bfloat16. budget: tokens of a pass.
     """
 
     network: PairNetwork
     options: EncodeOptions
     half: bool
-    budget: passes.Budget
+    budget: towers.Budget
 
     @classmethod
-    def of(
-        cls, module: "CrossEncoder", device: str | None = None, options: EncodeOptions | None = None
-    ) -> "PairScorer":
-        """The network, moved to `device` (None: the best available)."""
+    def of(cls, module: CrossEncoder, device: str | None = None, options: EncodeOptions | None = None) -> "PairScorer":
+        """Prepares a network on a device; None is the best available."""
         options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
-        half = passes.takes_bf16(options.precision, network.module, "inference")
+        half = towers.takes_bf16(options.precision, network.module, "inference")
         network = network.in_bfloat16() if half else network.sharing()
-        passes.arrange(network.module)
-        budget = passes.Budget(options.tokens_per_batch or passes.usual_budget(network.device))
+        towers.arrange(network.module)
+        budget = towers.Budget(options.tokens_per_batch or towers.usual_budget(network.device))
         return cls(network, options, half, budget)
 
     @classmethod
@@ -213,30 +183,32 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """The network of a plugin, or that in `folder`. Raises ModelError: it does not open, or has no trained head."""
+        """Prepares a plugin's network, or the one in `folder`. Raises ModelError: it fails to open, or is untrained."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()
         return cls.of(module, device, options)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = lambda pairs: None) -> Iterator[Sequence[float]]:
-        """Yields one score a document, in order; a few hundred queries are read ahead.
+        """Yields the scores of each query's documents, in order; a few hundred queries are read ahead.
 
-        `advance` is called with the pairs of each batch. Raises ModelError: a score is not finite.
+        advance: called with the number of pairs of each batch.
+
+        Raises ModelError: a score is not finite.
         """
         return self.rerank_blocks([requests], advance)
 
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = lambda pairs: None
     ) -> Iterator[Sequence[float]]:
-        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks.
+        """Yields the scores of the requests of all blocks; a block's scores do not depend on the other blocks.
 
-        The next window is tokenised while one is scored, be it of the same block or of the next.
+        The next window, of the same block or the next, is tokenised while one is scored.
         """
         windows = (window for block in blocks for window in self._windows(block))
         with ThreadPoolExecutor(max_workers=1) as tokeniser:
             pending = ((window, tokeniser.submit(self._tokens, window)) for window in windows)
-            for window, waiting in passes.ahead(pending, 1):
+            for window, waiting in towers.ahead(pending, 1):
                 ends = np.cumsum([len(documents) for _, documents in window])
                 scores = self._scores(waiting.result(), advance) if ends[-1] else np.empty(0, np.float32)
                 yield from (self.network.activated(part.tolist()) for part in np.split(scores, ends[:-1]))
@@ -252,33 +224,33 @@ class PairScorer:
         if window:
             yield window
 
-    def _tokens(self, window: Sequence[Request]) -> Tokens:
+    def _tokens(self, window: Sequence[Request]) -> tokens.Tokens:
         queries = [query for query, documents in window for _ in documents]
         return self.network.tokenise(queries, [text for _, documents in window for text in documents])
 
-    def _scores(self, read: Tokens, advance: Advance) -> NDArray[np.float32]:
+    def _scores(self, read: tokens.Tokens, advance: Advance) -> NDArray[np.float32]:
         network, device, cut = self.network, self.network.device, tokens.token_batches
         put, scores = partial(read.batch, device=device), torch.empty(len(read.lengths), device=device)
-        with towers.evaluating(network.module), torch.inference_mode(), float32_products(device):
-            for rows, logits in passes.in_passes(read.lengths, self.budget, cut, put, network.logits, advance):
+        with towers.evaluating(network.module), torch.inference_mode(), devices.float32_products(device):
+            for rows, logits in towers.in_passes(read.lengths, self.budget, cut, put, network.logits, advance):
                 scores[towers.placed(rows, device)] = logits
         values: NDArray[np.float32] = scores.cpu().numpy()
         if not np.isfinite(values).all():
-            raise ModelError("the reranker gives a score that is not finite: check its weights, or use precision fp32")
+            raise ModelError("a score of the reranker is not finite: check its weights, or use precision fp32")
         return values
 
 
 def best_device() -> str:
-    """The default device."""
+    """The default device: `cuda`, `mps` or `cpu`."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
-    """Markdown with the network's origin and how to open it; facts: in the order of the card."""
+    """Markdown on the network's origin and how to open it; facts: its list, in order."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
-    shown = "\n".join(f"- {name}: {without_folder(value)}" for name, value in {**facts, **own}.items())
+    shown = "\n".join(f"- {name}: {model_card.without_folder(value)}" for name, value in {**facts, **own}.items())
     softmax = ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"
     scores = f'model.predict([("a question", "a passage")]{")" if network.module.num_labels == 1 else softmax}'
     return f"""\

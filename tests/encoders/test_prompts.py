@@ -7,25 +7,15 @@ import numpy as np
 import pytest
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
-from hardneg.encoders.spec import FullSpec, ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
+from hardneg.encoders.spec import ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
 from hardneg.records import ModelError, PluginSetting
 from tests.tiny import tiny_encoder
-
-
-def test_a_good_spec_has_no_problems():
-    assert ModelSpec("somewhere").problems() == []
 
 
 def test_every_mistake_is_told():
     spec = ModelSpec(" ", pooling="max", projection=0, similarity="l2", query_length=2, document_length=0)  # type: ignore[arg-type]
     fields = ["name", "pooling", "similarity", "projection", "query_length", "document_length"]
     assert [line.split()[0] for line in spec.problems()] == fields
-
-
-def test_prompt_and_length_by_kind():
-    spec = FullSpec("x", query_prompt="q: ", document_prompt="d: ", query_length=8, document_length=9)
-    assert (spec.prompt("query"), spec.length("query")) == ("q: ", 8)
-    assert (spec.prompt("document"), spec.length("document")) == ("d: ", 9)
 
 
 def test_every_mistake_is_told_of_types_and_activations():
@@ -56,11 +46,11 @@ def test_a_template_takes_the_task() -> None:
 def test_what_is_wrong_is_told() -> None:
     template, none = "Instruct: {task} ", {"query_prompt": "", "document_prompt": "x"}
     assert prompt_problems({"query_prompt": template}, None) == [
-        "query_prompt has {task} and there is no task: give model.task"
+        "query_prompt has {task}, but no task is set: set model.task"
     ]
     assert prompt_problems({"query_prompt": template}, "t") == []
     assert prompt_problems({"query_prompt": None, "document_prompt": None}, "t") == []  # the model's may take it
-    assert [line.split(",")[0] for line in prompt_problems(none, "t")] == ["task is given"]
+    assert [line.split(",")[0] for line in prompt_problems(none, "t")] == ["task is set"]
     assert prompt_problems({"query_prompt": PromptName("")}, None) == ["query_prompt.name is empty"]
     with pytest.raises(ModelError, match="'s2s'; it has: query, s2p_query"):
         whole_prompts("m", {"query_prompt": PromptName("s2s")}, None, OWN)

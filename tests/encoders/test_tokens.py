@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens import Backend, Ids, Tokens, _by_its_own_call, backend_of, tokenise, tokenise_segments
+from hardneg.encoders.tokens import Tokens, _by_its_own_call, backend_of, tokenise, tokenise_segments
 from hardneg.formats.segments import Segments
 from hardneg.records import ModelError
 
@@ -136,21 +136,6 @@ def test_one_that_makes_more_of_a_text_is_asked_itself() -> None:
         *_wordpiece().encode("ab").ids,
         *_wordpiece().encode(".").ids,
     ]
-
-
-def test_texts_that_are_repeated_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    backend = Backend.__new__(Backend)
-
-    def ids(texts: list[str]) -> Ids:
-        read.extend(texts)
-        return np.concatenate([np.arange(len(text)) for text in texts]), np.cumsum([0, *map(len, texts)])
-
-    monkeypatch.setattr(backend, "ids", ids)
-    values, offsets = backend.ids_of_repeated(["abc", "x", "abc", "de", "x"])
-    assert read == ["abc", "x", "de"]
-    assert values.tolist() == [0, 1, 2, 0, 0, 1, 2, 0, 1, 0] and offsets.tolist() == [0, 3, 4, 7, 9, 10]
-    assert backend.ids_of_repeated(["x", "de"])[0].tolist() == [0, 0, 1] and read[3:] == ["x", "de"]
 
 
 FP32 = EncodeOptions(precision="fp32")

@@ -15,16 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hardneg.encoders import encoder as encoding
-from hardneg.encoders import passes
+from hardneg.encoders import towers
 from hardneg.encoders.encoder import Encoder, Inference
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import ModelSpec, Side
 from hardneg.encoders.tokens import Tokens, token_batches
 from hardneg.records import ModelError
-from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.network import PairNetwork, PairScorer
 
 FP32 = EncodeOptions(tokens_per_batch=64, precision="fp32")
 TEXTS = ["word " * (n % 7) + str(n) for n in range(20)]
@@ -40,15 +37,16 @@ def test_windows_come_in_order_whichever_is_tokenised_first(encoder: Encoder, mo
     """The first window waits until the second one is tokenised."""
     second = threading.Event()
 
-    def tokens(texts: Sequence[str]) -> Tokens:
-        assert texts[0] != TEXTS[0] or second.wait(60)
-        made = encoder.tokenise(texts, "document")
-        if texts[0] == TEXTS[4]:
-            second.set()
-        return made
+    class Waiting(Encoder):
+        def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
+            assert texts[0] != TEXTS[0] or second.wait(60)
+            made = encoder.tokenise(texts, side)
+            if texts[0] == TEXTS[4]:
+                second.set()
+            return made
 
     monkeypatch.setattr(encoding, "TOKENISERS", 2)
-    ready = replace(Inference.of(encoder, "document", FP32), tokens=tokens)
+    ready = Inference.of(Waiting(encoder.module, encoder.spec), "document", FP32)
     found = list(ready.windows(WINDOWS, lambda count: None))
     assert [start for start, *_ in found] == [0, 4, 8, 12, 16]
     vectors = np.concatenate([part for _, _, part, _ in found])
@@ -59,19 +57,21 @@ def test_joined_windows_have_the_vectors_of_their_own_texts(encoder: Encoder) ->
     passes: list[int] = []
     ready = Inference.of(encoder, "document", FP32)
     alone = [part for _, _, part, _ in ready.windows(WINDOWS, lambda count: None)]
-    found = list(replace(ready, joins=True, budget=Budget(200)).windows(WINDOWS, passes.append))
+    found = list(replace(ready, joins=True, budget=towers.Budget(200)).windows(WINDOWS, passes.append))
     assert [start for start, *_ in found] == [0, 4, 8, 12, 16] and passes == [12, 8]
     for (_, _, part, _), expected in zip(found, alone, strict=True):
         np.testing.assert_allclose(part, expected, atol=1e-6)
 
 
 def test_an_error_of_a_thread_reaches_the_caller(encoder: Encoder) -> None:
-    def tokens(texts: Sequence[str]) -> Tokens:
-        if texts[0] == TEXTS[8]:
-            raise ValueError("text 9")
-        return encoder.tokenise(texts, "document")
+    class Failing(Encoder):
+        def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
+            if texts[0] == TEXTS[8]:
+                raise ValueError("text 9")
+            return encoder.tokenise(texts, side)
 
-    found = replace(Inference.of(encoder, "document", FP32), tokens=tokens).windows(WINDOWS, lambda count: None)
+    failing = Failing(encoder.module, encoder.spec)
+    found = Inference.of(failing, "document", FP32).windows(WINDOWS, lambda count: None)
     assert [next(found)[0], next(found)[0]] == [0, 4]
     with pytest.raises(ValueError, match="text 9"):
         next(found)
@@ -99,22 +99,22 @@ def holding(most: int, lengths: Rows, tried: list[list[int]]) -> Callable[[Rows]
 def test_items_are_begun_before_they_are_given():
     begun: list[int] = []
     items = (begun.append(item) or item for item in range(4))
-    assert [(item, len(begun)) for item in ahead(items, 2)] == [(0, 3), (1, 4), (2, 4), (3, 4)]
+    assert [(item, len(begun)) for item in towers.ahead(items, 2)] == [(0, 3), (1, 4), (2, 4), (3, 4)]
 
 
 def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog):
     """Lengths 9, 5, 5, 5, 2, 2 with 20 tokens: [9, 5] takes 18, and memory is for 10; a budget of 9 fits."""
-    lengths, budget, tried = np.array([5, 2, 9, 5, 2, 5]), Budget(20), list[list[int]]()
+    lengths, budget, tried = np.array([5, 2, 9, 5, 2, 5]), towers.Budget(20), list[list[int]]()
     with caplog.at_level(logging.WARNING):
-        found = list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, tried), int))
+        found = list(towers.in_passes(lengths, budget, token_batches, same, holding(10, lengths, tried), int))
     assert tried == [[2, 0], [2], [0], [3], [5], [1, 4]]
     assert [rows.tolist() for rows, _ in found] == tried[1:]
     assert budget.tokens == 9
     assert [record.getMessage() for record in caplog.records] == [
-        "the device's memory does not hold a pass of 18 tokens: 9 from now on"
+        "a pass of 18 tokens does not fit the device's memory: 9 from now on"
     ]
     again = list[list[int]]()
-    list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, again), int))
+    list(towers.in_passes(lengths, budget, token_batches, same, holding(10, lengths, again), int))
     assert again == tried[1:]
 
 
@@ -128,14 +128,14 @@ def test_what_is_done_before_stays_done():
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return rows.tolist()
 
-    found = [made for _, made in in_passes(lengths, Budget(6), token_batches, same, run, int)]
+    found = [made for _, made in towers.in_passes(lengths, towers.Budget(6), token_batches, same, run, int)]
     assert found == [[0, 1], [2, 3], [4], [5], [6], [7]] and tried[2] == [4, 5] and len(tried) == 7
 
 
 def test_one_text_that_does_not_fit_is_told():
     lengths = np.array([7, 300])
-    with pytest.raises(ModelError, match="a text of 300 tokens alone does not fit the device's memory: let texts be"):
-        list(in_passes(lengths, Budget(800), token_batches, same, holding(100, lengths, []), int))
+    with pytest.raises(ModelError, match="a single text of 300 tokens does not fit the device's memory: lower the"):
+        list(towers.in_passes(lengths, towers.Budget(800), token_batches, same, holding(100, lengths, []), int))
 
 
 def short_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, most: int) -> list[int]:
@@ -162,56 +162,6 @@ def test_encoding_goes_on_in_smaller_passes(tiny_model, monkeypatch):
     assert max(sizes) <= 60
 
 
-def test_reranking_goes_on_in_smaller_passes(tiny_model, monkeypatch):
-    requests = [("a river", ["old bridge " * (n % 5) for n in range(20)]), ("blue", ["harbor"] * 9)]
-    options = EncodeOptions(1000, "fp32", window=10)
-    scorer = PairScorer.of(CrossEncoder(str(tiny_model), length=32).load(), "cpu", options)
-    expected = [list(scores) for scores in scorer.rerank(requests)]
-    sizes = short_of(monkeypatch, PairNetwork, "logits", 60)
-    for found, wanted in zip(scorer.rerank(requests), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-6)
-    assert max(sizes) <= 60
-
-
-FEW = ["some words", "and a few others", "", "words"]
-
-
-class Package:
-    """Lays out texts as they are padded, if they have fewer tokens than `most`, and tells of it."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.arranged, self.passes = list[Any](), 0
-
-    def arrange(self, network: Any) -> None:
-        self.arranged.append(network)
-
-    def packing(self, encoder: Any, side: str, parts: Any) -> "Package":
-        assert parts[0] is self.arranged[-1] is not encoder.parts(side)[0]
-        return self
-
-    def takes(self, tokens: Any) -> bool:
-        return int(tokens.offsets[-1]) < self.most
-
-    def batches(self, lengths: Any, tokens: int) -> Any:
-        return token_batches(lengths, 8)
-
-    def features(self, tokens: Any, rows: Any, device: Any) -> Any:
-        self.passes += 1
-        return tokens.batch(rows, device)
-
-
-@pytest.mark.parametrize(("most", "laid_out"), [(1000, 4), (3, 0)])
-def test_they_lay_out_what_they_take(tiny_model, monkeypatch, most, laid_out):
-    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
-    monkeypatch.setattr(passes, "faster", lambda name: None)
-    usual = encoder.encode(FEW, "document")
-    package = Package(most)
-    monkeypatch.setattr(passes, "faster", lambda name: package)
-    np.testing.assert_allclose(encoder.encode(FEW, "document"), usual, atol=1e-6)
-    assert package.passes == laid_out and len(package.arranged) == 1
-
-
 SAME = {"attention_mask": 1, "token_type_ids": 4}
 
 
@@ -224,16 +174,9 @@ def test_rows_are_padded_to_the_longest():
     features = tokens().batch(np.array([3, 1]))
     assert features["input_ids"].tolist() == [[9, 4, 3], [6, 7, 8]]
     assert features["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
-
-
-def test_padding_goes_behind_a_text_whatever_the_tokenizer_s_side():
-    assert tokens(left=True).batch(np.array([0, 3]))["input_ids"].tolist() == [[5, 3], [9, 4]]
-
-
-def test_a_row_without_tokens():
-    features = tokens().batch(np.array([2, 0]))
-    assert features["input_ids"].tolist() == [[3], [5]]
-    assert features["attention_mask"].tolist() == [[0], [1]]
+    empty = tokens().batch(np.array([2, 0]))
+    assert (empty["input_ids"].tolist(), empty["attention_mask"].tolist()) == ([[3], [5]], [[0], [1]])
+    assert tokens(left=True).batch(np.array([0, 3]))["input_ids"].tolist() == [[5, 3], [9, 4]]  # behind, on any side
 
 
 def test_batches_by_hand():

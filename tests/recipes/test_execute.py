@@ -171,8 +171,8 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
 def test_manifests_tell_the_precision_that_auto_was(finished, tmp_path, monkeypatch):
     _, _, _, plan, outcome = finished
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
-    monkeypatch.setattr("hardneg.encoders.passes.LARGE", 1)
-    monkeypatch.setattr("hardneg.encoders.passes.has_bf16_units", lambda _: True)
+    monkeypatch.setattr("hardneg.encoders.towers.LARGE", 1)
+    monkeypatch.setattr("hardneg.encoders.towers.has_bf16_units", lambda _: True)
     made = artifacts_of(plan, tmp_path, until="start-index")
     choices = made["start-index"].facts["choices"]
     assert [subject.split(" ")[0] for subject in choices] == ["inference"]

@@ -1,23 +1,33 @@
-"""Scores of pairs: those of sentence-transformers, whatever the batches, and whatever token pads."""
+"""Rerankers keep their contract; scores of pairs, whatever the batches and the padding; heads that are drawn."""
 
 import json
 import math
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from recipes.recipes import plan_in, small_collection, small_tree, write_recipe
+from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder as Published
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from tiny import tiny_encoder
+from tiny import tiny_encoder, tiny_reranker
+from tiny import tiny_reranker as write_reranker
+from typer.testing import CliRunner
 
+import hardneg as hn
+from hardneg.cli.main import app
 from hardneg.encoders.protocol import EncodeOptions
+from hardneg.recipes import load_recipe, make_plan
+from hardneg.recipes import plan as planning
 from hardneg.records import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork, PairScorer, load_classifier
+from hardneg.testing import TrainableRerankerTests
 
 WORDS = ["an", "old", "river", "ran", "past", "the", "quiet", "bridge", "and", "the", "blue", "harbor"]
 REQUESTS = [
@@ -108,20 +118,14 @@ def test_a_head_may_be_modules_behind_the_transformer(tiny_model):
     np.testing.assert_allclose(half, expected, atol=0.02)
     assert scorer.network.module[2].linear.weight.dtype == torch.float32 and len(set(half)) == len(set(exact))
     transformer.transformer_task = "text-generation"
-    with pytest.raises(ModelError, match="with a head after it"):
+    with pytest.raises(ModelError, match="with a head over its vectors"):
         PairNetwork(network)
-
-
-def test_a_fresh_head_depends_on_its_seed_alone(tiny_model):
-    first, again, other = (CrossEncoder(str(tiny_model), length=32, seed=seed) for seed in (1, 1, 2))
-    torch.manual_seed(5)
-    assert scores(first) == scores(again) != scores(other)
 
 
 def test_what_cannot_be_loaded_is_told(tiny_model, tmp_path):
     with pytest.raises(PluginError, match="length is 2"):
         CrossEncoder(str(tiny_model), length=2)
-    with pytest.raises(ModelError, match="at most 512 tokens: length is 900"):
+    with pytest.raises(ModelError, match="at most 512 tokens, but length is 900"):
         CrossEncoder(str(tiny_model), length=900).load()
     three = CrossEncoder(str(tiny_model), length=32).load()
     three[0].model.config.num_labels = 3
@@ -196,5 +200,125 @@ def test_a_fresh_head_is_saved_with_a_token_that_pads(tmp_path: Path) -> None:
 def test_without_any_such_token_it_is_told(tmp_path: Path) -> None:
     names = ("pad", "eos", "bos", "cls", "unk")
     folder = tokenizer(llama(tmp_path), **{f"{name}_token": None for name in names})
-    with pytest.raises(ModelError, match="no token that could pad: set pad_token in its"):
+    with pytest.raises(ModelError, match="no padding token: set pad_token in its"):
         next(CrossEncoder(str(folder), length=64).rerank(PAIRS))
+
+
+PACKAGED = "packaged:all-MiniLM-L6-v2"
+NO_HEAD = "this is an encoder, its weights have no head for scores"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return small_collection(tmp_path / "data")
+
+
+@pytest.mark.parametrize("source", [PACKAGED, "tiny"])
+def test_an_encoder_is_no_reranker(data, tmp_path, tiny_model, source):
+    source = str(tiny_model) if source == "tiny" else source
+    (tmp_path / "run.txt").write_text("q46 Q0 d46 1 9 x\n")
+    given = ["--dataset", f"beir:{data}", "--run", tmp_path / "run.txt", "--reranker", f"cross-encoder:{source}"]
+    result = CliRunner().invoke(app, ["rerank", *map(str, given), "--output", str(tmp_path / "best.trec.gz")])
+    assert isinstance(result.exception, ModelError) and NO_HEAD in str(result.exception)
+    with pytest.raises(ModelError, match=NO_HEAD):
+        hn.rerank(data, {"q46": {"d46": 9.0}}, f"cross-encoder:{source}", store=tmp_path / "store")
+    with pytest.raises(ModelError, match=NO_HEAD):
+        next(CrossEncoder(source).rerank([("old river", ["a river"])]))
+    assert not (tmp_path / "best.trec.gz").exists()
+
+
+def test_a_static_model_is_no_reranker(tmp_path):
+    (tmp_path / "modules.json").write_text("[]")
+    with pytest.raises(ModelError, match=NO_HEAD):
+        CrossEncoder(str(tmp_path)).check_trained()
+
+
+def test_a_reranker_needs_its_source():
+    with pytest.raises(PluginError, match="source is empty: give a folder or a hub id"):
+        CrossEncoder(" ")
+
+
+def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data, tmp_path, tiny_model, monkeypatch):
+    plugin = {"name": "cross-encoder", "source": str(tiny_model), "length": 32}
+    tree = small_tree(data, tiny_model)
+    trained = {"stage": "train-reranker", "reranker": plugin, "negatives": "static"}
+    again = {"stage": "rerank", "reranker": "judge", "run": "start-test"}
+    tree["stages"] |= {"judge": trained, "judged": again}
+    plan_in(tmp_path, tree)
+    tree["stages"]["drawn"] = {"stage": "rerank", "plugin": plugin, "run": "start-test"}
+    path = write_recipe(tmp_path / "r.yaml", tree)
+    with pytest.raises(ModelError, match=f"{tiny_model}.*{NO_HEAD}"):
+        make_plan(load_recipe(path))
+    plans, make = [], planning.make_plan
+    monkeypatch.setattr(planning, "make_plan", lambda *given: plans.append(given) or make(*given))
+    result = CliRunner().invoke(app, ["recipe", "check", str(path), "--store", str(tmp_path / "store")])
+    assert isinstance(result.exception, ModelError) and "ready" not in result.output
+    with pytest.raises(ModelError, match=NO_HEAD):
+        hn.load_recipe(path).check(store=tmp_path / "store")
+    assert len(plans) == 2  # one a check
+
+
+def test_a_head_of_other_outputs_is_drawn_too(tmp_path, tiny_reranker):
+    two = write_reranker(tmp_path / "two", outputs=2)
+    for source, own, other in ((tiny_reranker, 1, 2), (two, 2, 1)):
+        for outputs in (own, None):
+            CrossEncoder(str(source), outputs=outputs).check_trained()
+        with pytest.raises(ModelError, match=f"has {own} outputs?, but outputs is {other}"):
+            CrossEncoder(str(source), outputs=other).check_trained()
+
+
+def test_weights_that_lack_the_head_of_their_configuration_are_not_opened(tmp_path, tiny_reranker):
+    folder = tmp_path / "headless"
+    shutil.copytree(tiny_reranker, folder)
+    weights = load_file(folder / "model.safetensors")
+    rest = {name: value for name, value in weights.items() if "classifier" not in name}
+    save_file(rest, folder / "model.safetensors")
+    with pytest.raises(ModelError, match=r"weights lack classifier\.bias, classifier\.weight: copy the model again"):
+        CrossEncoder(str(folder), length=32).load()
+    CrossEncoder(str(folder), length=32, outputs=2).load()
+
+
+class TestCrossEncoder(TrainableRerankerTests):
+    def make(self, folder: Path) -> CrossEncoder:
+        return CrossEncoder(str(_source(folder)), length=48)
+
+
+class TestTwoOutputs(TrainableRerankerTests):
+    def make(self, folder: Path) -> CrossEncoder:
+        return CrossEncoder(str(_source(folder, 2)), length=48, activation="none")
+
+
+@dataclass(frozen=True)
+class Forgetful:
+    """A head that another draw makes each time, and that no folder brings back.
+
+    Args:
+        source: the folder of a network.
+    """
+
+    version: ClassVar[int] = 1
+
+    source: str
+
+    def load(self, folder: Path | None) -> Any:
+        return CrossEncoder(self.source, length=48, outputs=2, seed=torch.initial_seed()).load()
+
+    def fingerprint(self) -> str:
+        return "forgetful"
+
+
+class Broken(TrainableRerankerTests):
+    def make(self, folder: Path) -> Forgetful:
+        return Forgetful(str(_source(folder)))
+
+
+def test_a_network_that_is_another_each_time_is_told(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="always returns the same weights"):
+        Broken().test_loads_the_same_network_each_time(tmp_path)
+    with pytest.raises(AssertionError, match="returns the network that was saved there"):
+        Broken().test_a_saved_network_comes_back(tmp_path)
+
+
+def _source(folder: Path, outputs: int = 1) -> Path:
+    source = folder / "network"
+    return source if source.exists() else tiny_reranker(source, outputs=outputs)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
-from hardneg.encoders import passes as precisions
+from hardneg.encoders import towers as precisions
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec

@@ -1,4 +1,4 @@
-"""How a model's folder declares that it is used, and the shape that decides its size, read from JSON files alone."""
+"""The contract of a model: its declared similarity, prompts, lengths and pooling, read from JSON files alone."""
 
 import logging
 from collections.abc import Mapping
@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.encoders.open import model_files
-from hardneg.encoders.open.model_files import json_object, module_folders, network_folder
 from hardneg.encoders.spec import SIDES, AdapterSpec, FullSpec, ModelSpec, whole_prompts
 from hardneg.records import SPEC_FILE, ModelError
 
 USUAL = 512
-"""Tokens read by a model without a maximum length, and at most by one that is not trained for retrieval yet."""
+"""The length of a model without a maximum, and the limit for one that is not trained for retrieval."""
 
 UNBOUNDED = 1 << 30
-"""The length of texts of which all tokens are read."""
+"""The length that truncates no text."""
 
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
-"""Fields of a spec for which a model has values of its own."""
+"""Fields of a spec that a model's own folder can declare."""
 
 CONFIG = "config_sentence_transformers.json"
 _OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-# Models that count positions from after the padding index on.
+# Models whose positions start after the padding index.
 _AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
 _AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluke"}
 _MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
@@ -33,7 +32,7 @@ _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides a model's size: hidden size, layers, bytes of its weights, and the size of a vector where known."""
+    """The shape of a model: hidden size, number of layers, bytes of its weights, and size of a vector if known."""
 
     hidden: int = 768
     layers: int = 12
@@ -46,12 +45,12 @@ BASE = Shape()
 
 @dataclass(frozen=True)
 class Contract:
-    """How a model is used.
+    """The contract of a model, as its files declare it.
 
-    similarity: `cosine` or `dot`, or a distance, which an index of inner products cannot give. prompts: all of them, by
-    name. pooling: the modes of sentence-transformers; "" without a pooling. normalised: whether vectors have norm 1.
-    dimension: None where it is not declared. truncate_dim: the number of dimensions that are kept. dtype: that of the
-    files. code: of its own, which is not run; whether vectors may depend on it.
+    similarity: `cosine` or `dot`, or a distance, which an index of inner products does not support. prompts: all of
+    them, by name. pooling: modes of sentence-transformers; "" without a pooling. normalised: whether vectors have norm
+    1. dimension: of vectors; None if it is not declared. truncate_dim: dimensions that vectors are truncated to. dtype:
+    of the files. code: names of the model's own code, which is not run; the value is whether vectors may depend on it.
     """
 
     similarity: str
@@ -73,15 +72,15 @@ class Contract:
 def read_contract(folder: Path) -> Contract:
     """Reads the contract from the files in a model's folder.
 
-    Raises ModelError: a file is missing, not readable, or not in the form that sentence-transformers writes.
+    Raises ModelError: a file is missing, not readable, or not in the format of sentence-transformers.
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
     model_files.check_files(folder)
     trained = (folder / "modules.json").exists()
-    config = json_object(folder / CONFIG) if trained else {}
-    modules, folders = module_folders(folder), model_files.sides(folder)
-    network = json_object(network_folder(folders["document"][0]) / "config.json")
+    config = model_files.json_object(folder / CONFIG) if trained else {}
+    modules, folders = model_files.module_folders(folder), model_files.sides(folder)
+    network = model_files.json_object(model_files.network_folder(folders["document"][0]) / "config.json")
     prompts, (pooling, dimension) = own_prompts(config, folder), _head(folders["document"], modules, network)
     normalised = modules[folders["document"][-1]] == "Normalize"
     kept = _number(config.get("truncate_dim"), folder, "dimensions")
@@ -106,13 +105,13 @@ def read_contract(folder: Path) -> Contract:
 
 
 def own_similarity(config: Mapping[str, Any]) -> str:
-    """The similarity that the model declares; cosine by default, and dot of sparse encoders."""
+    """The similarity that a model declares; by default cosine, and dot for sparse encoders."""
     declared = config.get("similarity_fn_name")
     return declared if declared in _SIMILARITIES else "dot" if config.get("model_type") == "SparseEncoder" else "cosine"
 
 
 def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """The model's prompts by name, with those of queries and documents, possibly empty."""
+    """The model's prompts by name, including `query` and `document`, possibly empty."""
     declared = config.get("prompts") or {}
     if not isinstance(declared, dict) or not all(isinstance(text, str | None) for text in declared.values()):
         raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
@@ -120,16 +119,16 @@ def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _own_length(folder: Path, side: str, trained: bool) -> int:
-    """The number of tokens read of a text; trained: sentence-transformers saved the folder.
+    """The length of a text in tokens; trained: whether sentence-transformers saved the folder.
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    config = json_object(network_folder(folder) / "config.json")
+    config = model_files.json_object(model_files.network_folder(folder) / "config.json")
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
     offset = int(padding) + 1 if shifted else 0
     bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
-    saved = (json_object(folder / f"sentence_{name}_config.json") for name in _OPTIONS)
+    saved = (model_files.json_object(folder / f"sentence_{name}_config.json") for name in _OPTIONS)
     options = next((content for content in saved if content), {}) if trained else {}
     texts = (options.get("processing_kwargs") or {}).get("text") or {}
     tokenizer = options.get("processor_kwargs") or options.get("tokenizer_args") or {}
@@ -139,7 +138,7 @@ def _own_length(folder: Path, side: str, trained: bool) -> int:
     most = UNBOUNDED
     if value is None:
         name, most = "model_max_length", bound + offset
-        value = json_object(folder / "tokenizer_config.json").get(name)
+        value = model_files.json_object(folder / "tokenizer_config.json").get(name)
         value = UNBOUNDED if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
         raise ModelError(f"model {folder}: {name} is {value!r}: must be a number of tokens")
@@ -149,12 +148,11 @@ def _own_length(folder: Path, side: str, trained: bool) -> int:
 
 
 def _head(folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The pooling of the modules after a transformer and the size of vectors, as far as the files declare them."""
     pooling, dimension = "", _number(network.get("hidden_size"), folders[0], "dimensions")
     for path in folders[1:]:
-        content = json_object(path / "config.json")
+        content = model_files.json_object(path / "config.json")
         if names[path] == "Pooling":
-            modes = content.get("pooling_mode")  # or in the format of versions before 6
+            modes = content.get("pooling_mode")  # versions before 6 have another format
             if modes is None:
                 ends = {"cls": "_token", "lasttoken": ""}
                 named = [mode for mode in _MODES if content.get(f"pooling_mode_{mode}{ends.get(mode, '_tokens')}")]
@@ -172,17 +170,17 @@ def _head(folders: list[Path], names: Mapping[Path, str], network: Mapping[str, 
 def _number(value: Any, folder: Path, of_what: str) -> int | None:
     if value is None or (isinstance(value, int) and value > 0):
         return value
-    raise ModelError(f"model {folder}: {value!r} is no number of {of_what}: copy the model again")
+    raise ModelError(f"model {folder}: {value!r} is not a number of {of_what}: copy the model again")
 
 
 def saved_class(folder: Path) -> str:
-    """The class of sentence-transformers that saved a folder; `SentenceTransformer` where it is not declared."""
-    config = json_object(folder / CONFIG) if (folder / "modules.json").exists() else {}
+    """The class of sentence-transformers that saved a folder; by default `SentenceTransformer`."""
+    config = model_files.json_object(folder / CONFIG) if (folder / "modules.json").exists() else {}
     return str(config.get("model_type", "SentenceTransformer"))
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
-    """The values that hardneg saved with its own model; empty for other models."""
+    """The values that hardneg saved with a model; empty for other models. Raises ModelError: they are damaged."""
     path = folder / SPEC_FILE
     if not path.is_file():
         return {}
@@ -201,8 +199,8 @@ def saved_values(folder: Path) -> dict[str, Any]:
 class TableFiles:
     """The files of a static model.
 
-    folder: of the model. weights: files of the table. tokenizer: a file of the tokenizers library.
-    modules: whether `modules.json` lists further modules. normalised: without it, whether vectors have norm 1.
+    weights: files of the table. tokenizer: a file of the tokenizers library. modules: whether `modules.json` lists the
+    modules. normalised: without that file, whether vectors have norm 1.
     """
 
     folder: Path
@@ -212,17 +210,17 @@ class TableFiles:
     normalised: bool = True
 
     def check(self) -> None:
-        """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
-        names = module_folders(self.folder) if self.modules else {}
+        """Refuses a folder without weights or tokenizer, or with a table on one side only."""
+        names = model_files.module_folders(self.folder) if self.modules else {}
         if any(names[paths[0]] != _TABLE for paths in model_files.sides(self.folder).values() if self.modules):
-            raise ModelError(f"model {self.folder}: a table on one side and none on the other: use another model")
+            raise ModelError(f"model {self.folder}: only one side has a table of token vectors: use another model")
         if not self.weights:
             raise ModelError(f"model {self.folder}: no weights there: copy the model again")
         if not self.tokenizer.is_file():
             raise ModelError(f"model {self.folder}: no {self.tokenizer.name} there: copy the model again")
 
     def dimension(self) -> int | None:
-        """Size of a vector; None where the files are not safetensors, whose headers have it."""
+        """The size of a vector, from the headers of safetensors; None for other files."""
         from safetensors import SafetensorError, safe_open
 
         for path in (path for path in self.weights if path.suffix == ".safetensors"):
@@ -237,18 +235,13 @@ class TableFiles:
 
 
 def table_files(folder: Path) -> TableFiles | None:
-    """The files of a static model; None where the folder holds a model of another family.
-
-    Known are folders of sentence-transformers and of model2vec, and the package wordllama.
-    """
+    """The files of a static model of sentence-transformers, model2vec or wordllama; None for other models."""
     if (folder / "modules.json").is_file():
-        tables = [path for path, class_name in module_folders(folder).items() if class_name == _TABLE]
-        return (
-            TableFiles(folder, (*model_files.weight_files(tables[0]),), tables[0] / "tokenizer.json", True)
-            if tables
-            else None
-        )
-    config = json_object(folder / "config.json")
+        tables = [path for path, class_name in model_files.module_folders(folder).items() if class_name == _TABLE]
+        if not tables:
+            return None
+        return TableFiles(folder, (*model_files.weight_files(tables[0]),), tables[0] / "tokenizer.json", True)
+    config = model_files.json_object(folder / "config.json")
     if config.get("model_type") == "model2vec":
         tokenizer, normalised = folder / "tokenizer.json", bool(config.get("normalize"))
         return TableFiles(folder, (*model_files.weight_files(folder),), tokenizer, False, normalised)
@@ -257,14 +250,15 @@ def table_files(folder: Path) -> TableFiles | None:
 
 
 def own_code(folder: Path) -> dict[str, bool]:
-    """The code of its own that a model names for transformers, and whether its vectors may depend on each.
+    """The custom code that a model names for transformers, and whether vectors may depend on it.
 
-    They do not on code that turns causal attention off, where the configuration says that too.
+    They do not depend on network code that only turns causal attention off, as the configuration does then.
     """
     code: dict[str, bool] = {}
-    folders = (path for path, name in module_folders(folder).items() if name in model_files.TRANSFORMERS)
-    for network in map(network_folder, folders):
-        config, tokenizer = (json_object(network / name) for name in ("config.json", "tokenizer_config.json"))
+    folders = (path for path, name in model_files.module_folders(folder).items() if name in model_files.TRANSFORMERS)
+    for network in map(model_files.network_folder, folders):
+        config = model_files.json_object(network / "config.json")
+        tokenizer = model_files.json_object(network / "tokenizer_config.json")
         causal = config.get("is_causal") is not False
         for auto_map, decides in ((config.get("auto_map"), causal), (tokenizer.get("auto_map"), True)):
             named = auto_map.values() if isinstance(auto_map, dict) else [auto_map]
@@ -274,7 +268,7 @@ def own_code(folder: Path) -> dict[str, bool]:
 
 
 def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
-    """Refuses a model whose vectors may depend on code of its own, unless `setting` is native; warns of other code."""
+    """Refuses a model whose vectors may depend on custom code, unless `setting` is native; warns of other code."""
     if not code:
         return
     named = f"model {name!r} names code of its own ({', '.join(code)}), which is not run"
@@ -286,12 +280,12 @@ def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None
 
 @cache
 def warn(message: str) -> None:
-    """Warns, of the same only once."""
+    """Logs a warning, each message once."""
     logging.getLogger(__name__).warning(message)
 
 
 def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
-    """Fills in a spec with the model's own values. Raises ModelError: its similarity or a prompt is not there."""
+    """Fills in a spec with the model's own values. Raises ModelError: no inner product, or no such prompt."""
     values, model = filled_values(spec, contract, adapter), f"model {spec.name!r}"
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
@@ -301,13 +295,13 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
     if values["similarity"] not in ("cosine", "dot"):
         raise ModelError(
             f"{model} is compared by {values['similarity']} distance, which an index of inner products "
-            "cannot give: use another model, or set similarity: cosine or dot"
+            "does not support: use another model, or set similarity: cosine or dot"
         )
     return FullSpec(**values)
 
 
 def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None) -> dict[str, Any]:
-    """The fields of a filled-in spec, whatever its similarity. Raises ModelError: no prompt of a name; code decides."""
+    """The fields of a filled-in spec with any similarity. Raises ModelError: no such prompt, or custom code."""
     check_code(spec.name, contract.code, spec.code)
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
@@ -316,12 +310,12 @@ def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | No
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
-    """The values in which a spec differs from its model: (the spec's, the model's) by field."""
+    """The fields in which a spec differs from its model, as (the spec's value, the model's value)."""
     stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
     pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
 
 
 def tokens_read(length: int) -> str:
-    """The number of tokens read of a text, in words."""
+    """The length of a text in tokens as text, `all` if unlimited."""
     return "all" if length >= UNBOUNDED else str(length)

@@ -1,29 +1,25 @@
-"""Loads the modules in a model's folder, assembles a SentenceTransformer of them by a spec, and saves it whole."""
+"""A model's modules: read from its folder, checked, assembled as a SentenceTransformer by a spec, and saved whole."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling
 from torch import nn
 
 from hardneg.encoders import adapters as adapters
 from hardneg.encoders import tokens, towers
-from hardneg.encoders.open import model_files
-from hardneg.encoders.open.contract import OWN
-from hardneg.encoders.open.resolved import quiet
+from hardneg.encoders.open import contract, model_files, resolved
 from hardneg.encoders.spec import SIDES, TOKEN_TYPES, FullSpec, Precision
 from hardneg.records import SPEC_FILE, ModelError
 from hardneg.runtime import derive_seed
 from hardneg.store import replacing_folder, system_errors
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from hardneg.encoders.open.resolved import ResolvedModel
 
 _UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
 _SHOWN, _LEAST = 3, 2
@@ -31,18 +27,15 @@ _PROJECTION_STD = 0.02
 
 
 def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
-    """The dtype that weights are loaded in: float32 to train (no precision) and for `auto`, else the requested one."""
-    if precision is None or spec.dtype == "fp32":
-        return torch.float32
-    if spec.dtype == "auto":
-        return torch.bfloat16 if precision == "bf16" else torch.float32
-    return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
+    """The dtype of loaded weights: float32 to train (no precision) and for `auto`, else the requested one."""
+    name = None if precision is None else precision if spec.dtype == "auto" else spec.dtype
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name or "", torch.float32)
 
 
 def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
-    """The modules of a folder, its transformers' weights in `dtype` as if rounded from float32, all else in float32.
+    """Reads the modules of a folder: weights of transformers in `dtype`, as if rounded from float32, others in float32.
 
-    Where their library would round buffers too, such as the frequencies of positions, all is read in float32 first.
+    If the library would round buffers too, such as position frequencies, all is read in float32 first.
     """
 
     def networks() -> list[nn.Module]:
@@ -60,8 +53,6 @@ def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Mo
 
 
 def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
-    from sentence_transformers import SentenceTransformer
-
     if not (folder / "modules.json").exists():
         text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
         outputs = {"modality_config": text, "module_output_name": "token_embeddings"}
@@ -76,27 +67,25 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
 
 
 def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], **options: Any) -> Any:
-    """A folder's transformer as a module of sentence-transformers, from local files and without remote code.
+    """Opens a folder's transformer as a module of sentence-transformers, from local files, without remote code.
 
     weights, config: options of transformers for the weights and the configuration. options: of the module.
     """
-    from sentence_transformers.base.modules import Transformer
-
     own = {"local_files_only": True, "trust_remote_code": False}
-    whole = {**config, **own, "auto_map": {}}  # so that code of the folder's own is not named where it is saved
+    whole = {**config, **own, "auto_map": {}}  # so that a saved copy does not name the folder's own code
     return Transformer(
         str(folder), model_kwargs={**weights, **own}, processor_kwargs=own, config_kwargs=whole, **options
     )
 
 
 def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """Opens a folder by a class of sentence-transformers: on the CPU, from local files, without remote code."""
+    """Opens a folder with a class of sentence-transformers on the CPU, from local files, without remote code."""
     own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": {}}}
     return model_class(str(folder), device="cpu", model_kwargs=load_kwargs(folder, dtype), **own)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """The options of transformers for a folder's weights, with their dtype. Raises ModelError: they may run code."""
+    """The options of transformers to load a folder's weights in a dtype. Raises ModelError: these may run code."""
     model_files.check_activations(folder)
     modules = model_files.module_folders(folder).items()
     options = {name: model_files.load_options(model_files.network_folder(path)) for path, name in modules}
@@ -104,12 +93,12 @@ def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, A
     return {"dtype": dtype, **own}
 
 
-def load_module(model: "ResolvedModel", device: str | None, precision: Precision | None) -> "SentenceTransformer":
-    """The model by its spec, with prompts and lengths set, in evaluation mode.
+def load_module(model: resolved.ResolvedModel, device: str | None, precision: Precision | None) -> SentenceTransformer:
+    """Loads a model with the prompts and lengths of its spec, in evaluation mode.
 
-    precision: that of the encoding; None is to train, and only then a new adapter is added.
+    precision: of the encoding; None is to train, and only then a new adapter is added.
 
-    Raises ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    Raises ModelError: the files are not one complete model, or it does not support the spec.
     """
     spec, folder = model.full, model.path
     modules = towers.folded(read_modules(folder, weights_dtype(spec, precision)), spec.name)
@@ -119,17 +108,12 @@ def load_module(model: "ResolvedModel", device: str | None, precision: Precision
     adapters.put_adapters(whole, spec, model.location, learns=precision is None)
     for transformer in towers.transformers(whole):
         tokens.check_token_types(transformer, spec)
-    if towers.has_twins(whole):
-        modules = [towers.twins(*(with_head(_pooled(towers.route(whole, side), spec), spec) for side in SIDES))]
-    else:
-        modules = with_head(_pooled(modules, spec), spec)
-        modules = [towers.twins(towers.with_own_queries(modules), modules)] if spec.twins else modules
-    module = assembled(modules, spec, device)
+    module = assembled(with_heads(modules, spec), spec, device)
     return with_prompts(module, model.contract.prompts, model.contract.default_prompt_name)
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
-    """Refuses transformers of incomplete models, or that cannot read as many tokens as the spec sets."""
+    """Refuses incomplete models, and transformers with fewer positions than the spec's lengths."""
     whole, folders = nn.Sequential(*modules), model_files.sides(folder)
     for side in SIDES:
         transformer = towers.route(whole, side)[0]
@@ -140,12 +124,12 @@ def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:
-    """Refuses a first module that does not read plain text, or fewer tokens of it than the spec sets."""
+    """Refuses a first module that does not read plain text, or has fewer positions than the spec's lengths."""
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
         raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
     modalities = getattr(encoder, "modality_config", {"text": {}})
     if "text" not in modalities or "message" in modalities:
-        raise ModelError(f"model {spec.name!r} does not read plain text, or in a chat template: use another model")
+        raise ModelError(f"model {spec.name!r} does not read plain text, or uses a chat template: use another model")
     options = [f"{part}.{name}" for part, values in encoder.processing_kwargs.items() for name in values]
     if unknown := [name for name in options if name != "text.max_length"]:
         problem = f"has processing_kwargs {', '.join(unknown)}, which are not supported"
@@ -153,13 +137,13 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
     most = positions(encoder.model)
     for side in SIDES:
         if (length := spec.length(side)) < _LEAST:
-            raise ModelError(f"model {spec.name!r} declares that it reads {length} token of a text: set {side}_length")
+            raise ModelError(f"model {spec.name!r} declares a length of {length} token: set {side}_length")
         if most is not None and length > most:
             raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {length}, lower it")
 
 
 def positions(model: Any) -> int | None:
-    """The number of positions of a transformer; None where it has no bound."""
+    """The number of positions of a transformer; None if it is unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is None or most < 1:
         return None
@@ -171,38 +155,37 @@ def positions(model: Any) -> int | None:
 
 
 def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
-    """Refuses a tokenizer without words, or with ids that have no row among a network's embeddings."""
+    """Refuses a tokenizer without words, or with ids beyond the rows of a network's embeddings."""
     ids = tokenizer.get_vocab().values()
     if not set(ids) - set(getattr(tokenizer, "all_special_ids", ())):
         raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
     if max(ids) >= rows:
         raise ModelError(
-            f"model {name!r}: its tokenizer has ids up to {max(ids)}, the transformer embeddings for {rows}: "
-            "they do not belong together, copy the model again"
+            f"model {name!r}: its tokenizer has ids up to {max(ids)}, but its transformer has {rows} embeddings: "
+            "they are of different models, copy the model again"
         )
 
 
 def check_weights(model: Any, folder: Path, name: str) -> None:
-    """Refuses weights that lack layers, which would be drawn at random, or that have layers of another model.
+    """Refuses weights that lack layers, which would be random, or that have layers of another model.
 
-    Unused heads, such as poolers and those of language models, may be missing or extra.
+    Unused heads, such as poolers and language-model heads, may be missing or extra.
     """
 
-    def stem(key: str) -> str | None:  # the list of layers that a weight belongs to, without the number
+    def stem(key: str) -> str | None:  # the list of layers of a weight, without the number
         match = re.search(r"\.\d+\.", key)
         return key[: match.start()] if match else None
 
     missing, unexpected = differences(model, folder)
     check_missing(missing, name)
     own = {stem(key) for key in model.state_dict()} - {None}
-    if surplus := [key for key in unexpected if stem(key) in own]:
-        raise ModelError(
-            f"model {name!r}: its weights have {_first(surplus)}, which its config.json knows nothing of: copy it again"
-        )
+    if surplus := sorted(key for key in unexpected if stem(key) in own):
+        problem = f"its weights have {', '.join(surplus[:_SHOWN])}, but its config.json does not"
+        raise ModelError(f"model {name!r}: {problem}: copy the model again")
 
 
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
-    """The weights of a network that its files lack, and those in its files that it lacks, without `unused` ones."""
+    """Names of weights missing from a network's files, and of unexpected ones in them, except `unused` ones."""
     own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
     _, info = type(model).from_pretrained(str(folder), **own, **model_files.load_options(folder))
     missing, unexpected = (
@@ -214,34 +197,26 @@ def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUS
 
 def check_missing(missing: Iterable[str], name: str) -> None:
     """Refuses a model whose files lack weights."""
-    if lacking := list(missing):
-        raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
-
-
-def _first(keys: Iterable[str]) -> str:
-    ordered = sorted(keys)
-    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return ", ".join(ordered[:_SHOWN]) + more
+    if lacking := sorted(missing):
+        raise ModelError(f"model {name!r}: its weights lack {', '.join(lacking[:_SHOWN])}: copy the model again")
 
 
 def assembled(
-    modules: list[nn.Module], spec: FullSpec, device: str | None, model_class: "type[Any] | None" = None
-) -> "SentenceTransformer":
-    """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode.
+    modules: list[nn.Module], spec: FullSpec, device: str | None, model_class: type[Any] = SentenceTransformer
+) -> SentenceTransformer:
+    """Assembles modules into a model with the spec's prompts, lengths and similarity, in evaluation mode.
 
-    model_class: of sentence-transformers; None is `SentenceTransformer`.
+    model_class: of sentence-transformers.
     """
-    from sentence_transformers import SentenceTransformer
-
     weights = [part.state_dict() for part in modules[1:]]
-    module: SentenceTransformer = (model_class or SentenceTransformer)(
+    module: SentenceTransformer = model_class(
         modules=modules,
         device=device,
         prompts={"query": spec.query_prompt, "document": spec.document_prompt},
         similarity_fn_name=spec.similarity,
         **({} if spec.truncate_dim is None else {"truncate_dim": spec.truncate_dim}),
     )
-    for part, kept in zip(modules[1:], weights, strict=True):  # which were rounded to the dtype of the transformer
+    for part, kept in zip(modules[1:], weights, strict=True):  # undoes rounding to the transformer's dtype
         part.float().load_state_dict(kept)
     firsts = {side: towers.route(module, side)[0] for side in SIDES}
     firsts = {side: first for side, first in firsts.items() if hasattr(first, "query_length")}
@@ -253,22 +228,27 @@ def assembled(
     return module.eval()
 
 
-def with_prompts(
-    module: "SentenceTransformer", others: Mapping[str, str], default: str | None
-) -> "SentenceTransformer":
-    """The model with further prompts of other names."""
+def with_prompts(module: SentenceTransformer, others: Mapping[str, str], default: str | None) -> SentenceTransformer:
+    """Adds further prompts by name to a model, and sets its default prompt."""
     module.prompts = {**others, **module.prompts}
     module.default_prompt_name = default
     return module
 
 
-def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """Adds the head and the normalisation of the spec to modules that give one vector a text.
+def with_heads(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
+    """The modules with the pooling, head and normalisation of the spec, and its two sides.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
-    `activation` tanh it is that of CoRT.
+    `activation` tanh it is the head of CoRT.
     """
-    from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize
+    whole = nn.Sequential(*modules)
+    if towers.has_twins(whole):
+        return [towers.twins(*(_with_head(_pooled(towers.route(whole, side), spec), spec) for side in SIDES))]
+    modules = _with_head(_pooled(modules, spec), spec)
+    return [towers.twins(towers.with_own_queries(modules), modules)] if spec.twins else modules
+
+
+def _with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 
     def dimension() -> int:
         for module in reversed(modules):
@@ -290,26 +270,24 @@ def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 
 
 def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     encoder: Any = modules[0]
     if spec.pooling == "own":
-        if len(modules) == 1:
+        if len(modules) == 1 and hasattr(encoder, "model"):
             raise ModelError(f"model {spec.name!r} has no pooling of its own: set pooling to cls, mean or lasttoken")
         return modules
     pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode=spec.pooling)
     if len(modules) == 1:
         return [encoder, pooling]
     if not any(isinstance(module, Pooling) for module in modules):
-        raise ModelError(f"model {spec.name!r} has no pooling that could be replaced: set pooling to own")
+        raise ModelError(f"model {spec.name!r} has no pooling to replace: set pooling to own")
     return [pooling if isinstance(module, Pooling) else module for module in modules]
 
 
-def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
-    """Writes the model, the part of `spec` that its modules lack, and the card; replaces `folder`."""
+def save_module(module: SentenceTransformer, spec: FullSpec, folder: Path, card: str | None) -> None:
+    """Writes the model, the parts of the spec that its modules do not save, and the card; replaces `folder`."""
     with written_whole(folder) as draft, towers.evaluating(module):
         whole = module
-        if spec.typed:  # a tokenizer a side sets that side's token types wherever the model is opened
+        if spec.typed:  # each side's tokenizer sets its token types for any program that opens the model
             parts = (tokens.with_token_type(towers.route(module, side), spec.token_type(side)) for side in SIDES)
             typed = assembled([towers.twins(*parts)], spec, str(module.device), type(module))
             whole = with_prompts(typed, module.prompts, module.default_prompt_name)
@@ -318,7 +296,7 @@ def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, car
         for transformer in towers.transformers(whole):
             forget_last_call(transformer.tokenizer)
         whole.save(str(draft), create_model_card=False, safe_serialization=True)
-        options = {name: getattr(spec, name) for name in (*OWN, *(TOKEN_TYPES if spec.typed else ()))}
+        options = {name: getattr(spec, name) for name in (*contract.OWN, *(TOKEN_TYPES if spec.typed else ()))}
         options |= {} if spec.adapter is None else {"adapter": adapters.noted(spec.adapter)}
         (draft / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         if card is not None:
@@ -327,11 +305,11 @@ def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, car
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """A folder to write a model in, which replaces `folder` in the end, whole and on disk. Raises ModelError."""
+    """A draft folder to write a model in, which replaces `folder` once complete. Raises ModelError: it cannot."""
     try:
-        with replacing_folder(folder) as draft, quiet(), system_errors():
+        with replacing_folder(folder) as draft, resolved.quiet(), system_errors():
             yield draft
-            # safetensors writes for the owner alone: every file gets the read permissions of the folder
+            # safetensors lets only the owner read: every file gets the read permissions of the folder
             for path in (path for path in draft.rglob("*") if path.is_file()):
                 path.chmod(path.stat().st_mode | (draft.stat().st_mode & 0o444))
     except OSError as error:
@@ -339,7 +317,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def forget_last_call(tokenizer: Any) -> None:
-    """Removes the truncation and padding of the last call from a tokenizer, which would save them, and code's names."""
+    """Removes what a tokenizer would save of its last call, truncation and padding, and the names of custom code."""
     getattr(tokenizer, "init_kwargs", {}).pop("auto_map", None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:

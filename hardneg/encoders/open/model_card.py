@@ -1,26 +1,22 @@
-"""The model card that goes with a trained encoder, and the lines of Python that build its queries' encoder.
+"""The model card of a trained encoder, and Python code that builds its query encoder for Pyserini.
 
-The lines give Pyserini's searchers the same vectors as hardneg's own: by `AutoQueryEncoder` for a transformer with mean
-or CLS pooling, with or without a normalisation, and for all others by a class that calls sentence-transformers.
+The code gives Pyserini's searchers the vectors of hardneg: by `AutoQueryEncoder` for a transformer with mean or CLS
+pooling, normalised or not, and for all others by a class that calls sentence-transformers.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import Any
 
-from hardneg.encoders.open.contract import tokens_read
-from hardneg.encoders.open.model_files import ON_HUB
+from hardneg.encoders.open import contract, model_files
 from hardneg.records import HUB_ID
 
-if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
-
 ROUNDED = "model_kwargs"
-"""The option that has weights of fewer digits opened as float32."""
+"""The option that opens half-precision weights as float32."""
 IMPACT_SCALE = 100.0
-"""The default of the index `impact`: by which weights are multiplied before they are rounded to whole numbers."""
+"""The default `scale` of the index `impact`: the factor of weights before they are rounded to integers."""
 
 _FAMILIES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 _Scores = Mapping[str, Mapping[str, float]]
@@ -28,13 +24,13 @@ _Scores = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Program:
-    """Lines of Python: imports and statements."""
+    """Python code: imports and statements."""
 
     imports: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
     def then(self, imports: str, *lines: str) -> "Program":
-        """The same with more lines appended."""
+        """The program with an import and more lines appended."""
         return Program((*self.imports, imports), (*self.lines, *lines))
 
     def text(self) -> str:
@@ -45,11 +41,11 @@ class Program:
 
 @dataclass(frozen=True)
 class ModelReference:
-    """The folder of a model, as the lines refer to it, and what it does not declare.
+    """The folder of a model as the code names it, and settings that the folder does not declare.
 
-    transformer: the folder of the transformer of queries, or "" for the same. options: arguments of the model's class.
-    attributes: those to set on the opened model. lacking: the part of the network that the folder lacks. spec: the spec
-    by which hardneg opens it, where sentence-transformers does not give the same vectors; else empty.
+    transformer: the folder of the queries' transformer, or "" for the same. options: arguments of the model's class.
+    attributes: to set on the opened model. lacking: the part of the network that the folder lacks. spec: the spec by
+    which hardneg opens it, if sentence-transformers does not give the same vectors; else empty.
     """
 
     folder: str
@@ -61,12 +57,12 @@ class ModelReference:
 
 
 def quoted(text: str) -> str:
-    """The text as a string of Python."""
+    """The text as a Python string literal."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
-    """The lines for `FaissSearcher`, with Pyserini's own encoder if its vectors are the same; None where none is."""
+def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
+    """The code for `FaissSearcher` with the queries of an `Encoder`; None if no code gives the same vectors."""
     spec, cosine = encoder.spec, encoder.spec.similarity == "cosine"
     pooling = None if ROUNDED in model.options else _plain_pooling(encoder)
     if pooling is not None:
@@ -74,7 +70,7 @@ def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
         if spec.query_prompt:
             options += f", prefix={quoted(spec.query_prompt.removesuffix(' '))}"
         opened = f"encoder = AutoQueryEncoder({quoted(model.transformer or model.folder)}, {options})"
-        length = f"encoder.tokenizer.model_max_length = {spec.query_length}  # tokens of a query that are read"
+        length = f"encoder.tokenizer.model_max_length = {spec.query_length}  # the query length in tokens"
         return Program(("from pyserini.encode import AutoQueryEncoder",), (opened, length))
     if model.spec:
         pairs = ((name, quoted(value) if isinstance(value, str) else repr(value)) for name, value in model.spec.items())
@@ -90,7 +86,7 @@ def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
-    """The lines for `LuceneImpactSearcher` over an index of weights times `scale`, rounded; None where none do."""
+    """The code for `LuceneImpactSearcher` over an index of weights times `scale`, rounded; None if there is none."""
     if model.lacking:
         return None
     encode = (
@@ -101,7 +97,6 @@ def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
 
 
 def _of_class(name: str, encode: tuple[str, ...], imported: str, opened: str, *more: str) -> Program:
-    """A class whose `encode` is these lines, and an encoder of it with an opened model."""
     begin = (f"class {name}(QueryEncoder):", "    def encode(self, query, **options):")
     body = (*(f"        {line}" for line in encode), "", "")
     end = (f"encoder = {name}()", f"encoder.model = {opened}", *more)
@@ -109,15 +104,13 @@ def _of_class(name: str, encode: tuple[str, ...], imported: str, opened: str, *m
 
 
 def _opened(class_name: str, model: ModelReference) -> tuple[str, ...]:
-    """The import of a class of sentence-transformers, the opened model, and what is set on it."""
     options = "".join(f", {name}={value!r}" for name, value in model.options.items())
     opened = f'{class_name}({quoted(model.folder)}, device="cpu"{options})'
     more = (f"encoder.model.{attribute} = {value!r}" for attribute, value in model.attributes.items())
     return (f"from sentence_transformers import {class_name}", opened, *more)
 
 
-def _plain_pooling(encoder: "Encoder") -> str | None:
-    """`mean` or `cls` where Pyserini's `AutoQueryEncoder` gives the same vectors, else None."""
+def _plain_pooling(encoder: Any) -> str | None:
     spec, prompt = encoder.spec, encoder.spec.query_prompt
     first, *rest = encoder.module.children()
     own = [part for part in rest if type(part).__name__ != "Normalize"]
@@ -134,17 +127,16 @@ def _plain_pooling(encoder: "Encoder") -> str | None:
     return str(mode) if whole else None
 
 
-def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
-    """Markdown with a model's origin and how to open it.
+def model_card(encoder: Any, facts: Mapping[str, object]) -> str:
+    """Markdown on the origin of an `Encoder` and how to open it.
 
-    facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
-        path is cut to its last part.
+    facts: in order, such as `Base model`, `Dataset`, `Loss`, `Negatives`; absolute paths are cut to their last part.
     """
     spec, form, class_name = encoder.spec, encoder.representation.form, type(encoder.module).__name__
     shown, family = {name: without_folder(value) for name, value in facts.items()}, _FAMILIES[form]
-    base = ON_HUB.get(shown.get("Base model", ""), shown.get("Base model", ""))
+    base = model_files.ON_HUB.get(shown.get("Base model", ""), shown.get("Base model", ""))
     named = f"base_model: {base}\n" if "/" in base and HUB_ID.fullmatch(base) else ""
-    query, document = (tokens_read(length) for length in (spec.query_length, spec.document_length))
+    query, document = (contract.tokens_read(length) for length in (spec.query_length, spec.document_length))
     shown["Vectors"] = f"{encoder.dimension} dimensions, compared by {spec.similarity}"
     shown["Tokens read"] = f"{query} of a query, {document} of a document"
     if spec.typed:
@@ -178,11 +170,11 @@ scores = model.similarity(queries, documents)
 """
 
 
-def _pyserini(encoder: "Encoder") -> str:
+def _pyserini(encoder: Any) -> str:
     form, model = encoder.representation.form, ModelReference("path/to/this/folder")
     program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, IMPACT_SCALE)
     if form == "token-vectors" or program is None:
-        return "Pyserini has no index of a vector a token; hardneg's `multi-vector` indexes search them."
+        return "Pyserini has no index of token vectors; hardneg's `multi-vector` indexes search them."
     imports, searcher = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'
     if form == "weights":
         imports = "from pyserini.search.lucene import LuceneImpactSearcher"
@@ -192,7 +184,7 @@ def _pyserini(encoder: "Encoder") -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Adds a table of scores, by row and metric, before the last section of a card; over: what they are means over."""
+    """Adds a table of mean scores, by row and metric, before the last section of a card; over: its queries or seeds."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
@@ -203,6 +195,6 @@ def with_scores(card: str, scores: _Scores, over: str) -> str:
 
 
 def without_folder(value: object) -> str:
-    """The value as text; an absolute path is cut to its last part."""
+    """The value as text, an absolute path cut to its last part."""
     text = str(value)
     return PurePath(text).name if PurePath(text).is_absolute() else text

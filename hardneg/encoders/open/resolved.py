@@ -1,4 +1,4 @@
-"""From the name of a model to the opened model: its location, its family, its contract, its digest, its weights.
+"""The resolution of a model: from its name to its location, family, contract, digest and weights.
 
 A model is resolved once. Every later question goes to its family with the resolved model, never with a name.
 """
@@ -14,8 +14,6 @@ from hardneg import registry
 from hardneg.encoders import adapters
 from hardneg.encoders.open import contract as contracts
 from hardneg.encoders.open import model_files
-from hardneg.encoders.open.contract import BASE, Contract, Shape
-from hardneg.encoders.open.model_files import Location, json_object, network_folder
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
 from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
 from hardneg.records import SPEC_FILE, HardnegError, Lookup, ModelError, PluginError, PluginSetting
@@ -28,57 +26,57 @@ if TYPE_CHECKING:
 _COUNTED: tuple[str, ...] = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab")
 _COUNTED += ("bpe.codes", "config.json", "sentence_*_config.json", "model.safetensors.index.json", "tokenizer.json")
 _COUNTED += ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-# Library versions, paths, and what a spec overrides (a tokenizer's file notes its last call; see `file_identity`).
+# Library versions, paths, and values that a spec overrides (for a tokenizer's last call see `file_identity`).
 _IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_path", "is_local", "local_files_only"}
 _IGNORED |= {"tokenizer_file", "special_tokens_map_file", "max_seq_length", "model_max_length", "truncation", "padding"}
 
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A model that was located once.
+    """A located model and its family.
 
-    spec: its description; of an adapter alone, that of its base with the adapter. location: of the files of
-    `spec.name`. family: the plugin that knows such models. origins: the spec as it was written with its location, and
-    `spec` with `location` where that is another one.
+    spec: of the model; of its base with the adapter if the folder holds only an adapter. location: of the files of
+    `spec.name`. family: the plugin for such models. origins: the spec as written with its location, and `spec` with
+    `location` if these differ.
     """
 
     spec: ModelSpec
-    location: Location
+    location: model_files.Location
     family: EncoderFamily
-    origins: tuple[tuple[ModelSpec, Location], ...]
+    origins: tuple[tuple[ModelSpec, model_files.Location], ...]
 
     @property
     def folder(self) -> Path | None:
-        """The folder of its files; None where they are not on this machine, and for a model without files."""
+        """The folder of its files; None if they are not on this machine, and for a model without files."""
         return self.location.folder
 
     @cached_property
     def path(self) -> Path:
-        """The folder. Raises ModelError where there is none."""
+        """The folder of its files. Raises ModelError: they are not on this machine."""
         return self.location.path
 
     @property
     def known_family(self) -> EncoderFamily | None:
-        """Its family, where the spec names it or the model is on this machine; None where it is not known yet."""
+        """The family, if the spec names it or the model is on this machine; None before a download."""
         spec, location = self.origins[0]
         return None if spec.encoder is None and location.folder is None else self.family
 
     @cached_property
-    def contract(self) -> Contract:
-        """How its folder declares that it is used. Raises ModelError: its files are not whole here, or it has none."""
+    def contract(self) -> contracts.Contract:
+        """The contract that its folder declares. Raises ModelError: its files are incomplete, or it has none."""
         if not isinstance(self.family, FolderFamily):
-            raise ModelError(f"model {self.spec.name!r}: its family has no files that declare how it is used")
+            raise ModelError(f"model {self.spec.name!r}: its family has no files to declare a contract")
         return self.family.contract(self.path)
 
     @property
     def facts(self) -> dict[str, list[str]]:
-        """Facts for a manifest: the code of its own that the model names, if any."""
+        """Facts for a manifest: the custom code that the model names, if any."""
         here = self.folder is not None and isinstance(self.family, FolderFamily)
         return {"code not run": [*self.contract.code]} if here and self.contract.code else {}
 
     @cached_property
     def full(self) -> FullSpec:
-        """The spec, filled in with the model's own values. Raises ModelError where these are not available."""
+        """The spec, filled in with the model's own values. Raises ModelError: these are not available."""
         return self.family.full(self)
 
     @property
@@ -90,7 +88,7 @@ class ResolvedModel:
 
     @property
     def dimension(self) -> int | None:
-        """The size of a vector, or the number of terms; None where the local files do not declare it."""
+        """The size of a vector, or the number of terms; None if the local files do not declare it."""
         if size := self.spec.truncate_dim or self.spec.projection:
             return size
         with suppress(ModelError, OSError):
@@ -99,30 +97,30 @@ class ResolvedModel:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits, others whenever its encoding of a text may differ. Raises ModelError."""
+        """32 hexadecimal digits that differ if the encoding of any text may differ. Raises ModelError."""
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """The files to read. Raises ModelError where there are none."""
+        """The bytes of its files, local and to download. Raises ModelError: there is no such model."""
         return self.family.look_up(self)
 
     @property
-    def shape(self) -> Shape:
-        """The shape that decides its size, by its files; that of a base model where they do not tell it."""
+    def shape(self) -> contracts.Shape:
+        """The shape by its files; by default that of a BERT-base model."""
         if not isinstance(self.family, FolderFamily):  # no weights here
-            return Shape(getattr(self.family, "dimensions", None) or BASE.hidden, 0, 0)
-        unseen = replace(BASE, vector=getattr(self.family, "dimension", None) or self.dimension)
+            return contracts.Shape(getattr(self.family, "dimensions", None) or contracts.BASE.hidden, 0, 0)
+        unseen = replace(contracts.BASE, vector=getattr(self.family, "dimension", None) or self.dimension)
         with suppress(HardnegError, OSError):
             weights = sum(path.stat().st_size for path in self.path.rglob(model_files.SAFE)) or unseen.weights
-            config = json_object(network_folder(self.path) / "config.json")
-            sizes = ((config.get("hidden_size"), BASE.hidden), (config.get("num_hidden_layers"), BASE.layers))
+            config = model_files.json_object(model_files.network_folder(self.path) / "config.json")
+            sizes = (config.get("hidden_size"), unseen.hidden), (config.get("num_hidden_layers"), unseen.layers)
             hidden, layers = (size if isinstance(size, int) and size > 0 else usual for size, usual in sizes)
-            return Shape(hidden, 0 if self.family.tables else layers, weights, unseen.vector)
+            return contracts.Shape(hidden, 0 if self.family.tables else layers, weights, unseen.vector)
         return unseen
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks for the user before its files become a model of its family."""
+        """Remarks for the user before its files are opened as a model of its family."""
         here = self.folder is not None and isinstance(self.family, FolderFamily)
         return self.family.remarks(self.path) if here else []  # type: ignore[attr-defined]
 
@@ -130,18 +128,18 @@ class ResolvedModel:
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
     """Resolves a model by its name or spec: locates its files and determines their family.
 
-    fetch: downloads what is not on this machine, and fills in the spec; without it a model that is not there, or that
-    does not support what the spec sets, is no error yet.
-    family: by default that of the spec, or else the one that claims the folder; `dense` where none does.
+    fetch: downloads missing files and fills in the spec; without it a missing model, or one that does not support the
+    spec, is no error yet.
+    family: by default the one in the spec, or else the one that claims the folder, or else `dense`.
 
     Raises PluginError: there is no such family, or its options are wrong.
-    Raises ModelError: the model cannot be fetched; or its folder holds an adapter without the name of its base.
+    Raises ModelError: the model cannot be fetched; or its folder holds an adapter that does not name its base.
     """
     spec = ModelSpec(model) if isinstance(model, str) else model
     if family is None and spec.encoder is not None:
         family = cast(EncoderFamily, registry.configure("encoders", spec.encoder))
     if family is not None and not hasattr(family, "claims"):  # its models have no folder
-        elsewhere = Location(spec.name, spec.revision)
+        elsewhere = model_files.Location(spec.name, spec.revision)
         return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
     location = model_files.locate(spec.name, spec.revision, fetch)
     origins = ((spec, location), *((adapters.with_base(spec, location, fetch),) if location.adapter else ()))
@@ -159,14 +157,14 @@ class ResolvedModels:
         self._known: dict[str, ResolvedModel] = {}
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
-        """The model of a spec; fetched: it may have come to this machine since. Raises as `resolve` does."""
+        """The model of a spec; fetched: whether to look again for missing files. Raises as `resolve`."""
         model = self._known.get(repr(spec))
         if model is None or (fetched and model.folder is None):
             model = self._known[repr(spec)] = resolve(spec)
         return model
 
     def full(self, spec: ModelSpec) -> ModelSpec:
-        """The spec filled in, which stands for the same model; as it is where it is not known without a download."""
+        """The filled-in spec, which resolves to the same model; the spec itself if that needs a download."""
         model = self.of(spec)
         if (full := model.known) is None:
             return spec
@@ -178,7 +176,6 @@ class ResolvedModels:
 
 
 def _claiming(folder: Path | None) -> EncoderFamily:
-    """The family that claims a folder, with its default options; the most special ones claim first."""
     families: dict[str, Any] = {}
     for name in registry.plugin_names("encoders") if folder is not None else ():
         try:
@@ -189,7 +186,9 @@ def _claiming(folder: Path | None) -> EncoderFamily:
             families |= {name: family} if hasattr(family, "claims") else {}
     found = "dense"
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
-        with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):  # opening it tells
+        with suppress(
+            ModelError, OSError, LookupError, TypeError, ValueError, AttributeError
+        ):  # opening the model reports it
             if families[name].claims(folder):
                 found = name
                 break
@@ -197,10 +196,10 @@ def _claiming(folder: Path | None) -> EncoderFamily:
 
 
 class FolderFamily:
-    """A family whose models are files.
+    """A family whose models are folders.
 
-    called: its name among encoders. own: classes of sentence-transformers and architectures that only its folders have.
-    tables: whether folders with a table of token vectors are its own, and no others.
+    called: its plugin name. own: classes of sentence-transformers and architectures that only its folders have.
+    tables: whether its folders are exactly those with a table of token vectors.
     special: families with a higher number claim folders first.
     """
 
@@ -212,46 +211,48 @@ class FolderFamily:
 
     @classmethod
     def claims(cls, folder: Path) -> bool:
-        """Whether a folder declares this family, by a table, the class that saved it or its architecture."""
+        """Return whether a folder is of this family by its table, its saved class or its architecture."""
         if cls.tables:
             return contracts.table_files(folder) is not None
-        names = json_object(folder / "config.json").get("architectures") or ()
-        return any(name in cls.own for name in (json_object(folder / contracts.CONFIG).get("model_type"), *names))
+        names = model_files.json_object(folder / "config.json").get("architectures") or ()
+        return any(
+            name in cls.own for name in (model_files.json_object(folder / contracts.CONFIG).get("model_type"), *names)
+        )
 
     def saved(self, folder: Path) -> bool:
-        """Whether a class of its own of sentence-transformers saved the folder."""
+        """Return whether one of the family's own classes of sentence-transformers saved the folder."""
         return contracts.saved_class(folder) in self.own
 
     def check_class(self, folder: Path) -> None:
-        """Refuses a folder that was saved by a class of another family."""
+        """Refuses a folder saved by a class of another family. Raises ModelError."""
         table = not self.tables and contracts.table_files(folder) is not None
         other = "static model" if table else contracts.saved_class(folder)
         if table or not (self.saved(folder) or other == "SentenceTransformer"):
             raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
 
-    def contract(self, folder: Path) -> Contract:
-        """The contract of a folder. Raises ModelError where it holds no whole model."""
+    def contract(self, folder: Path) -> contracts.Contract:
+        """The contract of a folder. Raises ModelError: it holds no complete model."""
         return contracts.read_contract(folder)
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in. Raises ModelError: of another family, no whole model, or without what the spec sets."""
+        """The filled-in spec. Raises ModelError: of another family, incomplete, or not supporting the spec."""
         self.check_class(model.path)
         return contracts.filled(model.spec, model.contract, adapters.adapter_of(model.spec, model.path))
 
-    def filled_values(self, model: ResolvedModel, contract: Contract) -> dict[str, Any]:
-        """The fields of a spec that is filled in by a contract, whatever its similarity. Raises ModelError."""
+    def filled_values(self, model: ResolvedModel, contract: contracts.Contract) -> dict[str, Any]:
+        """The fields of a spec filled in by a contract, with any similarity. Raises ModelError."""
         return contracts.filled_values(model.spec, contract, adapters.adapter_of(model.spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
-        """Remarks for the user before a model in a folder becomes one of this family."""
+        """Remarks for the user before a folder is opened as a model of this family."""
         return []
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
-        """Whether sentence-transformers alone gives the same vectors; others: fields that only the spec sets."""
+        """Return whether sentence-transformers alone gives the same vectors; others: fields that only the spec sets."""
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """The digest of the files' content and the options; of a model on the hub, of its commit. Raises ModelError."""
+        """The digest of the options and the files' content, or of the commit on the hub. Raises ModelError."""
         if model.folder is not None:
             self.check_class(model.folder)
         for spec, location in model.origins:
@@ -260,7 +261,7 @@ class FolderFamily:
         return self.content_digest(model)
 
     def identity(self, model: ResolvedModel) -> FullSpec:
-        """The spec that counts beside a folder's content."""
+        """The spec in the digest of a folder."""
         return model.full
 
     def content_digest(self, model: ResolvedModel) -> str:
@@ -268,16 +269,16 @@ class FolderFamily:
         return digest_of(model_content(model.location), self.identity(model))
 
     def look_up(self, model: ResolvedModel) -> Lookup:
-        """The size of the files, with those of an adapter."""
+        """The bytes of the files, including an adapter's."""
         files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
 
 def digest_of(content: list[Any], spec: ModelSpec) -> str:
-    """32 hexadecimal digits of the model that `spec` and files with this content give.
+    """The digest, 32 hexadecimal digits, of a model by its spec and the content of its files.
 
-    For a folder the spec is filled in: the model's own values count. For a commit on the hub it is as written, since
-    the commit fixes the rest; so the digest is the same before and after a download.
+    The spec of a folder is filled in, so that the model's own values count. For a commit on the hub it is as written,
+    since the commit fixes the rest; so a download does not change the digest.
     """
     plain: dict[str, Any] = {"encoder": None} if spec.encoder == PluginSetting("dense") else {}
     plain |= {"dtype": "auto"} if spec.dtype == "fp32" else {}  # `auto` rounds float32 weights
@@ -285,8 +286,8 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
     return digest([content, options_in_key(replace(spec, **plain), {"name", "revision"}) | adapter])
 
 
-def model_content(location: Location) -> list[Any]:
-    """The part of a digest for a model's files alone: the commit of a hub id, or the bytes.
+def model_content(location: model_files.Location) -> list[Any]:
+    """The content of a model's files in its digest: the commit of a hub id, or digests of the bytes.
 
     Paths, dates, README and library versions do not count.
 
@@ -300,7 +301,7 @@ def model_content(location: Location) -> list[Any]:
 
 
 def module_contents(folder: Path) -> list[Any]:
-    """The bytes of the files of a model's modules, with their classes and routes."""
+    """The digests of the files of a model's modules, with their classes and routes."""
 
     def files(folder: Path) -> list[Any]:
         note_read(folder)
@@ -311,15 +312,15 @@ def module_contents(folder: Path) -> list[Any]:
     contents: list[Any] = [list(modules.values()), *filter(None, [model_files.routes(folder)])]
     for module in modules:
         contents.append(files(module))
-        if (base := network_folder(module)) != module:
+        if (base := model_files.network_folder(module)) != module:
             contents.append([adapters.adapter_content(module), files(base)])
     return contents
 
 
 def file_identity(path: Path) -> Any:
-    """The part of a file that counts: its bytes, or the values of JSON without those of its origin.
+    """The digest of a file's bytes, or of the values in JSON except those about its origin.
 
-    What a tokenizer keeps of its last call counts for the left side, where its configuration declares none.
+    Of the last call saved in a tokenizer, only the left side counts, if its configuration declares no side.
     """
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
@@ -328,18 +329,18 @@ def file_identity(path: Path) -> Any:
     if isinstance(content, dict):
         last = {name: content.get(name) for name in ("truncation", "padding") if path.name == "tokenizer.json"}
         content = {key: value for key, value in content.items() if key not in _IGNORED}
-        config = json_object(path.with_name("tokenizer_config.json")) if last else {}
+        config = model_files.json_object(path.with_name("tokenizer_config.json")) if last else {}
         for name, call in last.items():
             if f"{name}_side" not in config and isinstance(call, dict) and call.get("direction") == "Left":
                 content[name] = "Left"
     try:
         return digest(content)
-    except ValueError:  # infinite numbers, which some configurations have
+    except ValueError:  # of infinite numbers in some configurations
         return file_digest(path)
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The spec of a model that hardneg saved, with its saved prompts and lengths. Raises ModelError: it is not one."""
+    """The spec of a model that hardneg saved, with its prompts and lengths. Raises ModelError: hardneg did not."""
     path = folder / SPEC_FILE
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
@@ -349,13 +350,13 @@ def read_spec(folder: Path) -> ModelSpec:
 
 
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
-    """Opens a model by its spec, or by its folder where hardneg saved it.
+    """Opens a model by its spec, or by its folder if hardneg saved it.
 
-    What the spec leaves open is taken from the model's own folder.
+    Fields that the spec leaves open are taken from the model's folder.
 
-    device: None is the best available. precision: that of the encoding; None is to train.
+    device: None is the best available. precision: of the encoding; None is to train.
 
-    Raises ModelError: the model does not exist, or does not support what the spec sets.
+    Raises ModelError: the model does not exist, or does not support the spec.
     """
     spec = read_spec(model) if isinstance(model, Path) else model
     if problems := spec.problems():
@@ -364,31 +365,29 @@ def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: 
     if resolved.folder is None:
         return resolved.family.load(resolved, device, precision)
     with opening(f"model {spec.name!r}", resolved.folder):
-        from hardneg.encoders.encoder import Encoder
-
         encoder = resolved.family.load(resolved, device, precision)
-        if isinstance(encoder, Encoder):
+        if hasattr(encoder, "check_fit"):
             encoder.check_fit()
     return encoder
 
 
 def load_learner(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-    """Opens a model, as `load_encoder` does, to train it. Raises ModelError, also where it has no weights here."""
+    """Opens a model for training, as `load_encoder` does. Raises ModelError: also if it has no weights here."""
     return learner(load_encoder(model, device, precision))
 
 
 def learner(encoder: TextEncoder) -> "Encoder":
-    """The encoder, if it can be trained. Raises ModelError where it cannot."""
+    """The encoder, if it can be trained. Raises ModelError: it cannot."""
     from hardneg.encoders.encoder import Encoder
 
     if not isinstance(encoder, Encoder):
-        raise ModelError(f"model {encoder.spec.name!r} has no weights here: it cannot be trained, name another model")
+        raise ModelError(f"model {encoder.spec.name!r} has no weights on this machine to train: name another model")
     return encoder
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silences the progress bars of transformers, and its warnings of what is checked here."""
+    """Silences the progress bars and warnings of transformers; hardneg checks models itself."""
     from transformers.utils import logging
 
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -404,7 +403,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
-    """Draws weights that a folder lacks from the seed, and turns errors of opening it into a ModelError."""
+    """Seeds the random weights that a folder lacks, and turns errors of opening it into a ModelError."""
     import torch
 
     with quiet(), torch.random.fork_rng(devices=[]):
@@ -413,7 +412,7 @@ def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
             yield
         except (HardnegError, MemoryError, torch.OutOfMemoryError):
             raise
-        except Exception as error:  # the libraries that read a model's files let errors of many classes through
+        except Exception as error:  # libraries raise many classes of errors on a model's files
             lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
             reason = " ".join(" ".join(lines).split())
             raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error

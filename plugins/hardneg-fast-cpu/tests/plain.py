@@ -6,4 +6,4 @@ from unittest.mock import patch
 
 def without_package() -> Any:
     """A context in which no faster passes are known."""
-    return patch("hardneg.encoders.passes.faster", lambda name: None)
+    return patch("hardneg.encoders.towers.faster", lambda name: None)

@@ -1,13 +1,19 @@
-"""Models of every form are read as sentence-transformers reads them; what recipes and model cards say of them."""
+"""Models of every form are read as sentence-transformers reads them; the family and its indexes keep the contract."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from recipes.recipes import recipe_in, small_collection, small_tree
+from hardneg_multi_vector.family import LateInteraction
+from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq
+from hardneg_multi_vector.store import TokenStore
+from hardneg_multi_vector.testing import TokenIndexTests
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_tree
 from sentence_transformers import MultiVectorEncoder
 from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 
@@ -16,7 +22,10 @@ from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.runs import read_run
 from hardneg.records import ModelError, PluginSetting, RecipeError
+from tests.encoders.test_kinds_contract import Kinds
+from tests.run_lists import doc_lists, score_lists
 
 FP32 = EncodeOptions(precision="fp32")
 QUERIES = ["how is an array read", "a", "", "words of a query that is far longer than twelve tokens can ever hold"]
@@ -118,11 +127,11 @@ def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
 @pytest.mark.parametrize(
     ("values", "options", "said"),
     [
-        ({"pooling": "cls"}, {}, "pooling: not for token vectors"),
+        ({"pooling": "cls"}, {}, "pooling cannot be set for token vectors"),
         ({"similarity": "cosine"}, {}, "maxsim or meanmaxsim"),
-        ({"query_length": 8}, {}, "filled up to 12 tokens"),
-        ({}, {"dimension": 8}, "it has its own"),
-        ({}, {"query_expansion": -1}, "0 is none"),
+        ({"query_length": 8}, {}, "padded to 12 tokens"),
+        ({}, {"dimension": 8}, "the folder has its own"),
+        ({}, {"query_expansion": -1}, "or 0 for no expansion"),
     ],
 )
 def test_what_cannot_be_had_is_told(folder, values, options, said):
@@ -184,3 +193,68 @@ def test_a_late_interaction_model_is_opened_by_its_own_class(tmp_path):
     assert 'model = MultiVectorEncoder("path/to/this/folder")' in card.splitlines()
     assert "# Late-interaction retriever trained with hard negatives" in card
     assert "AutoQueryEncoder" not in card and "tags: [sentence-transformers, late-interaction-retrieval" in card
+
+
+class TestExact(TokenIndexTests):
+    plugin = MultiVector()
+
+
+class TestPq(TokenIndexTests):
+    plugin = MultiVectorPq(subvectors=8, candidates=60)
+    exact = False
+    recall = 0.9
+
+
+class TestMultiVector(Kinds):
+    plugin = LateInteraction()
+    written = staticmethod(tiny_multi_vector)
+
+    def others(self, folder: Path) -> Sequence[Any]:
+        return [LateInteraction(query_expansion=0), LateInteraction(skiplist="none"), LateInteraction(normalise=False)]
+
+
+class TestMultiVectorOfTransformer(Kinds):
+    plugin = LateInteraction(dimension=8)
+    written = staticmethod(tiny_encoder)
+
+    def model(self, folder: Path) -> ModelSpec:
+        return replace(super().model(folder), encoder=PluginSetting("multi-vector", {"dimension": 8}))
+
+
+BACKENDS = {
+    "exact": "multi-vector",
+    "coded": {"name": "multi-vector-pq", "subvectors": 16, "centroids": 8, "probes": 8, "candidates": 60},
+}
+
+
+def test_what_eight_million_passages_take() -> None:
+    passages, tokens = 8_800_000, 8_800_000 * 70
+    exact = MultiVector().disk_bytes(passages, tokens, 128)
+    assert exact == tokens * 512  # 315 GB
+    coded = MultiVectorPq().disk_bytes(passages, tokens, 128)
+    assert coded == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
+
+
+@pytest.mark.slow
+def test_token_vectors_are_indexed_and_searched_with_their_model(tmp_path, tiny_model):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["model"]["encoder"] = {"name": "multi-vector", "dimension": 16}
+    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
+    for name, backend in BACKENDS.items():
+        tree["stages"][name] = {"stage": "index", "vectors": "start-index", "backend": backend}
+        tree["stages"][f"{name}-test"] = {"stage": "search", "index": name, "split": "test", "depth": 20}
+    tree["stages"]["again"] = {**tree["stages"]["coded-test"], "candidates": "start-test"}
+    plan = plan_in(tmp_path, tree)
+    made = artifacts_of(plan, tmp_path / "store")
+    store = TokenStore.open(made["start-index"].path)
+    assert (len(store), store.dimension) == (60, 16)
+    runs = {name: read_run(made[name].path / "run.trec.gz") for name in plan.steps if name.endswith("test")}
+    exact = runs.pop("start-test")
+    for name, run in runs.items():
+        if name != "coded-test":
+            assert doc_lists(run) == doc_lists(exact), name
+        for one, other in zip(score_lists(exact), score_lists(run), strict=True):
+            np.testing.assert_allclose(one, other, atol=0.3 if name == "coded-test" else 1e-5)
+    again = read_run(made["again"].path / "run.trec.gz")
+    assert [set(one) for one in doc_lists(again)] == [set(one) for one in doc_lists(exact)]
+    assert made["coded"].facts["passages"] == 60

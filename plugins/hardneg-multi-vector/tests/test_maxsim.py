@@ -22,7 +22,6 @@ from hardneg.indexes.candidate_scoring import rank_candidates
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records import ArtifactError, UsageError
-from hardneg.runtime import Silent
 
 
 def _tensor(*texts: list[list[float]]) -> Tensor:
@@ -161,15 +160,6 @@ def test_any_texts_in_any_blocks(tmp_path_factory, asked, there, k, block, part,
         rows, scores = best(expected, k)
         assert np.array_equal(hits.rows, rows)
         assert np.array_equal(hits.scores, scores)
-
-
-def test_the_index_is_the_folder(tmp_path):
-    source = write_tokens(tmp_path / "tokens", DOCUMENTS)
-    assert MultiVector().build(source, tmp_path / "index", Silent()) == 4
-    searcher = MultiVector().open(tmp_path / "index")
-    assert searcher.encoded(np.array([3, 2, 1])).vectors.tolist() == [[2, 2]] * 3 + [[-1, -2]]
-    with pytest.raises(UsageError, match="rows must be"):
-        searcher.encoded(np.array([4]))
 
 
 def test_candidates_are_ranked_by_maxsim(tmp_path):

@@ -1,17 +1,29 @@
+"""The exact index of weights of terms; the family and the indexes against the kit that authors of plugins use."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 from hardneg_sparse import exact
 from hardneg_sparse.exact import Sparse, SparseSearcher
+from hardneg_sparse.family import Splade
+from hardneg_sparse.impact import Impact
 from hardneg_sparse.store import SparseRows, SparseStore
+from hardneg_sparse.testing import WeightEncoderTests, WeightIndexTests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_lists import rows_of, write
+from tiny import tiny_encoder, tiny_sparse_encoder
 
-from hardneg.indexes.candidate_scoring import PooledSearcher, rank_candidates, score_matrix, score_pairs
+from hardneg.encoders.spec import ModelSpec
+from hardneg.indexes.candidate_scoring import score_matrix, score_pairs
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
-from hardneg.records import Hits, UsageError
+from hardneg.records import Hits, ModelError, PluginSetting, UsageError
 from hardneg.runtime import Silent
+from tests.encoders import test_pinned_models as pinned
 
 _DOCUMENTS: list[dict[int, float]] = [{0: 2.0, 1: 1.0}, {}, {2: 4.0}, {0: 1.0, 2: 1.0, 4: 0.5}, {1: 3.0}]
 
@@ -45,7 +57,7 @@ def test_scores_are_sums_over_the_terms_that_both_have(tmp_path):
 def test_queries_of_another_kind_are_refused(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS))
     for queries in (["text"], np.ones((1, 5), np.float32)):
-        with pytest.raises(UsageError, match="weights of terms"):
+        with pytest.raises(UsageError, match="term weights"):
             searcher.search(queries, 2)
     with pytest.raises(UsageError, match="6 terms instead of 5"):
         searcher.search(rows_of([{0: 1.0}], 6), 2)
@@ -95,15 +107,60 @@ def test_blocks_hold_no_more_than_they_may(tmp_path):
     assert [start for start, _ in store.blocks(2, 100)] == [0, 2, 4]
 
 
-def test_segments_give_their_documents(tmp_path):
-    searcher = open_store(write(tmp_path, _DOCUMENTS))
-    pooled = PooledSearcher(searcher, np.array([0, 2, 4, 5]))  # documents of the rows 0 and 1, 2 and 3, 4
-    hits = pooled.search(rows_of([{0: 3.0, 2: 0.5}, {1: 1.0}, {}]), 3)
-    assert hits.rows.tolist() == [[0, 1, -1], [2, 0, -1], [-1] * 3]
-    assert hits.scores[:2, :2].tolist() == [[6.0, 3.5], [3.0, 1.0]]
-    candidates = np.array([[1, 0, -1], [2, 1, 0], [0, -1, -1]])
-    ranked = rank_candidates(pooled, rows_of([{0: 3.0, 2: 0.5}, {1: 1.0}, {}]), candidates, 3)
-    assert ranked.rows.tolist() == [[0, 1, -1], [2, 0, 1], [0, -1, -1]]
-    assert ranked.scores.tolist() == [[6.0, 3.5, -np.inf], [3.0, 1.0, 0.0], [0.0, -np.inf, -np.inf]]
-    with pytest.raises(UsageError, match="an index of segments is searched with encoded queries"):
-        pooled.search(["text"], 3)
+class Weights(WeightEncoderTests):
+    """written: makes the folder, once a class. options: those of the family, where the folder does not declare it."""
+
+    own_share = 0.1  # inner products: a text of more terms is nearer
+    written: ClassVar[Callable[[Path], Path]] = staticmethod(tiny_sparse_encoder)
+    options: ClassVar[dict[str, Any] | None] = None
+    folder: ClassVar[Path]
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _written(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
+        cls.folder = cls.written(tmp_path_factory.mktemp("kind") / "model")
+
+    def model(self, folder: Path) -> ModelSpec:
+        named = None if self.options is None else PluginSetting("sparse", self.options)
+        return ModelSpec(str(self.folder), encoder=named)
+
+
+class TestSparseEncoder(Weights):
+    plugin = Splade()
+
+    def others(self, folder: Path) -> Sequence[Any]:
+        return [Splade(pooling="sum"), Splade(activation="log1p_relu"), Splade(max_terms=3)]
+
+
+class TestOfTransformer(Weights):
+    plugin = Splade()
+    written = staticmethod(tiny_encoder)
+    options: ClassVar[dict[str, Any] | None] = {}
+
+
+class TestOfQueryTerms(Weights):
+    plugin = Splade(queries="terms")
+    options: ClassVar[dict[str, Any] | None] = {"queries": "terms"}
+
+
+class TestExactIndex(WeightIndexTests):
+    plugin = Sparse()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started_java")
+class TestImpactIndex(WeightIndexTests):
+    """The weights are whole numbers, so none is rounded; documents of equal scores may change places at the end."""
+
+    plugin = Impact(scale=1)
+    exact = False
+    recall = 1.0
+
+
+def test_options_that_a_folder_declares_wrongly(tmp_path: Path) -> None:
+    from hardneg.encoders.open.resolved import load_learner
+
+    folder = tiny_encoder(tmp_path / "model")
+    pinned.edited(folder, pinned.ST, model_type="SparseEncoder")
+    with pytest.raises(ModelError, match="only SpladePooling is known"):
+        load_learner(ModelSpec(str(folder)), "cpu")

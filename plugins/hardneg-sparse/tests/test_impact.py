@@ -65,20 +65,15 @@ def test_lists_do_not_depend_on_batches(searcher: ImpactSearcher, monkeypatch: p
 
 
 def test_queries_of_another_kind_are_refused(searcher: ImpactSearcher) -> None:
-    for queries in (["text"], np.ones((1, 5), np.float32)):
-        with pytest.raises(UsageError, match="weights of terms"):
-            searcher.search(queries, 2)
-    with pytest.raises(UsageError, match="6 terms instead of 5"):
-        searcher.search(rows_of([{0: 1.0}], 6), 2)
+    with pytest.raises(UsageError, match="term weights"):
+        searcher.search(["text"], 2)
     with pytest.raises(UsageError, match="queries: weights are below 0"):
         searcher.search(rows_of([{0: -1.0}]), 2)
-    with pytest.raises(UsageError, match="k is 0"):
-        searcher.search(rows_of([{0: 1.0}]), 0)
 
 
 def test_a_term_that_lucene_could_not_tell_apart_is_refused(tmp_path: Path) -> None:
     SparseWriter(tmp_path / "store", 5, len(DOCUMENTS)).write_terms(["a", "b\ue001", "c", "d", "e"])
-    with pytest.raises(UsageError, match=r"'b\\ue001' cannot stand in a Lucene index"):
+    with pytest.raises(UsageError, match=r"'b\\ue001' is not possible in a Lucene index"):
         Impact().build(write(tmp_path / "store", DOCUMENTS), tmp_path / "index", Silent())
 
 
@@ -93,7 +88,7 @@ def test_a_folder_without_an_index(store: Path, tmp_path: Path) -> None:
         (tmp_path / "made" / "docid").unlink()
         if text:
             (tmp_path / "made" / "docid").write_text(text)
-        with pytest.raises(ArtifactError, match="docid: has not an id for each document"):
+        with pytest.raises(ArtifactError, match="docid: does not have one id per document"):
             Impact().open(tmp_path / "made")
 
 

@@ -1,4 +1,4 @@
-"""Attention for transformers: without padding on GPUs, and batched products for CPUs fast in bfloat16."""
+"""Attention for transformers: without padding on GPUs, and by batched products on CPUs that are fast in bfloat16."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -11,26 +11,26 @@ from torch import Tensor
 from hardneg.plugin import errors
 
 UNPADDED = "hardneg_unpadded"
-"""The name in transformers of attention over texts in one row, without padding: each attends to itself alone."""
+"""The name in transformers of attention over texts in one row, without padding, each text to itself."""
 KERNEL = "torch.nn.attention.varlen"
 """The module of torch with a kernel for CUDA, in bfloat16 and float16."""
-_UNKNOWN = ("position_bias", "softcap", "s_aux")  # what some networks add to scores
+_UNKNOWN = ("position_bias", "softcap", "s_aux")  # terms that some networks add to scores
 
 BATCHED = "hardneg_batched"
-"""The name there of batched products."""
-_LARGEST = 60.0  # a score up to which exp and sums of it are far from the ends of bfloat16
-_LEAST = 1e-30  # a sum of weights from which on small ones among them are not lost
-_FAR = -1e4  # what is added to the scores of padding
-_LONGEST = 512  # tokens of a text up to which scores of all pairs of them are kept
-_BYTES = 1 << 20  # of scores at a time, which stay in a core's cache
+"""The name in transformers of attention by batched products."""
+_LARGEST = 60.0  # the largest score whose exp and sums are well within bfloat16's range
+_LEAST = 1e-30  # the smallest sum of weights in which small weights are not lost
+_FAR = -1e4  # added to the scores of padding
+_LONGEST = 512  # the longest text whose scores of all token pairs are computed at once
+_BYTES = 1 << 20  # of scores at a time, to stay in a core's cache
 
 Bounds = tuple[Tensor, int]
-"""Where each text begins and the last one ends, int32 [n + 1], and the tokens of the longest."""
+"""The start of each text and the end of the last, int32 [n + 1], and the length of the longest."""
 
 
 @cache
 def kernel_options() -> frozenset[str]:
-    """Names of the kernel's parameters in the installed torch, which differ by its version; none without a kernel."""
+    """Names of the kernel's parameters in the installed torch, which differ by version; empty without a kernel."""
     if find_spec("torch.nn.attention") is None or find_spec(KERNEL) is None:
         return frozenset()
     from torch.nn.attention.varlen import varlen_attn
@@ -39,7 +39,7 @@ def kernel_options() -> frozenset[str]:
 
 
 def has_kernel() -> bool:
-    """Whether the installed torch has the kernel with a scale and a window: torch 2.11 or later."""
+    """Return whether the installed torch, 2.11 or later, has the kernel with a scale and a window."""
     return {"scale", "window_size"} <= kernel_options()
 
 
@@ -52,13 +52,13 @@ def _unpadded(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """The function that transformers calls: [rows, heads, tokens, size] to [rows, tokens, heads, size].
+    """Attention without padding as transformers calls it: [rows, heads, tokens, size] to [rows, tokens, heads, size].
 
     SDPA computes padded texts, which have a mask.
     """
     if strange := [name for name in _UNKNOWN if rest.get(name) is not None]:
         raise errors.ModelError(
-            f"a {type(module).__name__} has a {strange[0]}, which unpadded attention has not: set sdpa"
+            f"unpadded attention does not support the {strange[0]} of a {type(module).__name__}: set attention sdpa"
         )
     if attention_mask is not None:
         return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
@@ -90,8 +90,8 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
     Vaswani et al., Attention Is All You Need (2017), Equation 1.
 
     qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
-    bounds: of the texts. scale: factor of the scores. reach: number of tokens before and after itself that a token
-    attends to; -1 is all of its text.
+    bounds: of the texts. scale: factor of the scores. reach: number of tokens before and after a token that it attends
+    to; -1 is all of its text.
     Returns [tokens, heads, size].
     """
     from torch.nn.attention.varlen import varlen_attn
@@ -111,7 +111,7 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
 
 @cache
 def register() -> None:
-    """Registers both attentions in transformers; unpadded, masks are built for padded texts alone."""
+    """Registers both attentions in transformers; without padding, only padded texts get a mask."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -133,7 +133,7 @@ def _batched(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """The function that transformers calls: batched products; SDPA computes what is not plain."""
+    """Attention by batched products as transformers calls it; SDPA computes cases that are not plain."""
     if _is_plain(module, (query, key, value), attention_mask, rest):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         hidden = None if attention_mask is None else ~attention_mask[:, 0, 0]
@@ -144,7 +144,7 @@ def _batched(
 
 
 def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: dict[str, Any]) -> bool:
-    """Every token of a text sees the same tokens, with a head of keys for each of queries, in bfloat16."""
+    """Return whether all tokens of a text see the same tokens, with a key head for each query head, in bfloat16."""
     query = qkv[0]
     if torch.is_grad_enabled() or query.dtype != torch.bfloat16 or query.shape[2] > _LONGEST:
         return False
@@ -157,15 +157,15 @@ def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: d
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor | None:
-    """softmax(Q Kᵀ) V of each head by batched products in bfloat16, without a row's maximum.
+    """softmax(Q Kᵀ) V of each head by batched products in bfloat16, without the maximum of each row.
 
     Vaswani et al., Attention Is All You Need (2017), Equation 1. A softmax is the same for shifted scores. So the
     largest score, which exp needs bounded, is bounded by norms: |q| max |k|. Two more numbers of each query and key
     shift a row by what the bound has too much, and take padding out, in the product itself.
 
-    query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled. hidden: bool [texts, tokens], what is
-    padding; None: nothing is.
-    Returns bfloat16 [texts, heads, tokens, size]; None where a bound is so far off that weights vanish.
+    query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled. hidden: bool [texts, tokens], true for
+    padding; None without padding.
+    Returns bfloat16 [texts, heads, tokens, size]; None if a bound is so loose that weights vanish.
     """
     texts, heads, length, size = query.shape
     bound = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).amax(-1)[..., None, None]

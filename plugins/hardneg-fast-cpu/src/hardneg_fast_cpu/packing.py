@@ -1,4 +1,4 @@
-"""Texts one after the other in one row, the input of a transformer that attends without padding."""
+"""Texts packed in one row, the input of a transformer that attends without padding."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,9 @@ BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
 @dataclass(frozen=True)
 class Packing:
-    """How a network counts positions: that of a text's first token, and the id without one, if any.
+    """The position ids of a network: of a text's first token, and the token id that has none, if any.
 
-    Networks like RoBERTa begin after the id of their padding.
+    Networks such as RoBERTa start after the id of their padding.
     """
 
     first: int = 0
@@ -28,7 +28,7 @@ class Packing:
 
     @classmethod
     def of(cls, transformer: nn.Module) -> "Packing":
-        """The packing for a network."""
+        """The packing of a network."""
         tables = (part for name, part in transformer.named_modules() if name.endswith("position_embeddings"))
         skipped = next((token for table in tables if (token := getattr(table, "padding_idx", None)) is not None), None)
         return cls() if skipped is None else cls(skipped + 1, skipped)
@@ -56,13 +56,13 @@ class Packing:
 
     @staticmethod
     def takes(tokens: token_files.Tokens) -> bool:
-        """Whether every token is attended to, so that no mask is needed."""
+        """Return whether every token is attended to, so that no mask is needed."""
         mask = tokens.columns.get("attention_mask")
         return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
 
     @staticmethod
     def batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-        """Rows, the longest first, in passes of at most `tokens_per_batch` tokens, or of one row."""
+        """Yields rows, the longest first, in passes of at most `tokens_per_batch` tokens, or of one row."""
         order = np.argsort(-lengths, stable=True)
         ends = np.concatenate([[0], np.cumsum(lengths[order])])
         start = 0
@@ -73,7 +73,7 @@ class Packing:
 
 
 def taken_packed(parts: Sequence[Any]) -> bool:
-    """Whether an encoder's modules take packed texts: a transformer with positions as input, then a pooling."""
+    """Return whether an encoder's modules support packed texts: a transformer with position ids, then a pooling."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -91,9 +91,9 @@ def keeps_apart(
     device: torch.device,
     dtype: torch.dtype,
 ) -> bool:
-    """Whether texts in one row have the vectors that they have apart; hybrid networks go on from one to the next.
+    """Return whether texts in one row have the same vectors as alone; hybrid networks mix neighbouring texts.
 
-    run: computes vectors float32 [n, d]. tokens: of a long text and then of short ones. dtype: of the weights.
+    run: computes vectors float32 [n, d]. tokens: of a long text, then of short ones. dtype: of the weights.
     """
     rows, first = np.arange(len(tokens.lengths)), int(tokens.lengths[0])
     features = packing.features(tokens, rows, device)
@@ -101,5 +101,5 @@ def keeps_apart(
     beside = run(features | {"input_ids": torch.cat([ids[:, :first].flip(1), ids[:, first:]], 1)})
     apart = torch.cat([run(tokens.batch(row, device)) for row in np.split(rows, len(rows))])
     moved, differ = ((together - other).norm(dim=1) / apart.norm(dim=1) for other in (beside, apart))
-    noise = torch.finfo(dtype).eps  # beside another text it may come from the orders of sums in experts alone
+    noise = torch.finfo(dtype).eps  # a change may come from the order of sums in experts
     return bool((moved[1:] <= max(1e-5, noise / 16)).all() and (differ <= max(1e-3, 16 * noise)).all())

@@ -1,4 +1,4 @@
-"""The faster way of each processor for a large transformer's passes: a table, so that nothing hangs on a clock.
+"""The fast way of each processor to compute a large transformer, by a fixed table instead of a stopwatch.
 
 | | CPU with units for bfloat16 | other CPU | GPU with units for bfloat16 |
 |---|---|---|---|
@@ -20,23 +20,23 @@ from hardneg_fast_cpu.attention import BATCHED, UNPADDED, has_kernel, register
 from hardneg_fast_cpu.packing import BOUNDS, Packing, keeps_apart, taken_packed
 
 LARGE = 1_000_000
-"""Weights from which on a transformer's ways make a difference."""
+"""The smallest number of weights of a transformer that is made faster."""
 _DTYPES = (torch.float32, torch.bfloat16)
 _TRIAL = ("a long text of many words, which stands before two others that are very short", "one", "and two")
 _KEEP_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer without gradients: x Wᵀ + b in one call of oneDNN, in the type of its weights."""
+    """A linear layer without gradients, x Wᵀ + b in one call of oneDNN, in the dtype of its weights."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """[..., out_features] from [..., in_features]."""
+        """The product, [..., out_features], of an input [..., in_features]."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
         return output
 
 
 def arrange(network: nn.Module) -> None:
-    """Has the large transformer in a copy of a network compute in the fast ways of a CPU; others stay as they are."""
+    """Makes the large transformer in a copy of a network compute the CPU's fast way; others stay unchanged."""
     transformer = _transformer(network)
     if transformer is None or transformer.device.type != "cpu":
         return
@@ -49,7 +49,7 @@ def arrange(network: nn.Module) -> None:
 
 
 def multiply_by_onednn(network: nn.Module) -> None:
-    """Has linear layers multiply by oneDNN: up to twice torch's speed in float32; in bfloat16 where there are units."""
+    """Makes linear layers multiply by oneDNN, up to twice as fast in float32; in bfloat16 if the CPU has units."""
     for layer in network.modules():
         if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES or layer.weight.device.type != "cpu":
             continue
@@ -58,11 +58,11 @@ def multiply_by_onednn(network: nn.Module) -> None:
 
 
 def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[Any]) -> Packing | None:
-    """Texts in one row for a large transformer in half precision on a GPU, if they have the vectors of texts apart.
+    """The packing for a large transformer in half precision on a GPU, if packing does not change vectors, else None.
 
-    A few texts are encoded in both ways: networks that mix neighbours, such as hybrid ones, keep padded texts.
+    A few texts are encoded both ways: networks that mix neighbouring texts, such as hybrid ones, stay padded.
 
-    parts: modules of the encoder, the first a copy, whose attention this sets.
+    parts: modules of the encoder, the first a copy, whose attention is set.
     """
     transformer, own = _transformer(parts[0]), encoder.parts(side)[0].model
     if transformer is None or not may_pack(transformer):
@@ -82,14 +82,14 @@ def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[An
 
 
 def may_pack(transformer: Any) -> bool:
-    """Whether a transformer computes in half precision on a GPU with units for it, and torch has the kernel."""
+    """Return whether a transformer is in half precision on a GPU with units for it, and torch has the kernel."""
     if transformer.device.type != "cuda" or transformer.dtype == torch.float32:
         return False
     return has_kernel() and has_bf16_units(transformer.device)
 
 
 def unpadded(first: Any) -> Packing:
-    """The packing for an encoder's first module, which from now on attends without padding and passes bounds on."""
+    """The packing for an encoder's first module, after setting its attention to the one without padding."""
     register()
     first.model.set_attn_implementation(UNPADDED)
     if first.model_forward_params is not None:
@@ -98,7 +98,7 @@ def unpadded(first: Any) -> Packing:
 
 
 def _transformer(network: nn.Module) -> Any:
-    """The large transformer in a network; None without one."""
+    """The large transformer in a network; None if there is none."""
     from transformers import PreTrainedModel
 
     found = next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)

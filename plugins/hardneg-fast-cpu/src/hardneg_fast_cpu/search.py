@@ -32,7 +32,7 @@ _LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewe
 
 
 def rough_search(device: torch.device, queries: int, vectors: int, dimension: int, k: int) -> "RoughSearch | None":
-    """The search in bf16 where the device has units for it and the search is large; None for others."""
+    """The bf16 search, if the device has units for bf16 and the search is large; else None."""
     if device.type == "cuda":
         large = queries >= _BLOCK_ON_GPU and queries * vectors >= _LARGE_ON_GPU
     else:
@@ -47,7 +47,10 @@ def rough_search(device: torch.device, queries: int, vectors: int, dimension: in
 
 @dataclass(frozen=True)
 class RoughSearch:
-    """A search by products in bf16, of so many vectors and queries at a time."""
+    """A search by products in bf16.
+
+    corpus, queries: the number of vectors and of queries per block.
+    """
 
     corpus: int
     queries: int
@@ -55,9 +58,9 @@ class RoughSearch:
     @staticmethod
     @contextmanager
     def computing() -> Iterator[None]:
-        """Has a GPU add up products of bf16 numbers in float32, as the bound takes for granted; a CPU does so anyway.
+        """Makes a GPU sum bf16 products in float32, as the error bound assumes; a CPU always does.
 
-        The rule is one of all threads.
+        The setting holds for all threads.
         """
         rule = torch.backends.cuda.matmul
         before, rule.allow_bf16_reduced_precision_reduction = rule.allow_bf16_reduced_precision_reduction, False
@@ -68,13 +71,13 @@ class RoughSearch:
 
     @staticmethod
     def tiles(start: int, block: Tensor) -> "Sequence[Tile]":
-        """A block of vectors, whose first is in row `start`, rounded in parts whose scores stay in a CPU's caches."""
+        """The rounded tiles of a block of vectors from row `start` on, so small that scores stay in a CPU's caches."""
         size = _TILE if block.device.type == "cpu" else max(1, len(block))
         return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
 
     @staticmethod
     def part(queries: Tensor, k: int) -> "Candidates":
-        """A part of the queries, before any vector was met."""
+        """The candidates of some queries before the search."""
         met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
         return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 
@@ -84,8 +87,8 @@ class Rounded:
     """Vectors rounded to bf16.
 
     values: bf16 [n, d].
-    norms: float32 [n], those of the vectors before rounding.
-    lost: float32 [n], the norms of what rounding took away.
+    norms: float32 [n], of the vectors before rounding.
+    lost: float32 [n], the norms of the rounding errors.
     """
 
     values: Tensor
@@ -94,7 +97,7 @@ class Rounded:
 
     @classmethod
     def of(cls, vectors: Tensor) -> "Rounded":
-        """Rounds float32 [n, d], some rows at a time: intermediate results stay in caches."""
+        """Rounds float32 [n, d], some rows at a time so that intermediate results stay in caches."""
         values = vectors.bfloat16()
         parts = zip(torch.split(vectors, 512), torch.split(values, 512), strict=True)
         lost = [torch.linalg.vector_norm(torch.sub(part, rounded), dim=1) for part, rounded in parts]
@@ -102,7 +105,7 @@ class Rounded:
 
 
 def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
-    """Return the error bound of a query's bf16 products with any document, but for rounding the result: float32 [q].
+    """Return the error bound of each query's bf16 products before rounding the result, float32 [q].
 
     With q' and d' for what q and d are rounded to, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy and Schwarz
 
@@ -121,7 +124,7 @@ def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
 
 
 def rounded_down(scores: Tensor) -> Tensor:
-    """A bf16 number that every result at or above the score still reaches when it is rounded to bf16.
+    """A bf16 number that any result at or above the score reaches after rounding to bf16.
 
     Whether a unit rounds to the nearest or cuts, it gives a neighbour of the result and keeps order, so the next bf16
     number at or below the score is low enough.
@@ -131,10 +134,10 @@ def rounded_down(scores: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Tile:
-    """Vectors float32 [n, d] from row `start` on, and the same rounded.
+    """Vectors float32 [n, d] from row `start` on, exact and rounded.
 
-    columns: bf16 [16 * g, d], the rounded ones padded with zeros; row r is at r % 16 * g + r // 16, so that the largest
-    scores of neighbours are cheap to find.
+    columns: bf16 [16 * g, d], the rounded vectors padded with zeros; row r is at r % 16 * g + r // 16, so that maxima
+    of neighbouring scores are cheap to find.
     """
 
     start: int
@@ -151,15 +154,15 @@ class Tile:
         return cls(start, vectors, rounded, columns)
 
     def scores(self, queries: Rounded, space: Tensor) -> Tensor:
-        """bf16 [q, 16 * g], in `space`, which has room for them."""
+        """The rounded scores, bf16 [q, 16 * g], written into `space`."""
         lines, columns = len(queries.values), len(self.columns)
         return torch.mm(queries.values, self.columns.T, out=space[: lines * columns].view(lines, columns))
 
 
 def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The query and the row in the tile of all scores that reach the bar, by ascending query: int64 [p]; float32 [p].
+    """The queries and tile rows, int64 [p], of all scores that reach the bar, and the scores, float32 [p]; by query.
 
-    scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: how many vectors the tile has; the others are zeros.
+    scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: the number of vectors of the tile; the others are zeros.
     """
     if scores.device.type == "cpu" and bool((bar > 0).all()):  # numbers above zero are in the order of their bits
         query, row, kept = _reaching(scores.view(torch.int16), bar.view(torch.int16))
@@ -187,7 +190,7 @@ def _reaching(scores: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _true(mask: Tensor) -> Tensor:
-    """Flat indices of the true values, of whole groups, ascending; read eight at a time, as most are false."""
+    """Ascending flat indices of the true values, read eight at a time, as most are false."""
     flat = mask.reshape(-1)
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
     words = flat.view(torch.int64).nonzero()
@@ -197,9 +200,9 @@ def _true(mask: Tensor) -> Tensor:
 
 @dataclass
 class Candidates:
-    """A part of the queries, float32 [q, d], and the documents that may be among their best k.
+    """Some queries, float32 [q, d], and the number of documents that may be among their best k.
 
-    met: int64 [q], candidates so far. given_up: bool [q], whom the bound is of no use to.
+    met: int64 [q], candidates so far. given_up: bool [q], queries for which the bound is too loose.
     """
 
     queries: Tensor
@@ -209,7 +212,7 @@ class Candidates:
     given_up: Tensor
 
     def candidates(self, tiles: Sequence[Tile], bar: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
-        """The query, row and float32 score of each candidate of a block, by ascending query, then row; None for none.
+        """The query, row and float32 score of each candidate of a block, by query, then row; None without candidates.
 
         bar: float32 [q], the k-th best so far; None before the first.
         """
@@ -224,7 +227,7 @@ class Candidates:
         return query[order], row[order], scores[order]
 
     def _first_bar(self, tiles: Sequence[Tile], space: Tensor) -> Tensor:
-        """A lower bound of the k-th best score, float32 [q]: by the largest of whole groups in the first tiles."""
+        """A lower bound of the k-th best score, float32 [q], from the maxima of groups in the first tiles."""
         tiles = tiles[: -(-max(_AHEAD, 2 * self.k * _GROUP) // len(tiles[0].columns))]
         scores = ((tile.scores(self.rounded, space), len(tile.vectors) // _GROUP) for tile in tiles)
         largest = [own.view(len(own), _GROUP, -1).amax(1)[:, :whole].float() for own, whole in scores]
@@ -235,7 +238,7 @@ class Candidates:
         return rounded_down(maxima.topk(self.k, sorted=False).values.amin(1)).float() - bound
 
     def _of_tile(self, tile: Tile, bar: Tensor, space: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """The query, row and float32 score of each candidate of a tile, int64 [p], int64 [p] and [p]; None for none."""
+        """The query, row, both int64 [p], and float32 score of each candidate of a tile; None without candidates."""
         bound = error_bounds(self.rounded, tile.rounded)
         self.given_up |= ~(bound < _RANGE)
         least = rounded_down(bar - bound).masked_fill(self.given_up, torch.inf)
@@ -252,10 +255,10 @@ class Candidates:
 
 
 def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:
-    """The inner product of each pair: float32 [p].
+    """The inner product of each pair, float32 [p].
 
-    queries: float32 [q, d]. documents: float32 [n, d]. counts: int64 [q], how many pairs each query has. query, row:
-    int64 [p], the numbers of each pair's vectors, by ascending query.
+    queries: float32 [q, d]. documents: float32 [n, d]. counts: int64 [q], the number of pairs of each query. query,
+    row: int64 [p], the numbers of each pair's vectors, by ascending query.
     """
     if queries.device.type != "cpu":
         return gathered_products(queries, documents, query, row)
@@ -268,9 +271,9 @@ def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Ten
 
 
 def gathered_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:
-    """The same on any device, from copies of the pairs' vectors.
+    """The inner product of each pair, float32 [p], on any device, from copies of the pairs' vectors.
 
-    A GPU chooses by the number of pairs in which order it adds up, so the last of them are filled up to as many.
+    A GPU chooses the order of sums by the number of pairs, so the last block is padded to the size of the others.
     """
     if not len(query):
         return queries.new_empty(0)

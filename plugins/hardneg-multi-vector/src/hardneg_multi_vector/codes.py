@@ -1,4 +1,4 @@
-"""Token vectors as codes, and their search: the nearest of many centroids, and a product-quantised residual.
+"""Token vectors as codes, a centroid and a product-quantised residual, and their search.
 
 `codebooks.safetensors` has the centroids and those of the residual's parts; `nearest.npy` and `codes.npy` hold, for
 each token, the number of its centroid and its residual's codes; `offsets.npy` has the start of each document.
@@ -56,7 +56,7 @@ def write_codes(
     coded: Iterator[NDArray[np.uint8]],
     source: TokenStore,
 ) -> None:
-    """Writes the folder `path` but for its lists.
+    """Writes the folder `path` without its lists.
 
     path: the folder. centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: uint8 [n, b + M], of each
     token the number of its centroid in b bytes, the lowest first, and its codes. source: the coded token vectors.
@@ -79,7 +79,7 @@ def write_codes(
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
-    """Writes the documents of each centroid, ascending, each once; memory: a number a centroid, and a block."""
+    """Writes the ascending documents of each centroid, in memory of one number per centroid and a block."""
     nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _pairs(store, nearest):
@@ -98,7 +98,7 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
 
 
 def _pairs(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Centroids, ascending, and a document of each, ascending too, block by block; each pair once."""
+    """Yields ascending pairs of a centroid and a document, each once, block by block."""
     for start, stop in store.spans(_TOKENS):
         offsets = store.offsets[start : stop + 1]
         document = np.repeat(np.arange(start, stop), np.diff(offsets))
@@ -109,7 +109,7 @@ def _pairs(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64],
 
 @dataclass(frozen=True)
 class TokenCodes:
-    """A folder of codes, opened; large files are mapped.
+    """An opened folder of codes; large files are memory-mapped.
 
     centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
     offsets: int64 [N + 1], where the tokens of each document begin. list_offsets: int64 [K + 1].
@@ -127,7 +127,7 @@ class TokenCodes:
 
     @classmethod
     def open(cls, path: Path) -> "TokenCodes":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
+        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
         centroids, codebooks = _read_books(path / _BOOKS)
         formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (
@@ -148,21 +148,21 @@ class TokenCodes:
 
     @property
     def dimension(self) -> int:
-        """How many numbers a vector has."""
+        """The size of a vector."""
         return int(self.centroids.shape[1])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """The documents of these rows, int64 [n], decoded."""
+        """The decoded documents of these rows, int64 [n]."""
         tokens, offsets = token_positions(self.offsets, rows)
         codes = self.codes[tokens].astype(np.int64) + CODES * np.arange(len(self.codebooks))
         parts = self.codebooks.reshape(-1, self.codebooks.shape[2])[codes]
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The centroid of each of these tokens. Raises ArtifactError: there is no such centroid."""
+        """The centroids of these tokens. Raises ArtifactError: there is no such centroid."""
         numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
             raise errors.ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
@@ -188,7 +188,7 @@ def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 @dataclass(frozen=True)
 class CodedSearcher(TokenSearcher):
-    """Finds `candidates` of a query in the lists of `probes` centroids a token, and ranks them by decoded vectors."""
+    """Search of `candidates` per query in the lists of `probes` centroids per token, ranked by decoded vectors."""
 
     store: TokenCodes
     probes: int
@@ -234,7 +234,7 @@ def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: i
 def _listed(
     codes: TokenCodes, offsets: NDArray[np.int64], probed: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Queries, ascending, and a document in one of their lists, each pair once; probed: int64 [T, probes]."""
+    """Ascending pairs of a query and a document in its lists, each once; probed: int64 [T, probes]."""
     centroid = probed.reshape(-1)
     token = np.repeat(np.arange(len(probed)), probed.shape[1])
     listed, begins = ranges(codes.list_offsets[centroid], codes.list_offsets[centroid + 1])
@@ -250,7 +250,7 @@ def _scored(
     owner: NDArray[np.int64],
     documents: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """MaxSim of each query with the document beside it, by centroids: float32 [n].
+    """MaxSim of each query with its document, by centroids, float32 [n].
 
     products: float32 [T, K], of the queries' tokens with the centroids; each query's begin at `offsets`.
     """
@@ -269,7 +269,7 @@ def _scored(
 
 
 def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
-    """float32 [Q * K, S]: for each query and centroid, the products with the query's tokens, then zeros."""
+    """The products of each query and centroid with the query's tokens, then zeros, float32 [Q * K, S]."""
     lengths = np.diff(offsets)
     query = np.repeat(np.arange(len(lengths)), lengths)
     slot = np.arange(len(query)) - offsets[query]
@@ -281,7 +281,7 @@ def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
 def best_of_each(
     owner: NDArray[np.int64], documents: NDArray[np.int64], scores: NDArray[np.floating], shape: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """The documents int64 [n] with the largest scores for each owner, as lists of `shape`, padded with -1."""
+    """The documents with the largest scores for each owner, int64 of `shape`, padded with -1."""
     order = np.lexsort((documents, -scores, owner))
     owner = owner[order]
     rank = np.arange(len(owner)) - np.searchsorted(owner, owner)

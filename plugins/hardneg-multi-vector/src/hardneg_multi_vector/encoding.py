@@ -1,6 +1,6 @@
-"""Token vectors of a late-interaction encoder: its modules, what they make of texts, and how two are compared.
+"""Token vectors of a late-interaction encoder: its modules, their output, and MaxSim.
 
-A tensor of texts is float [n, T, d + 1]: a vector for each token, followed by 1 where the token is scored, else 0.
+A tensor of texts is float [n, T, d + 1]: a vector for each token, followed by 1 for a scored token, else 0.
 """
 
 import string
@@ -41,19 +41,19 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load(options: "LateInteraction", model: resolving.ResolvedModel, device: str | None, precision: Any) -> Any:
-    """A `MultiVectorEncoder` of sentence-transformers by a spec, from a folder of any form, in evaluation mode.
+    """Loads a folder of any format as a `MultiVectorEncoder` of sentence-transformers, in evaluation mode.
 
-    precision: that of the encoding; None is to train.
+    precision: of the encoding; None is to train.
 
-    Raises ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    Raises ModelError: the files are not one complete model, or it does not support the spec.
     """
     from sentence_transformers import MultiVectorEncoder
 
     interaction = options.interaction(model.path, model.contract)
     spec, folder = model.full, model.path
-    if interaction.form:  # sentence-transformers reads the older forms too
+    if interaction.form:  # sentence-transformers reads older formats too
         parts = list(loading.library_model(MultiVectorEncoder, folder).children())
-    else:  # the transformer of a model that was trained for other things, and nothing after it
+    else:  # only the transformer of a model trained for other tasks
         parts = towers.route(nn.Sequential(*loading.read_modules(folder)), "document")[:1]
     loading.check_sound(parts, folder, spec)
     whole = nn.Sequential(*parts)
@@ -106,12 +106,12 @@ def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
 
 
 def _projection(transformer: Any, dimension: int) -> nn.Module:
-    """A linear layer without bias whose rows are drawn at random and then made orthonormal.
+    """A linear layer without bias with random orthonormal rows.
 
-    Inner products of what it makes of token vectors are those of the vectors times a constant, but for noise: so a
-    model ranks about as well with it as without it before any training.
+    It scales inner products of token vectors by a constant, except for noise, so that an untrained projection ranks
+    about as well as no projection.
 
-    Source: the layer is that of Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2.
+    Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2.
     """
     from sentence_transformers.base.modules import Dense
 
@@ -126,7 +126,7 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
 
 
 def expanded(tokens: token_files.Tokens, tokenizer: Any, options: Mapping[str, Any]) -> token_files.Tokens:
-    """Queries padded by a `query_expansion` of sentence-transformers, after the text, or before where it pads so.
+    """Queries padded by the `query_expansion` of sentence-transformers, on the padding side of the tokenizer.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
     """
@@ -149,14 +149,14 @@ def expanded(tokens: token_files.Tokens, tokenizer: Any, options: Mapping[str, A
 
 
 def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
-    """The sum, over a query's tokens, of the largest inner product with a token of the document.
+    """MaxSim: the sum over a query's tokens of the largest inner product with a document token.
 
-    The gradient of each query token goes to the best document token alone. A document without any scored token gets
-    a score far below all others.
+    The gradient of each query token goes to the best document token only. A document without scored tokens scores far
+    below all others.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), Eq. 3.
 
-    queries: [B, q, d + 1]. documents: [D, t, d + 1]. mean: whether each score is divided by the number of the query's
+    queries: [B, q, d + 1]. documents: [D, t, d + 1]. mean: whether each score is divided by the number of query
     tokens.
     Returns float32 [B, D].
     """
@@ -170,7 +170,7 @@ def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """Documents and the offsets of their vectors; offsets: int64 [N + 1], where each document's begin."""
+    """The documents of a corpus; offsets: int64 [N + 1], the start of each document's vectors."""
 
     corpus: Corpus
     offsets: NDArray[np.int64]
@@ -190,7 +190,7 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class VectorAToken(encoders.Representation):
-    """A vector for each scored token, float32 [n, T, d + 1] on the device; mean: scores are by token of the query."""
+    """A vector for each scored token, float32 [n, T, d + 1] on the device; mean: divides scores by the query tokens."""
 
     mean: bool = False
     form: ClassVar[encoding.Form] = "token-vectors"
@@ -198,21 +198,21 @@ class VectorAToken(encoders.Representation):
     block: ClassVar[int] = 1024
 
     def expanded(self, tokens: token_files.Tokens, transformer: Any) -> token_files.Tokens:
-        """Padded, if the transformer has an expansion."""
+        """The query tokens, padded if the transformer has an expansion."""
         options = getattr(transformer, "query_expansion", None)
         return tokens if options is None else expanded(tokens, transformer.tokenizer, options)
 
     def run(
         self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side
     ) -> Tensor:
-        """float32 [n, T, d + 1]."""
+        """The token vectors of texts, float32 [n, T, d + 1]."""
         features = towers.forward(parts, features, device, side)
         vectors, scored = features["token_embeddings"], features["attention_mask"]
         kept = scored.to(vectors.dtype)[..., None]
         return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
 
     def gathered(self, batches: Any, count: int, dimension: int) -> TokenVectors:
-        """The texts in order; of the padding nothing is held."""
+        """Collects the texts in order, without padding."""
         vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
         for rows, tensor in batches:
             part = self.collect(tensor)
@@ -222,13 +222,13 @@ class VectorAToken(encoders.Representation):
         return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *vectors]))
 
     def collect(self, tensor: Tensor) -> TokenVectors:
-        """The scored vectors."""
+        """Copies the scored vectors to the host."""
         there = tensor[..., -1] > 0
         offsets = torch.cat([there.new_zeros(1, dtype=torch.int64), there.sum(1).cumsum(0)])
         return TokenVectors(offsets.cpu().numpy(), tensor[..., :-1][there].float().cpu().numpy())
 
     def tensor(self, encoded: TokenVectors, device: torch.device) -> Tensor:
-        """float32 [n, T, d + 1], T of the longest text; zeros pad the others."""
+        """The token vectors of texts, float32 [n, T, d + 1], padded with zeros to the longest text."""
         lengths = torch.from_numpy(encoded.offsets).diff()
         there = torch.arange(int(lengths.max()) if len(lengths) else 0) < lengths[:, None]
         vectors = torch.from_numpy(encoded.vectors).to(device)
@@ -237,12 +237,12 @@ class VectorAToken(encoders.Representation):
         return tensor
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """MaxSim; each document once, however many columns it has."""
+        """MaxSim, each document once for all of its columns."""
         scores = maxsim(queries, documents, self.mean)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: TokenVectors) -> Tensor:
-        """MaxSim."""
+        """MaxSim of each query with its own documents."""
         documents = self.tensor(encoded, queries.device)
         lists = documents.view(len(queries), -1, *documents.shape[1:])
         return torch.cat([maxsim(query[None], own, self.mean) for query, own in zip(queries, lists, strict=True)])
@@ -250,7 +250,7 @@ class VectorAToken(encoders.Representation):
     def rows(
         self, encoder: Any, corpus: Corpus, folder: Path, progress: Progress, here: distributed.World
     ) -> TokenRows:
-        """The documents, their tokens counted."""
+        """The documents with their token counts."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:
@@ -265,5 +265,5 @@ class VectorAToken(encoders.Representation):
         return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
 
     def writer(self, folder: Path, rows: TokenRows, dimension: int) -> TokenWriter:
-        """A writer of the vectors and of where each document's begin."""
+        """A writer of the vectors and their offsets."""
         return TokenWriter(folder, dimension, rows.offsets)

@@ -27,13 +27,12 @@ _OF_ONE_VECTOR += ["query_token_type", "document_token_type"]
 
 @dataclass(frozen=True)
 class LateInteractionContract:
-    """How a late-interaction model is used.
+    """The contract of a late-interaction model, as its files declare it.
 
-    form: `sentence-transformers`, `pylate` (its version 3 and before) or `stanford`; "" is a model that was trained for
-        other tasks, whose token vectors can be used.
-    prompts: all of them by name, with those of queries and documents. lengths: tokens that are read, by side.
-    filled: the number of tokens that queries are padded to; 0: they are not.
-    options: settings of modules that older formats keep outside of the modules' own files.
+    form: `sentence-transformers`, `pylate` (up to version 3) or `stanford`; "" is a model trained for other tasks.
+    prompts: all of them by name, including those of queries and documents. lengths: in tokens, by side.
+    filled: the length that queries are padded to; 0 for no padding.
+    options: settings of modules that older formats save outside of the modules' own files.
     """
 
     form: str
@@ -56,7 +55,7 @@ def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
 
 
 def _transformer_options(folder: Path, side: model_specs.Side) -> Mapping[str, Any]:
-    """The options of a side's transformer, as sentence-transformers saved them; empty where there are none."""
+    """The options that sentence-transformers saved for a side's transformer; empty if there are none."""
     files = sorted(model_files.sides(folder)[side][0].glob("sentence_*_config.json"))
     return next((options for path in files if (options := model_files.json_object(path))), {})
 
@@ -64,24 +63,23 @@ def _transformer_options(folder: Path, side: model_specs.Side) -> Mapping[str, A
 def _count(value: Any, folder: Path) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    raise errors.ModelError(f"model {folder}: {value!r} is no number of tokens: copy the model again")
+    raise errors.ModelError(f"model {folder}: {value!r} is not a number of tokens: copy the model again")
 
 
 @dataclass(frozen=True)
 class LateInteraction(resolving.FolderFamily):
-    """Late interaction, as ColBERT has it: a vector for each token, compared by MaxSim.
+    """Late interaction as in ColBERT: a vector for each token, compared by MaxSim.
 
-    A folder of sentence-transformers' `MultiVectorEncoder`, of PyLate or of Stanford's ColBERT is taken as it is. Of
-    any other transformer the last layer's token vectors are taken, as the options say.
+    Folders of sentence-transformers' `MultiVectorEncoder`, of PyLate and of Stanford's ColBERT are opened unchanged.
+    Any other transformer becomes an encoder by its last layer's token vectors and these options.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020).
 
     Args:
-        dimension: size that token vectors are projected to, by directions that are a right angle apart; none: as large
-            as they are.
-        query_expansion: up to how many tokens queries are filled with [MASK]; 0: not at all; none: as the folder says.
-        skiplist: tokens of documents that are not scored; `own` is what the folder says.
-        normalise: whether token vectors have norm 1; none: as the folder says.
+        dimension: size of token vectors after a random orthonormal projection; none is without a projection.
+        query_expansion: the length to which queries are padded with [MASK]; 0 is no padding; none is the folder's.
+        skiplist: document tokens that are not scored; `own` is the folder's list.
+        normalise: whether token vectors have norm 1; none is the folder's setting.
     """
 
     dimension: int | None = None
@@ -95,7 +93,7 @@ class LateInteraction(resolving.FolderFamily):
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The spec, filled in. Raises ModelError: the folder is not readable, or does not support the spec."""
+        """The filled-in spec. Raises ModelError: the folder is not readable, or does not support the spec."""
         self.check_class(model.path)
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
         contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
@@ -109,7 +107,7 @@ class LateInteraction(resolving.FolderFamily):
         return full
 
     def interaction(self, folder: Path, contract: Any) -> LateInteractionContract:
-        """How the model of a folder is used; contract: what every family reads of it.
+        """The late-interaction contract of a folder; contract: its general one.
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
@@ -136,24 +134,24 @@ class LateInteraction(resolving.FolderFamily):
             fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
             lengths["query"] = filled if fixed else max(filled, lengths["query"])
         said, prompts = config.get("similarity_fn_name"), dict(contract.prompts)
-        for side in SIDES:  # PyLate's markers stand before the prompts
+        for side in SIDES:  # PyLate's markers precede the prompts
             if (marker := config.get(f"{side}_prefix")) is not None:
                 prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
         similarity = str(said) if said in SIMILARITIES else "maxsim"
         return LateInteractionContract(form, similarity, prompts, lengths, filled, options)
 
     def contract(self, folder: Path) -> Any:
-        """The contract of a folder. Raises ModelError where it holds no whole model."""
+        """The contract of a folder. Raises ModelError: it holds no complete model."""
         contract = super().contract(folder)
         interaction = self.interaction(folder, contract)
         own: dict[str, Any] = {"similarity": interaction.similarity}
         own |= {f"{side}_prompt": interaction.prompts[side] for side in SIDES}
         own |= {f"{side}_length": interaction.lengths[side] for side in SIDES}
-        saved = (folder / SAVED).is_file()  # by hardneg, with these values as they are to be
+        saved = (folder / SAVED).is_file()  # by hardneg, with these values
         return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="")
 
     def filled(self, interaction: LateInteractionContract) -> int:
-        """The number of tokens that queries are padded to; 0: they are not."""
+        """The length that queries are padded to; 0 for no padding."""
         return interaction.filled if self.query_expansion is None else self.query_expansion
 
     def _problems(
@@ -161,22 +159,26 @@ class LateInteraction(resolving.FolderFamily):
     ) -> list[str]:
         lines = []
         if wrong := spec.changed(_OF_ONE_VECTOR):
-            lines.append(f"{', '.join(wrong)}: not for token vectors, leave that out")
+            lines.append(f"{', '.join(wrong)} cannot be set for token vectors: leave out")
         if full.similarity not in SIMILARITIES:
-            lines.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
+            lines.append(f"similarity is {full.similarity!r}: set maxsim or meanmaxsim for token vectors")
         if wrong := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:
             lines.append(f"{', '.join(wrong)}: at least {SHORTEST} tokens are needed")
         if full.query_length < (filled := self.filled(interaction)):
-            lines.append(f"query_length is {full.query_length}: queries are filled up to {filled} tokens")
+            lines.append(
+                f"query_length is {full.query_length}: queries are padded to {filled} tokens: set at least that"
+            )
         if self.dimension is not None and (interaction.form or self.dimension < 1):
-            says = "it has its own" if interaction.form else "give a number of dimensions"
+            says = "the folder has its own" if interaction.form else "give a number of dimensions"
             lines.append(f"encoder.dimension is {self.dimension}: {says}, or leave it out")
         if self.query_expansion is not None and self.query_expansion < 0:
-            lines.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
+            lines.append(
+                f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, or 0 for no expansion"
+            )
         return lines
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """The digest of the files' content and the options, also those of older formats outside of their modules."""
+        """The digest of the files' content and the options, including options of older formats outside of modules."""
         name = super().content_digest(model)
         options = self.interaction(model.path, model.contract).options if len(model.origins) == 1 else {}
         return identity.digest([name, dict(options)]) if options else name
@@ -184,7 +186,7 @@ class LateInteraction(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+        """Opens the model in evaluation mode. Raises ModelError: it does not support its spec."""
         from hardneg.plugin import encoders
         from hardneg_multi_vector.encoding import VectorAToken, load
 

@@ -1,4 +1,4 @@
-"""The multi-vector indexes: exact, and of product-quantised residuals."""
+"""The multi-vector indexes: exact, and with product-quantised residuals."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ _EACH = 32  # vectors per centroid to train on, by default
 
 @dataclass(frozen=True)
 class MultiVector:
-    """Exact MaxSim over a vector for each token, as ColBERT scores; the folder of token vectors is the index."""
+    """Exact MaxSim over token vectors, as in ColBERT; the folder of token vectors is the index."""
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "token-vectors"
@@ -27,7 +27,7 @@ class MultiVector:
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """The vectors; the files are shared with the encode stage where possible."""
+        """The bytes of the vectors; the files are shared with the encode stage if possible."""
         return 4 * dimension * vectors
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> MultiVectorSearcher:
@@ -37,16 +37,16 @@ class MultiVector:
 
 @dataclass(frozen=True)
 class MultiVectorPq:
-    """Token vectors as the nearest of many centroids and a product-quantised residual; MaxSim among candidates.
+    """MaxSim among candidates over token vectors stored as a centroid and a product-quantised residual.
 
-    Takes `subvectors` bytes a token, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+    A token takes `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
 
     Args:
-        subvectors: how many parts a residual is cut into, a byte each; must divide the dimension.
-        centroids: how many there are; by default a power of two near four times the root of the number of tokens.
-        probes: how many centroids' lists are probed for each token of a query.
-        candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
-        sample: how many token vectors at most are trained on; by default 32 for each centroid.
+        subvectors: number of parts of a residual, one byte each; must divide the dimension.
+        centroids: number of centroids; by default a power of two near four times the root of the number of tokens.
+        probes: number of centroids whose lists are searched for each query token.
+        candidates: number of documents scored by MaxSim per query; at least the depth of the search.
+        sample: the most token vectors to train on; by default 32 for each centroid.
         seed: of the sample and of the clustering.
     """
 
@@ -70,7 +70,7 @@ class MultiVectorPq:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
 
-        Raises MissingDependency: without faiss.
+        Raises MissingDependency: faiss is not installed.
         Raises UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
         """
         store, faiss = TokenStore.open(source), compression.load_faiss()
@@ -80,8 +80,8 @@ class MultiVectorPq:
         what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
         if min(len(store.vectors), sample) < least:
             raise errors.UsageError(
-                f"{_NAME}: {source} holds {len(store.vectors)} token vectors and {sample} at most are trained on, "
-                f"but {what} take {least} or more: ask for fewer, or take multi-vector"
+                f"{_NAME}: {source} holds {len(store.vectors)} token vectors and trains on {sample} at most, "
+                f"but {what} need {least} or more: set fewer, or use the index multi-vector"
             )
         index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
         compression.Training(_NAME, sample, self.seed, least, what).train(index, store.vectors, progress)
@@ -93,7 +93,7 @@ class MultiVectorPq:
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Codes, and lists that have each token."""
+        """The bytes of codes and lists."""
         lists = self.centroids or _usual(vectors)
         number = 2 if lists <= 1 << 16 else 4
         return vectors * (self.subvectors + number + 4) + 4 * dimension * lists

@@ -1,4 +1,4 @@
-"""Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
+"""Exact search of token vectors: MaxSim of all queries with every document, in one pass over the file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -19,10 +19,10 @@ _TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 
 
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
-    """The queries, which must have a vector for each token; k: of hits. Raises UsageError: they have not, or of k."""
+    """Checks that queries are token vectors of a dimension; k: number of hits. Raises UsageError: they are not."""
     if not isinstance(queries, TokenVectors):
         raise errors.UsageError(
-            "a multi-vector index searches with a vector for each token: use the model that encoded it"
+            "a multi-vector index is searched with a vector for each token: use the model that encoded it"
         )
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
         shape = queries.vectors.shape
@@ -40,9 +40,9 @@ def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
     """The score of each query with each document.
 
-    documents: float32 [T, d], the tokens of one document after the other. counts: int64 [D], how many each has, 1 at
-    least. queries: float32 [d, S], the tokens of one query after the other, as columns. query_counts: int64 [Q], how
-    many each has, 1 at least.
+    documents: float32 [T, d], the tokens of one document after the other. counts: int64 [D], tokens of each, at least
+    1. queries: float32 [d, S], the tokens of one query after the other, as columns. query_counts: int64 [Q], tokens of
+    each, at least 1.
     Returns float32 [Q, D].
     """
     nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
@@ -50,7 +50,7 @@ def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_count
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """The score of each query with each document: float32 [Q, D]. Raises UsageError: of other dimensions."""
+    """The score of each query with each document, float32 [Q, D]. Raises UsageError: other dimensions."""
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
     query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
@@ -66,16 +66,18 @@ def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.
 def maxsim_pairs(
     queries: TokenVectors, documents: TokenVectors, device: torch.device | None = None, tokens: int = _TOKENS
 ) -> NDArray[np.float32]:
-    """The score of each query with the document beside it: float32 [n].
+    """The score of each query with its document, float32 [n].
 
-    queries: n of them. documents: as many. device: where to compute; None takes the first GPU, or the CPU where there
-    is none. tokens: how many of documents of about the same length are multiplied at a time.
+    queries: n of them. documents: as many. device: to compute on; None is the first GPU, or else the
+    CPU. tokens: of documents of about the same length that are multiplied at a time.
 
-    Raises UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
+    Raises UsageError: the numbers of queries and documents or their dimensions differ, or a query is not finite.
     """
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
-        raise errors.UsageError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
+        raise errors.UsageError(
+            f"{len(queries)} queries cannot be paired with {len(documents)} documents: give one document per query"
+        )
     options = ExactOptions(device=None if device is None else str(device))
     lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
     scores = np.full(len(queries), -np.inf, np.float32)
@@ -89,7 +91,7 @@ def maxsim_pairs(
 
 
 def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
-    """Pairs to score together, int64 [n]; lengths: int64 [2, N], of queries and documents; without empty texts."""
+    """Yields pairs to score together, int64 [n], without empty texts; lengths: int64 [2, N], of both texts."""
     order = np.lexsort((lengths[0], lengths[1]))
     order = order[lengths[:, order].min(0, initial=1) > 0]
     width = lengths[:, order].max(0, initial=0)
@@ -103,38 +105,38 @@ def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64
 
 
 def _padded(texts: TokenVectors, device: torch.device) -> Tensor:
-    """Return float32 [n, T, d], padded with each text's last vector, which changes no maximum."""
+    """The vectors, float32 [n, T, d], padded with each text's last vector, which changes no maximum."""
     lengths = np.diff(texts.offsets)[:, None]
     positions = texts.offsets[:-1, None] + np.minimum(np.arange(lengths.max(initial=0)), lengths - 1)
     return tensor(texts.vectors[positions]).to(device)
 
 
 def tensor(vectors: NDArray[np.float32]) -> Tensor:
-    """The vectors as torch takes them, copied only where they must be."""
+    """The vectors as a tensor, copied only if necessary."""
     return torch.from_numpy(np.require(vectors, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
 @dataclass(frozen=True)
 class TokenSearcher(index_checks.DecodedRows):
-    """A searcher of documents with several vectors in `store`; `options` change the speed alone."""
+    """A searcher of documents with several vectors in `store`; `options` change only the speed."""
 
     store: Any
     options: ExactOptions | None = field(default=None, kw_only=True)
     progress: Progress | None = field(default=None, kw_only=True)
 
     def using(self, options: ExactOptions, progress: Progress | None) -> Self:
-        """Return the same searcher with these options and this progress."""
+        """The searcher with other options and progress."""
         return replace(self, options=options, progress=progress)
 
     @cached_property
     def at_once(self) -> int:
-        """How many documents, whichever, are decoded at a time."""
+        """The number of documents decoded at a time."""
         return max(1, _HELD // int(np.diff(self.store.offsets).max(initial=1)))
 
 
 @dataclass(frozen=True)
 class MultiVectorSearcher(TokenSearcher):
-    """Searches the token vectors of a folder; `progress` counts the blocks.
+    """The searcher of a folder of token vectors; `progress` counts passages.
 
     Vectors of no more than `options.resident` bytes stay on the device from the first search on.
     """
@@ -143,12 +145,12 @@ class MultiVectorSearcher(TokenSearcher):
     resumes: ClassVar[bool] = True
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """The k documents of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
+        """The k documents with the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
     @cached_property
     def held(self) -> Tensor | None:
-        """All vectors of the store, float32 [T, d], where they fit the device."""
+        """All vectors of the store, float32 [T, d], if they fit the device."""
         vectors, options = self.store.vectors, self.options or ExactOptions()
         if 4 * len(vectors) * vectors.dimension > options.resident:
             return None
@@ -159,15 +161,15 @@ class MultiVectorSearcher(TokenSearcher):
 
 
 def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> records.Hits:
-    """The k documents of the largest MaxSim with each query; ties by ascending row, at rank k too.
+    """The k documents with the largest MaxSim with each query; ties by ascending row, also at rank k.
 
-    A document without tokens is no hit, and a query without tokens has none. A block of documents is in memory at a
-    time, and all of them where they are on the device already.
+    A document without tokens is no hit, and a query without tokens has no hits. One block of documents is in memory at
+    a time, unless all are on the device already.
 
-    searcher: its documents. queries: Q of them, checked. k: how many; above the number of documents the lists are
-    padded with row -1 and score -inf.
+    searcher: of the documents. queries: Q checked ones. k: beyond the number of documents, lists are padded with row -1
+    and score -inf.
 
-    Raises ArtifactError: for vectors, or scores, that are not finite.
+    Raises ArtifactError: vectors or scores are not finite.
     """
     store, options, held = searcher.store, searcher.options or ExactOptions(), searcher.held
     answered = np.flatnonzero(np.diff(queries.offsets))

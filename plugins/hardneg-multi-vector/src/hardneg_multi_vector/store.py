@@ -1,4 +1,4 @@
-"""A vector for each token, in memory and on disk: what a late-interaction encoder makes of texts.
+"""Token vectors of texts by a late-interaction encoder, in memory and on disk.
 
 In a folder, `index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
 `offsets.npy`, int64 [N + 1], has the first row of each document; `docid` has the id of each document.
@@ -20,39 +20,39 @@ NumberFile = arrays.NumberFile
 
 @dataclass(frozen=True, eq=False)
 class TokenVectors(records.EncodedRows):
-    """A vector for each token: n texts encoded by a late-interaction encoder. vectors: float32 [offsets[n], d]."""
+    """Token vectors of n texts by a late-interaction encoder; vectors: float32 [offsets[n], d]."""
 
     vectors: NDArray[np.float32]
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """MaxSim of each query with each document: float32 [Q, D]. Raises UsageError as `maxsim_matrix`."""
+        """MaxSim of each query with each document, float32 [Q, D]. Raises UsageError as `maxsim_matrix`."""
         from hardneg_multi_vector.maxsim import maxsim_matrix
 
         return maxsim_matrix(self, documents)
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """MaxSim of each query with the document beside it: float32 [n]. Raises UsageError as `maxsim_pairs`."""
+        """MaxSim of each query with its document, float32 [n]. Raises UsageError as `maxsim_pairs`."""
         from hardneg_multi_vector.maxsim import maxsim_pairs
 
         return maxsim_pairs(self, documents)
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All positions of the ranges [begin, end), one after another, and where those of each begin, int64 [n + 1]."""
+    """All positions of the ranges [begin, end), one after another, and the start of each range, int64 [n + 1]."""
     offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
     return np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1]), offsets
 
 
 def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The tokens of the documents of some rows, int64 [T], and where those of each begin, int64 [n + 1].
+    """The token positions of some documents, int64 [T], and the start of each document, int64 [n + 1].
 
-    offsets: int64 [N + 1], where the tokens of all documents begin.
+    offsets: int64 [N + 1], the start of each document's tokens.
     """
     return ranges(offsets[rows], offsets[rows + 1])
 
 
 def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Ranges of items from `start` on with up to `size` parts, or one item; ends: int64 [n + 1], where parts begin."""
+    """Yields ranges of items from `start` on with up to `size` parts, or one item; ends: int64 [n + 1], of parts."""
     while start < len(ends) - 1:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, "right")) - 1)
         yield start, stop
@@ -60,12 +60,12 @@ def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[
 
 
 class TokenWriter(index_files.FlatWriter):
-    """Writes a folder of token vectors, its documents in order."""
+    """A writer of a folder of token vectors, document by document."""
 
     def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
-        """Begins a folder of vectors with `dimension` numbers each.
+        """Starts a folder of vectors of size `dimension`.
 
-        offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
+        offsets: int64 [N + 1], the start of each document's vectors, and the number of vectors.
         """
         if fault := offsets_fault(offsets):
             raise errors.UsageError(f"{folder}: offsets of token vectors {fault}")
@@ -76,7 +76,7 @@ class TokenWriter(index_files.FlatWriter):
 
     @property
     def documents(self) -> int:
-        """How many ids there are."""
+        """The number of documents."""
         return len(self.offsets) - 1
 
     def write(self, documents: Any) -> None:
@@ -93,23 +93,25 @@ class TokenWriter(index_files.FlatWriter):
         self._documents = stop
 
     def close(self) -> None:
-        """Checks that every document and the ids are there: the folder is complete."""
+        """Completes the folder. Raises ArtifactError: documents or ids are missing."""
         if self._documents < self.documents:
-            raise errors.ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
+            raise errors.ArtifactError(
+                f"{self.folder}: the documents from {self._documents} on are missing: write them first"
+            )
         super().close()
 
 
 def offsets_fault(offsets: NDArray[np.int64]) -> str:
-    """What is wrong with offsets, int64 [N + 1]; empty where they ascend from 0."""
+    """The fault of offsets, int64 [N + 1]; empty if they ascend from 0."""
     if offsets.ndim != 1 or not len(offsets) or offsets.dtype != np.int64:
         return f"are {offsets.dtype} {list(offsets.shape)} instead of int64 [N + 1]"
     return "do not ascend from 0" if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() else ""
 
 
 class TokenStore:
-    """A folder of token vectors, opened for reading: `read` keeps memory bounded, `gather` goes through the map.
+    """A folder of token vectors opened for reading, with a memory map only for `gather`.
 
-    offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
+    offsets: int64 [N + 1], the start of each document's vectors, and the number of vectors.
     """
 
     def __init__(self, folder: Path, vectors: index_files.FlatVectors, offsets: NDArray[np.int64]) -> None:
@@ -120,7 +122,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path) -> "TokenStore":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
+        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
         vectors, path = index_files.FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
@@ -137,11 +139,11 @@ class TokenStore:
         return self.count
 
     def link(self, path: Path) -> None:
-        """Makes `path` a folder of the same token vectors; files are shared where the disk can."""
+        """Links or copies the files into folder `path`."""
         self.vectors.link(path, OFFSETS)
 
     def read(self, start: int, stop: int) -> TokenVectors:
-        """A copy of documents `start` to `stop`; leaves no pages of vectors mapped."""
+        """A copy of documents `start` to `stop`, without mapped pages of vectors."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self.offsets[start : max(start, stop) + 1]
         return TokenVectors(offsets - offsets[0], self.vectors.read(int(offsets[0]), int(offsets[-1])))
@@ -152,5 +154,5 @@ class TokenStore:
         return TokenVectors(offsets, self.vectors.gather(positions))
 
     def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-        """Documents from `start` on, as ranges with about `size` vectors together; a longer one is alone."""
+        """Yields ranges of documents from `start` on with up to `size` vectors, or one document."""
         return spans(self.offsets, size, start)

@@ -1,4 +1,4 @@
-"""The contract of index backends that are built from token vectors, as tests."""
+"""The contract of index backends for token vectors, as tests."""
 
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ _QUERIES, _MOST, _TOPICS, _NOISE = 9, 7, 20, 0.5
 
 
 def drawn_tokens(count: int, dimension: int, exact: bool) -> TokenVectors:
-    """`count` documents of up to seven tokens around one of a few topics, some equal and some without tokens.
+    """Draws `count` documents of up to seven tokens around a few topics, some equal and some without tokens.
 
-    exact: whether their numbers are whole, so that sums are exact; else vectors have norm 1.
+    exact: whether numbers are integers, so that sums are exact; else vectors have norm 1.
     """
     draws = seeding.generator(3, "tokens")
     lengths = draws.integers(1, _MOST + 1, count)
@@ -36,7 +36,7 @@ def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
 
 
 def write_tokens(folder: Path, documents: TokenVectors) -> Path:
-    """Writes documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
+    """Writes documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
     writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
     writer.write(documents)
     writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
@@ -45,7 +45,7 @@ def write_tokens(folder: Path, documents: TokenVectors) -> Path:
 
 
 def drawn_queries(documents: TokenVectors, exact: bool) -> TokenVectors:
-    """A few queries, the first one nearest to document 3, some without tokens."""
+    """Draws a few queries, the first one nearest to document 3, some without tokens."""
     picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
     noise = seeding.generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
     noise[picked.offsets[0] : picked.offsets[1]] = 0
@@ -53,18 +53,18 @@ def drawn_queries(documents: TokenVectors, exact: bool) -> TokenVectors:
 
 
 class TokenIndexTests(IndexTests):
-    """Set `plugin`, and what else `IndexTests` asks for."""
+    """The contract of an index backend for token vectors; set `plugin`, and other attributes of `IndexTests`."""
 
     def documents(self, plugin: Any) -> TokenVectors:
         """Documents of up to seven tokens."""
         return drawn_tokens(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> TokenVectors:
-        """A few queries, the first one nearest to document 3, some without tokens."""
+        """Draws a few queries, the first one nearest to document 3, some without tokens."""
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Writes them as the verb `encode` does."""
+        """Writes documents in the format of the stage `encode`."""
         return write_tokens(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:

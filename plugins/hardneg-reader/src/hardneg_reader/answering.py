@@ -86,7 +86,7 @@ def read(
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         parts = iter(lambda: list(islice(waiting, WINDOW)), [])
         windows = (tokeniser.submit(_window, reader, corpus, part, max(options.passages)) for part in parts)
-        for window in hp.passes.ahead(windows, 1):
+        for window in hp.towers.ahead(windows, 1):
             part, passages, tokens = window.result()
             columns = _forward(reader, tokens, options) if tokens else ()
             start = 0
@@ -130,8 +130,8 @@ def _answer(
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> Sequence[NDArray[Any]]:
     """The score of each passage, and the log-probability, first and last token of its best span: arrays [n]."""
     device, count = reader.device, len(passages.tokens.lengths)
-    budget = options.tokens_per_batch or hp.passes.usual_budget(device)
-    half = hp.passes.takes_bf16(options.precision, reader.module, "inference")
+    budget = options.tokens_per_batch or hp.towers.usual_budget(device)
+    half = hp.towers.takes_bf16(options.precision, reader.module, "inference")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
     columns = [*np.empty((2, count), np.float32), *np.empty((2, count), np.int64)]
     with hp.towers.evaluating(reader.module), torch.inference_mode(), autocast:

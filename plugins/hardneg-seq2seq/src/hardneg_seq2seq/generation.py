@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from hardneg.plugin import Document, errors, model_files, pair_scoring, passes, records, resolving, seeding, token_files
+from hardneg.plugin import Document, errors, model_files, pair_scoring, records, resolving, seeding, token_files, towers
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.writer import Seq2seq
@@ -90,7 +90,7 @@ class Generation:
         if not texts:
             return
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.options.length)["input_ids"]
-        budget = self.options.tokens_per_batch or passes.usual_budget(self.network.device)
+        budget = self.options.tokens_per_batch or towers.usual_budget(self.network.device)
         written: dict[int, list[str]] = {}
         for rows in token_files.token_batches(np.array([len(each) for each in ids]), max(1, budget // count)):
             batch = rows.tolist()

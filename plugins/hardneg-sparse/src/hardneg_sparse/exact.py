@@ -1,4 +1,4 @@
-"""The exact index of term weights: no structure but the rows themselves, multiplied block by block."""
+"""The exact index of term weights: the rows themselves, multiplied block by block."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,21 +34,21 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(index_checks.DecodedRows):
-    """Searches the weights of a folder, on the CPU; `progress` counts the blocks."""
+    """The searcher of a folder of term weights, on the CPU; `progress` counts passages."""
 
     store: SparseStore
     progress: Progress | None = None
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """The k documents of the largest inner product with each query, exactly; ties by ascending row.
+        """The k documents with the largest inner product with each query; ties by ascending row.
 
-        A document that scores 0 or less, as one does that shares no term with the query, is no hit.
+        Documents with a score of 0 or less, such as those without a common term, are no hits.
 
-        Raises UsageError: for texts or vectors, other terms, or k below 1.
+        Raises UsageError: queries are texts or vectors, have other terms, or k is below 1.
         Raises ArtifactError: the folder is damaged.
         """
         if not isinstance(queries, SparseRows):
-            raise errors.UsageError("a sparse index searches with weights of terms: use the model that encoded it")
+            raise errors.UsageError("a sparse index is searched with term weights: use the model that encoded it")
         queries.check(self.store.width)
         index_checks.check_depth(k)
         starts = range(0, len(queries), _QUERIES)

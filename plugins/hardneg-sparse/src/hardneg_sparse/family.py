@@ -16,20 +16,20 @@ _OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
 
 @dataclass(frozen=True)
 class Splade(resolving.FolderFamily):
-    """Weights of terms, most of them 0, compared by the inner product: SPLADE.
+    """A SPLADE encoder: term weights, most of them 0, compared by the inner product.
 
-    The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the head of masked words; a
-    transformer without such a head gets one of its own embeddings.
+    The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the masked-language-model
+    head; a transformer without a head gets one made of its embeddings.
 
     Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6; Eq. 1 of it with `pooling` sum, as in SPLADE (SIGIR
     2021); SPLADE-doc with `queries` terms; a second logarithm as in Shen et al. (arXiv 2504.14839).
 
     Attributes:
-        pooling: over tokens, `max` or `sum`; `own` is what the model has, and `max` where it has none yet.
-        activation: `relu`, or `log1p_relu`, which takes the logarithm once more; `own` as above, else `relu`.
-        queries: `encoder` reads queries as documents; `terms` takes a query's own terms, each with one weight for all
-            queries, that is 1 at first and learns; `own` is what the model has, else `encoder`.
-        max_terms: how many weights of a text are kept where it is encoded, the largest; none is what the model says.
+        pooling: over tokens, `max` or `sum`; `own` is the model's pooling, or `max` for a new head.
+        activation: `relu`, or `log1p_relu`, which takes a second logarithm; `own` is the model's, or `relu`.
+        queries: `encoder` encodes queries like documents; `terms` uses a query's own terms, each with one trainable
+            weight for all queries, 1 at first; `own` is the model's way, or `encoder`.
+        max_terms: the number of largest weights of an encoded text; none is the model's own number.
     """
 
     called: ClassVar[str] = "sparse"
@@ -48,26 +48,26 @@ class Splade(resolving.FolderFamily):
             raise errors.PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The spec, filled in; of a new sparse encoder with inner products. Raises ModelError: it sets other fields."""
+        """The filled-in spec; dot by default for a new model. Raises ModelError: it sets fields of dense models."""
         spec = model.spec
         if odd := spec.changed(sorted(_OF_VECTORS)):
-            raise errors.ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
+            raise errors.ModelError(f"model {spec.name!r}: {', '.join(odd)} cannot be set for term weights: leave out")
         if self.queries == "terms" and spec.twins:
             raise errors.ModelError(
-                f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out"
+                f"model {spec.name!r}: twins is set, but queries of terms have no encoder: leave out one of the two"
             )
         new = not spec.similarity and not self.saved(model.path)
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
     def remarks(self, folder: Path) -> list[str]:
-        """That a head is initialised, where there is none."""
+        """A remark that a new head is initialised, if the folder has none."""
         architectures = model_files.json_object(folder / "config.json").get("architectures") or []
         if self.saved(folder) or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []
-        return ["it has no head of masked words: a new one is initialised from its word embeddings"]
+        return ["it has no masked-language-model head: a new one is initialised from its word embeddings"]
 
     def identity(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The spec with the options, where the folder lacks them, and how many terms the folder keeps."""
+        """The spec in the digest, with the options that the folder does not save and its `max_active_dims`."""
         own, options = self.saved(model.path), hardneg_identity.plugin_identity(self.called, self)["options"]
         settings = model_files.json_object(model.path / "config_sentence_transformers.json") if own else {}
         if (most := settings.get("max_active_dims")) is not None:
@@ -78,7 +78,7 @@ class Splade(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+        """Opens the model in evaluation mode. Raises ModelError: it does not support its spec."""
         from hardneg.plugin import encoders
         from hardneg_sparse.modules import load_module, terms_of
         from hardneg_sparse.weights import TermWeights

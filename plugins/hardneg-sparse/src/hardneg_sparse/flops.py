@@ -1,4 +1,4 @@
-"""The FLOPS regularizer: learned sparse representations whose search touches few postings."""
+"""The FLOPS regularizer for learned sparse representations with few postings per search."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ _SCHEDULES: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True)
 class Flops:
-    """A weighted sum over terms of the squared mean weight of the term, for queries and for documents.
+    """The weighted sum over terms of the squared mean term weight, for queries and for documents.
 
-    It is smooth, and falls with the number of products that a search takes, so terms that many texts share cost most.
-    A document counts once for each query that it stands beside in the batch.
+    It is a smooth estimate of the products of a search, so terms that many texts share cost most. A document counts
+    once for each query that it is paired with in the batch.
 
     Source: Paria et al., Minimizing FLOPs to Learn Efficient Sparse Representations (ICLR 2020); as it stands in Formal
     et al., SPLADE: Sparse Lexical and Expansion Model for First Stage Ranking (SIGIR 2021), Eq. 4 and 5. Thresholds:
     Shen et al., Exploring l0 Sparsification for Inference-free Sparse Retrievers (arXiv 2504.14839).
 
     Attributes:
-        query_weight: lambda_q, the weight of the queries' part; 0 leaves it out, as for queries that no network reads.
-        document_weight: lambda_d, that of the documents' part.
-        schedule: how weights grow from 0 over the first part of training: `quadratic`, `linear`, or `constant`, which
-            is the whole weight from the start.
-        ramp: that first part, as a share of all steps; SPLADE's program has a third.
+        query_weight: lambda_q, the weight of the queries' term; 0 leaves it out, as for queries without a network.
+        document_weight: lambda_d, the weight of the documents' term.
+        schedule: of the weights, from 0 over the first part of training: `quadratic`, `linear`, or `constant`, which
+            is the full weight from the start.
+        ramp: the length of that part as a share of all steps; SPLADE's own code has a third.
         query_threshold: queries with no more terms than this add nothing to the means; none counts all.
-        document_threshold: the same of documents.
+        document_threshold: documents with no more terms than this add nothing to the means; none counts all.
     """
 
     version: ClassVar[int] = 1
@@ -64,15 +64,15 @@ class Flops:
         return self.share(batch.done) * (self.query_weight * queries + self.document_weight * documents)
 
     def share(self, done: float) -> float:
-        """The part of the weights that holds after this part of training."""
+        """The share of the weights after this share of training."""
         return _SCHEDULES[self.schedule](min(1.0, done / self.ramp))
 
 
 def flops(weights: Tensor, counts: Tensor, threshold: int | None = None) -> Tensor:
     """The sum over terms of the squared mean weight.
 
-    weights: float [n, V], of n texts, none below 0. counts: [n], how often each text counts. threshold: texts with no
-    more terms than this add 0 to the means; None counts all.
+    weights: float [n, V], of n texts, none below 0. counts: [n], the number of times each text counts. threshold: texts
+    with no more terms than this add 0 to the means; None counts all.
 
     Source: Formal et al., SPLADE (SIGIR 2021), Eq. 4; Shen et al. (arXiv 2504.14839) for the threshold.
     """

@@ -1,7 +1,7 @@
-"""Weights of terms as a Lucene index of impacts, which Pyserini's `LuceneImpactSearcher` opens.
+"""Term weights as a Lucene index of impacts, which Pyserini's `LuceneImpactSearcher` opens.
 
 A weight times `scale`, rounded, is the frequency of its term; the score of a document is the sum of the products
-of frequencies and the query's impacts. Frequencies are written as such, so a term is read once however heavy it is.
+of frequencies and the query's impacts. Frequencies are written as numbers, not as repeated terms.
 """
 
 import json
@@ -32,7 +32,7 @@ APART, BEHIND_TERM = "\ue000", "\ue001"
 """The separators of terms, and of a term from its frequency: characters of no script."""
 
 MOST = 2**31 - 1
-"""The largest sum of a document's frequencies in Lucene."""
+"""The largest sum of term frequencies of a document in Lucene."""
 
 _BUFFER = 256.0  # MiB that Lucene holds before it writes to the disk
 
@@ -40,11 +40,11 @@ _BUFFER = 256.0  # MiB that Lucene holds before it writes to the disk
 def frequency_texts(
     offsets: NDArray[np.int64], terms: NDArray[np.object_], frequencies: NDArray[np.int64]
 ) -> list[str]:
-    """The text of each document that Lucene reads its terms and frequencies from; those of 0 are left out.
+    """The text of each document from which Lucene reads its terms and frequencies above 0.
 
-    A document without any has a text too, for Anserini takes no blank one.
+    A document without terms has a text too, as Anserini skips blank ones.
 
-    offsets: int64 [n + 1], where each document's terms begin. terms: str [m], each with `BEHIND_TERM` at its end.
+    offsets: int64 [n + 1], the start of each document's terms. terms: str [m], each with `BEHIND_TERM` at its end.
     frequencies: int64 [m].
     """
     kept = frequencies > 0
@@ -56,12 +56,12 @@ def frequency_texts(
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
-    """A function that adds a document's id and its text of frequencies to a new index in place of a folder's content.
+    """Yields a function that adds a document, by id and frequency text, to a new index that replaces the folder's.
 
-    Documents keep their order: segments are merged with their neighbours only. After an error there is no index.
+    Documents stay in order, as only neighbouring segments are merged. After an error there is no index.
 
-    Raises MissingDependency: without Pyserini or Java.
-    Raises ArtifactError: Lucene cannot write them.
+    Raises MissingDependency: Pyserini or Java is not installed.
+    Raises ArtifactError: Lucene cannot write the index.
     """
     start_java()
     from jnius import JavaException, autoclass
@@ -95,7 +95,7 @@ def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
         writer.close()
     except JavaException as error:
         reason = lucene_search.java_reason(error)
-        raise errors.ArtifactError(f"{folder}: Lucene cannot write the index ({reason}): is the disk full?") from error
+        raise errors.ArtifactError(f"{folder}: Lucene cannot write the index ({reason}): check the disk") from error
 
 
 _ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
@@ -104,7 +104,7 @@ _SEARCHER = "SimpleImpactSearcher"
 
 @dataclass(frozen=True)
 class Impact:
-    """Learned sparse retrieval by Lucene.
+    """A Lucene index for learned sparse retrieval.
 
     Args:
         scale: the factor of weights before they are rounded to whole numbers.
@@ -123,18 +123,18 @@ class Impact:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
 
-        Terms are indexed as words, where the folder has them, or else as numbers. The number of weights below
-        0.5 / `scale`, which are lost, is reported.
+        Terms are indexed as words, or as numbers if the folder has no words. The number of weights below 0.5 / `scale`,
+        which are lost, is reported.
 
-        Raises MissingDependency: without Pyserini or Java.
+        Raises MissingDependency: Pyserini or Java is not installed.
         Raises UsageError: a weight is below 0, or a document's weights are too large for `scale`.
-        Raises ArtifactError: the index holds another number of documents in the end.
+        Raises ArtifactError: the index ends up with another number of documents.
         """
         store = SparseStore.open(source)
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
         if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
             raise errors.UsageError(
-                f"{source}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index"
+                f"{source}: the term {odd[0]!r} is not possible in a Lucene index: use the index sparse"
             )
         terms = np.array([word + BEHIND_TERM for word in words], object)
         with _writing(path) as add, progress.task("index", len(store), "passages") as task:
@@ -155,26 +155,24 @@ class Impact:
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
-        """The weights as whole numbers, int64 [weights]. Raises UsageError, begun by `whose`: below 0, or too large."""
+        """The weights as integers, int64 [weights]. Raises UsageError, starting with `whose`: below 0, or too large."""
         if (rows.weights < 0).any():
-            raise errors.UsageError(
-                f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index"
-            )
+            raise errors.UsageError(f"{whose}weights are below 0, which Lucene does not support: use the index sparse")
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
         sums = np.add.reduceat(np.append(impacts, 0), rows.offsets[:-1]) if len(rows) else impacts
         if (sums > MOST).any():
-            raise errors.UsageError(f"{whose}weights are too large for scale {self.scale:g}: take a smaller one")
+            raise errors.UsageError(f"{whose}weights are too large for scale {self.scale:g}: set a smaller scale")
         return impacts.astype(np.int64)
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "ImpactSearcher":
-        """The Lucene index in folder `path`; Lucene numbers documents in their order, so `rows` is unused.
+        """Opens the Lucene index in folder `path`; Lucene numbers documents in order, so `rows` is unused.
 
-        Raises MissingDependency: without Pyserini or Java.
-        Raises ArtifactError: where `path` holds no Lucene index of impacts.
+        Raises MissingDependency: Pyserini or Java is not installed.
+        Raises ArtifactError: `path` holds no Lucene index of impacts.
         """
         lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), index_files.DocIds(path / DOC_IDS)
         if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
-            raise errors.ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
+            raise errors.ArtifactError(f"{path / DOC_IDS}: does not have one id per document: build the index again")
         return ImpactSearcher(self, lucene, np.array(read_terms(path), object))
 
 
@@ -192,13 +190,12 @@ class ImpactSearcher:
     def search(self, queries: Any, k: int) -> records.Hits:
         """The best k documents of each query that share a term with it.
 
-        Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
-        of the first ids are in it, as Anserini takes them.
+        Scores are inner products of the rounded weights. Ties at the end of a list are resolved by id, as in Anserini.
 
-        Raises UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
+        Raises UsageError: queries are texts or vectors, have other terms or weights below 0, or k is below 1.
         """
         if not isinstance(queries, SparseRows):
-            raise errors.UsageError("an impact index searches with weights of terms: use the model that encoded it")
+            raise errors.UsageError("an impact index is searched with term weights: use the model that encoded it")
         queries.check(len(self.terms))
         index_checks.check_depth(k)
         hits = index_checks.no_hits(len(queries), k)

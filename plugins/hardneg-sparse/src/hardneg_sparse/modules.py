@@ -1,4 +1,4 @@
-"""The modules of a sparse encoder: those of a folder, or new ones after its transformer."""
+"""The modules of a sparse encoder: read from a folder, or added to its transformer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.plugin import errors, loading, model_files, model_specs, towers
+from hardneg.plugin import errors, loading, model_files, model_specs, token_files, towers
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from hardneg.plugin import resolving
     from hardneg_sparse.family import Splade
 
-_SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
+_SCALE = 1 / 8  # so small that GELU is nearly linear; the norm after it removes the scale
 _BAR = 4.5
-_CHUNK = 64  # tokens whose weights are computed at once without gradients: the padded length may be 512
+_CHUNK = 64  # tokens whose weights are computed at once without gradients
 
 
 def load_module(
     options: "Splade", model: "resolving.ResolvedModel", device: str | None, precision: Any
 ) -> "SparseEncoder":
-    """The model by options and spec, in evaluation mode.
+    """Loads the model by options and spec, in evaluation mode.
 
-    precision: that of the encoding; None is to train.
+    precision: of the encoding; None is to train.
 
-    Raises ModelError: the files are not those of one whole model, or it does not support what is requested.
+    Raises ModelError: the files are not one complete model, or it does not support options or spec.
     """
     from sentence_transformers import SparseEncoder
 
     spec, folder, contract = model.full, model.path, model.contract
     whole, most = _own(folder, spec) if options.saved(folder) else (_new(folder, spec), None)
     for transformer in towers.transformers(whole):
-        if hasattr(transformer, "model"):  # else a table of the terms of queries
+        if hasattr(transformer, "model"):  # else a table of query terms
             towers.hold_in(transformer.model, loading.weights_dtype(spec, precision))
     assembly = loading.assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
     module: Any = loading.with_prompts(assembly, contract.prompts, contract.default_prompt_name)
@@ -43,7 +43,7 @@ def load_module(
 
 
 def terms_of(module: Any) -> Sequence[str]:
-    """The word of each term, in the order of the vocabulary; `[number]` where the tokenizer has no word."""
+    """The word of each term in the order of the vocabulary; `[number]` if the tokenizer has none."""
     tokenizer, width = towers.route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
     words = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
     return [token or f"[{number}]" for number, token in enumerate(words)] + [
@@ -52,7 +52,7 @@ def terms_of(module: Any) -> Sequence[str]:
 
 
 def _own(folder: Path, spec: model_specs.FullSpec) -> tuple[nn.Module, int | None]:
-    """The modules of the folder, and the number of weights of a text that it keeps."""
+    """The modules of the folder, and its number of largest weights of a text."""
     from sentence_transformers import SparseEncoder
 
     for path, class_name in model_files.module_folders(folder).items():
@@ -60,31 +60,32 @@ def _own(folder: Path, spec: model_specs.FullSpec) -> tuple[nn.Module, int | Non
             outside := model_files.json_object(path / "config.json").get("path")
         ):
             raise errors.ModelError(
-                f"model {path}: its weights are in another folder, {outside}: save them with the model"
+                f"model {path}: its weights are in another folder, {outside}: save them in the model's folder"
             )
     module = loading.library_model(SparseEncoder, folder)
     whole = nn.Sequential(*towers.folded(list(module.children()), spec.name))
     transformer, *rest = towers.route(whole, "document")
     names = [type(part).__name__ for part in rest]
     if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
-        raise errors.ModelError(
-            f"model {spec.name!r}: {', '.join(names)} after its transformer: only SpladePooling is known"
-        )
+        problem = f"{', '.join(names)} after its transformer: only SpladePooling is known"
+        raise errors.ModelError(f"model {spec.name!r}: {problem}: use another model")
     loading.check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
-        raise errors.ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
+        raise errors.ModelError(
+            f"model {spec.name!r}: opened without its masked-language-model head: copy the model again"
+        )
     loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     loading.check_weights(transformer.model, model_files.sides(folder)["document"][0], spec.name)
     return whole, module.max_active_dims
 
 
 def _new(folder: Path, spec: model_specs.FullSpec) -> nn.Module:
-    """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
+    """The folder's transformer with a masked-language-model head, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     folders = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
     if len(folders) != 1:
-        raise errors.ModelError(f"model {spec.name!r}: {len(folders)} transformers in it: name a model that has one")
+        raise errors.ModelError(f"model {spec.name!r}: it has {len(folders)} transformers: use a model with one")
     weights = loading.load_kwargs(folder)
     transformer = loading.library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
     loading.check_encoder(transformer, spec)
@@ -94,7 +95,7 @@ def _new(folder: Path, spec: model_specs.FullSpec) -> nn.Module:
 
 
 def _with_head(model: Any, folder: Path, name: str) -> None:
-    """Checks that the network is complete, and initialises its head where the files have none."""
+    """Checks that the network is complete, and initialises its head if the files have none."""
     missing, _ = loading.differences(model, folder)
     body = f"{model.base_model_prefix}."
     lacking = {key for key in missing if not key.startswith(body)}
@@ -106,7 +107,7 @@ def _with_head(model: Any, folder: Path, name: str) -> None:
 
 
 def _arranged(options: "Splade", spec: model_specs.FullSpec, whole: nn.Module) -> list[nn.Module]:
-    """The modules with the requested pooling, queries and normalisation."""
+    """The modules with the pooling, queries and normalisation of options and spec."""
     documents = _pooled(options, spec, towers.route(whole, "document"))
     queries = towers.route(whole, "query")
     if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
@@ -114,7 +115,7 @@ def _arranged(options: "Splade", spec: model_specs.FullSpec, whole: nn.Module) -
         return [towers.twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
     if not hasattr(queries[0], "model"):
         raise errors.ModelError(
-            f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model"
+            f"model {spec.name!r} has no query encoder: leave encoder.queries out, or use another model"
         )
     if towers.has_twins(whole):
         return [towers.twins(_pooled(options, spec, queries), documents)]
@@ -136,20 +137,20 @@ def _pooled(options: "Splade", spec: model_specs.FullSpec, parts: Sequence[Any])
 
 
 def _new_head(model: Any, missing: set[str], name: str) -> None:
-    """Initialises a head that the model's files lack, from their other weights.
+    """Initialises a head that the model's files lack from their other weights.
 
-    The head is that of BERT: a layer, an activation, a norm, and the inner product with each term's embedding. The
-    layer becomes an eighth of the identity, the norm plain. So a term's logit is the inner product of its embedding
-    with what the transformer makes of a token, brought to mean 0 and variance 1. The bias of all terms is -4.5 times
-    the mean norm of the embeddings: 4.5 standard deviations of such a product in a random direction, below which a
-    term is not there. With all-MiniLM-L6-v2 about one term in a hundred is.
+    The head is BERT's: a layer, an activation, a norm, and the inner product with each term's embedding. The layer is
+    an eighth of the identity, the norm has no effect of its own. So a term's logit is the inner product of its
+    embedding with a token's output, normalised to mean 0 and variance 1. The bias of all terms is -4.5 times the mean
+    norm of the embeddings, 4.5 standard deviations of such a product in a random direction. With all-MiniLM-L6-v2 about
+    one term in a hundred has a weight above 0.
 
-    Raises ModelError: the head is built otherwise.
+    Raises ModelError: the head has another structure.
     """
     output, inputs = model.get_output_embeddings(), model.get_input_embeddings().weight
     if output is None or output.weight is not inputs or getattr(output, "bias", None) is None:
         raise errors.ModelError(
-            f"model {name!r} has no head of masked words, and cannot get a new one: use another model"
+            f"model {name!r} has no masked-language-model head and cannot get a new one: use another model"
         )
     with torch.no_grad():
         for path, module in model.named_modules():
@@ -163,30 +164,17 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
 
 
 def _query_terms(tokenizer: Any, spec: model_specs.FullSpec, own: Any = None) -> nn.Module:
-    """A module of sentence-transformers that gives the terms of a text their weights: those of `own`, or 1 each.
+    """A module of sentence-transformers with one weight per query term: those of `own`, or 1 each.
 
-    Its tokenizer adds no special tokens and cuts at the length of queries, wherever the model is opened.
+    Its tokenizer adds no special tokens and truncates to the query length in any program that opens the model.
     """
     from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 
     weight = torch.ones(len(tokenizer)) if own is None else own.weight.detach().clone()
     frozen = False if own is None else own.frozen
-    module: nn.Module = SparseStaticEmbedding(_plain(tokenizer if own is None else own.tokenizer, spec), weight, frozen)
+    tokenizer = tokenizer if own is None else own.tokenizer
+    options = {name: getattr(tokenizer, name) for name in ("padding_side", "truncation_side")}
+    options |= {"model_max_length": spec.query_length, **tokenizer.special_tokens_map}
+    plain = token_files.plain_tokenizer(tokenizer.backend_tokenizer, **options)
+    module: nn.Module = SparseStaticEmbedding(plain, weight, frozen)
     return module
-
-
-def _plain(tokenizer: Any, spec: model_specs.FullSpec) -> Any:
-    """A copy of a tokenizer that puts nothing around a text."""
-    from tokenizers import Tokenizer
-    from tokenizers.processors import TemplateProcessing
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    backend.post_processor = TemplateProcessing(single="$A", special_tokens=[])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        model_max_length=spec.query_length,
-        padding_side=tokenizer.padding_side,
-        truncation_side=tokenizer.truncation_side,
-        **tokenizer.special_tokens_map,
-    )

@@ -1,8 +1,8 @@
-"""Weights of terms on disk, the documents' own lists in a line: what a learned sparse encoder makes of a corpus.
+"""Term weights of a corpus on disk, as a learned sparse encoder computes them.
 
 `offsets.npy` int64 [N + 1], `terms.npy` int32 and `weights.npy` float32 are the rows of a CSR matrix; `docid` has the
-id of each row, `sparse.json` how many rows and terms there are, and `terms.txt`, where it is known, what each term is.
-Products are those of scipy's sparse matrices, which sum the terms of a pair in one order everywhere.
+id of each row, `sparse.json` the numbers of rows and terms, and `terms.txt`, if known, the word of each term.
+Products are those of scipy's sparse matrices, which sum the terms of a pair in the same order everywhere.
 """
 
 import json
@@ -25,15 +25,15 @@ DOC_IDS, TERMS = "docid", "terms.txt"
 _OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
 
 FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHTS)))
-"""What a complete folder consists of."""
+"""The files of a complete folder."""
 
 
 @dataclass(frozen=True, eq=False)
 class SparseRows(records.EncodedRows):
-    """Term weights: n texts encoded by a learned sparse encoder.
+    """Term weights of n texts by a learned sparse encoder.
 
-    terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], none of them 0. width: how many
-    terms there are.
+    terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], none of them 0. width: the
+    number of terms.
     """
 
     terms: NDArray[np.int32]
@@ -46,13 +46,13 @@ class SparseRows(records.EncodedRows):
         return csr_array((self.weights, self.terms, self.offsets), shape=(len(self), self.width))
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """The inner product of each query with each document: float32 [Q, D]. Raises as `check`."""
+        """The inner product of each query with each document, float32 [Q, D]. Raises as `check`."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix @ documents.matrix.T.tocsr()).toarray()
         return products
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """The inner product of each query with the document beside it: float32 [n]. Raises as `check`."""
+        """The inner product of each query with its document, float32 [n]. Raises as `check`."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix * documents.matrix).sum(1, dtype=np.float32)
         return products
@@ -66,7 +66,7 @@ class SparseRows(records.EncodedRows):
 
 
 def fault(rows: SparseRows) -> str:
-    """What is wrong with weights of terms, with the first text that it is true of; nothing where they are sound."""
+    """The fault of term weights with the first affected text; empty if they are sound."""
     if len(rows.offsets) < 1 or rows.offsets[0] != 0 or (np.diff(rows.offsets) < 0).any():
         return "offsets do not ascend from 0"
     if not rows.offsets[-1] == len(rows.terms) == len(rows.weights):
@@ -84,14 +84,14 @@ def fault(rows: SparseRows) -> str:
 
 
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
-    """Writes what each term is, in the order of their numbers. Raises DataError: one is empty or has a line break."""
+    """Writes the word of each term, in order. Raises DataError: one is empty or has a line break."""
     if odd := [term for term in terms if not term or "\n" in term]:
-        raise errors.DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
+        raise errors.DataError(f"{folder}: the term {odd[0]!r} is empty or has a line break: rename it")
     atomic_write.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
 def read_terms(folder: Path) -> Sequence[str]:
-    """What each term is, in the order of their numbers. Raises ArtifactError: the file is missing or damaged."""
+    """Reads the word of each term, in order. Raises ArtifactError: the file is missing or damaged."""
     try:
         return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -99,10 +99,10 @@ def read_terms(folder: Path) -> Sequence[str]:
 
 
 class SparseWriter(index_files.RowsWriter):
-    """Writes a folder of weights, its texts in order."""
+    """A writer of a folder of term weights, text by text."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
-        """Begins a folder of `count` texts over `width` terms."""
+        """Starts a folder of `count` texts over `width` terms."""
         if not 1 <= width < 1 << 31 or count < 0:
             raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)
@@ -114,7 +114,7 @@ class SparseWriter(index_files.RowsWriter):
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
     def write(self, rows: SparseRows) -> None:
-        """Writes the texts that come next. Raises UsageError: of other terms, or too many; ArtifactError: not sound."""
+        """Writes the next texts. Raises UsageError: other terms, or too many; ArtifactError: unsound."""
         if rows.width != self.width:
             raise errors.UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
@@ -127,13 +127,13 @@ class SparseWriter(index_files.RowsWriter):
         self._size += len(rows.terms)
 
     def write_terms(self, terms: Sequence[str]) -> None:
-        """Writes what each term is. Raises UsageError: too many, few or alike; DataError: empty, or of two lines."""
+        """Writes the word of each term. Raises UsageError: wrong number, duplicates; DataError: empty, two lines."""
         if len(terms) != self.width or len(set(terms)) != self.width:
             raise errors.UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
         write_terms(self.folder, terms)
 
     def close(self) -> None:
-        """Checks that every row and the ids are there: the folder is complete."""
+        """Completes the folder. Raises ArtifactError: rows or ids are missing."""
         for (_, dtype), file in self._lines.items():
             if not file.closed:
                 file.seek(0)
@@ -143,7 +143,7 @@ class SparseWriter(index_files.RowsWriter):
 
 
 class SparseStore:
-    """A folder of weights, opened for reading: `read` keeps memory bounded, `gather` goes through memory maps."""
+    """A folder of term weights opened for reading, with memory maps only for `gather`."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
         self.folder, self.width, self.count = folder, width, count
@@ -153,7 +153,7 @@ class SparseStore:
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
+        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
         try:
             said = json.loads((folder / SHAPE).read_text())
             count, width = int(said["rows"]), int(said["terms"])
@@ -173,18 +173,18 @@ class SparseStore:
 
     @cached_property
     def _pieces(self) -> index_files.Pieces:
-        """Where the numbers of each shard begin."""
+        """The start of each shard's numbers."""
         return index_files.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
 
     def _file(self, name_and_dtype: tuple[str, str], number: int) -> arrays.NumberFile:
         return arrays.NumberFile(self.shards.of_shard(number) / name_and_dtype[0], name_and_dtype[1])
 
     def _is_sound(self, numbers: tuple[str, str]) -> bool:
-        """Whether the shards' files have as many numbers as their rows."""
+        """Return whether the shards' files have as many numbers as their rows."""
         return all(len(self._file(numbers, shard)) == count for shard, count in enumerate(np.diff(self._pieces.first)))
 
     def _read(self, numbers: tuple[str, str], start: int, stop: int) -> NDArray[Any]:
-        """A copy of the numbers from `start` to `stop`; leaves no pages mapped."""
+        """A copy of the numbers from `start` to `stop`, without mapped pages."""
         spans = self._pieces.spans(start, stop)
         parts = [self._file(numbers, shard).read(begin, end) for shard, begin, end in spans]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, numbers[1]), *parts])
@@ -198,12 +198,12 @@ class SparseStore:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """int64 [N + 1], a read-only memory map: where each row begins among the terms and weights."""
+        """The start of each row among the terms and weights, int64 [N + 1], a read-only memory map."""
         return self._offsets.mapped
 
     @cached_property
     def terms(self) -> Sequence[str] | None:
-        """What each term is, by number; None where it is not known. Raises ArtifactError: there are fewer, or more."""
+        """The word of each term; None if not known. Raises ArtifactError: there are fewer or more."""
         if not (self.folder / TERMS).exists():
             return None
         terms = read_terms(self.folder)
@@ -214,7 +214,7 @@ class SparseStore:
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Rows `start` to `stop`, copied; leaves no pages mapped. Raises ArtifactError where they are damaged."""
+        """A copy of rows `start` to `stop`, without mapped pages. Raises ArtifactError: they are damaged."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self._offsets.read(start, max(start, stop) + 1)
         where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
@@ -223,7 +223,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """Blocks of up to `rows`, and of `weights` or one row, each with its first. Raises ArtifactError: damaged."""
+        """Yields blocks of up to `rows` rows and `weights` weights, or of one row, each with its first row."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
@@ -232,11 +232,11 @@ class SparseStore:
             start = stop
 
     def link(self, folder: Path) -> None:
-        """Puts the files into another folder too, as hard links or copies."""
+        """Links or copies the files into another folder."""
         self.shards.link(folder, FILES)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:
-        """A copy of these rows, int64 [n], through the memory maps. Raises ArtifactError where they are damaged."""
+        """A copy of these rows, int64 [n], through memory maps. Raises ArtifactError: they are damaged."""
         where = "among the requested rows"
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         self._check(begins, ends, where)

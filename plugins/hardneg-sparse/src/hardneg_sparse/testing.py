@@ -1,4 +1,4 @@
-"""The contracts of encoders of term weights and of index backends that are built from them, as tests."""
+"""The contracts of sparse encoders and of index backends for term weights, as tests."""
 
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ _QUERIES = 9
 
 
 def drawn_weights(count: int, dimension: int) -> SparseRows:
-    """`count` documents of whole weights over `dimension` terms, some equal and some without terms."""
+    """Draws `count` documents of integer weights over `dimension` terms, some equal and some without terms."""
     draws = seeding.generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     draws[count // 2 :: 7] = draws[3]  # ties
     return _weights(draws)
 
 
 def drawn_queries(documents: SparseRows) -> SparseRows:
-    """A few queries, some without terms."""
+    """Draws a few queries, some without terms."""
     draws = seeding.generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
     draws[-1] = 0
     return _weights(draws)
@@ -42,7 +42,7 @@ def _dense(rows: SparseRows) -> NDArray[np.float32]:
 
 
 def write_weights(folder: Path, documents: SparseRows) -> Path:
-    """Writes documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
+    """Writes documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
     with SparseWriter(folder, documents.width, len(documents)) as writer:
         writer.write(documents)
         writer.write_terms([f"t{number}" for number in range(documents.width)])
@@ -52,35 +52,35 @@ def write_weights(folder: Path, documents: SparseRows) -> Path:
 
 
 class WeightIndexTests(IndexTests):
-    """Set `plugin`, and what else `IndexTests` asks for."""
+    """The contract of an index backend for term weights; set `plugin`, and other attributes of `IndexTests`."""
 
     def documents(self, plugin: Any) -> SparseRows:
-        """Documents over as many terms as vectors would have numbers."""
+        """Documents over `dimension` terms."""
         return drawn_weights(self.count, self.dimension)
 
     def encoded_queries(self, plugin: Any) -> SparseRows:
-        """A few queries, some without terms."""
+        """Draws a few queries, some without terms."""
         return drawn_queries(self.documents(plugin))
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Writes them as the verb `encode` does."""
+        """Writes documents in the format of the stage `encode`."""
         return write_weights(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Inner products; 0 or less is no hit."""
+        """The inner products; 0 or less is no hit."""
         products = _dense(queries) @ _dense(documents).T
         return np.where(products > 0, products, -np.inf).astype(np.float32)
 
 
 class WeightEncoderTests(TrainableEncoderTests):
-    """Set `plugin`, and what else `TrainableEncoderTests` asks for."""
+    """The contract of a sparse encoder; set `plugin`, and other attributes of `TrainableEncoderTests`."""
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fails unless the weights are sound too."""
+        """Fails if the encoding or its weights are unsound."""
         super().check_encoded(encoded, form, count, dimension)
         assert encoded.width == dimension, "broken rule: there are `dimension` terms"
         assert not fault(encoded), f"broken rule: weights are sound\n  found: {fault(encoded)}"
 
     def alike(self, one: Any, other: Any, tolerance: float) -> bool:
-        """A weight that is missing counts as 0."""
+        """Return whether weights are close; a missing weight counts as 0."""
         return len(one) == len(other) and bool(np.abs(_dense(one) - _dense(other)).max(initial=0) <= tolerance)

@@ -1,8 +1,8 @@
-"""Weights of terms: the encoding of a text, its scores and its storage.
+"""Term weights as the encoding of a text: its tensors, scores and storage.
 
-log(1 + relu(x)) rises with x, so the largest weight over tokens is that of the largest logit: the logarithm is taken
-once a term, and a gradient goes to one token a term. The logits of a batch, a number for each token and term, would
-take most of the time and memory of a small model.
+log(1 + relu(x)) rises with x, so the largest weight over tokens has the largest logit: the logarithm is computed once
+per term, and a gradient goes to one token per term. All logits of a batch, one for each token and term, would take most
+of the time and memory of a small model.
 
 Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6.
 """
@@ -23,11 +23,11 @@ from hardneg_sparse.store import FILES, TERMS, SparseRows, SparseWriter
 _TERMS = 1024  # whose logits are held at a time
 _GRADIENTS = 1 << 16  # of single weights, whose products with vectors are held at a time
 _PLAIN = {"bert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbert"}
-"""Networks whose logits are what their output layer makes, and nothing more."""
+"""Networks whose logits are the plain output of their output layer."""
 
 
 def can_be_narrow(parts: Sequence[Any]) -> bool:
-    """Whether the parts are a transformer with such an output layer, and SPLADE's pooling by the maximum."""
+    """Return whether the parts are a transformer with such an output layer, and SPLADE's pooling by the maximum."""
     first, *rest = parts
     config = getattr(getattr(first, "model", None), "config", None)
     pooled = bool(rest) and getattr(rest[0], "pooling_strategy", "") == "max"
@@ -35,7 +35,7 @@ def can_be_narrow(parts: Sequence[Any]) -> bool:
 
 
 def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side) -> Tensor:
-    """float32 [n, V], the weights of all terms, as the parts themselves would give them."""
+    """The weights of all terms, float32 [n, V], equal to the output of the parts themselves."""
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
     output.forward = lambda values: values
@@ -55,7 +55,7 @@ def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.devi
 
 
 class _Largest(torch.autograd.Function):
-    """float32 [n, V] of token vectors [n, T, d], of which are tokens [n, T], weights [V, d] and biases [V]."""
+    """The largest logits, float32 [n, V], of token vectors [n, T, d], mask [n, T], weights [V, d] and biases [V]."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, there: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -87,9 +87,9 @@ class _Largest(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class TermWeights(encoders.Representation):
-    """Texts as float32 [n, V] on the device, none below 0, and as lists of terms and weights on the host.
+    """Term weights: float32 [n, V] on the device, none below 0, and lists of terms and weights on the host.
 
-    terms: the words of the V terms. most: the number of largest weights of an encoded text that are kept; None keeps
+    terms: the words of the V terms. most: the number of largest weights of an encoded text; None keeps
     all. Training keeps all of them, as in sentence-transformers.
     """
 
@@ -102,13 +102,13 @@ class TermWeights(encoders.Representation):
     def run(
         self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side
     ) -> Tensor:
-        """float32 [n, V]."""
+        """The weights of texts, float32 [n, V]."""
         if can_be_narrow(parts):
             return narrow(parts, features, device, side)
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int, dimension: int) -> SparseRows:
-        """The texts in order; of each batch the weights that are not 0 alone are in memory."""
+        """Collects the texts in order; only weights other than 0 are in memory."""
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
@@ -116,7 +116,7 @@ class TermWeights(encoders.Representation):
         return SparseRows.join([tensor for _, tensor in parts])[order]
 
     def collect(self, tensor: Tensor) -> SparseRows:
-        """The weights that are not 0."""
+        """Copies the weights other than 0 to the host."""
         from sentence_transformers.util import select_max_active_dims
 
         kept: Tensor = tensor.float() if self.most is None else select_max_active_dims(tensor.float(), self.most)
@@ -127,19 +127,19 @@ class TermWeights(encoders.Representation):
         return SparseRows(offsets, term.to(torch.int32).cpu().numpy(), weights, kept.shape[1])
 
     def tensor(self, encoded: SparseRows, device: torch.device) -> Tensor:
-        """float32 [n, V]."""
+        """The weights of texts, float32 [n, V]."""
         text = np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))
         cells = (torch.from_numpy(text).to(device), torch.from_numpy(encoded.terms.astype(np.int64)).to(device))
         whole = torch.zeros((len(encoded), encoded.width), device=device)
         return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Inner products, outside autocast; those of a document are computed once, however many columns it has."""
+        """Inner products without autocast, each document once for all of its columns."""
         scores = super().score(queries, documents, None)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
-        """Inner products, outside autocast, in memory of no more than the stored weights."""
+        """Inner products without autocast, in no more memory than the stored weights."""
         text = torch.from_numpy(np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))).to(queries.device)
         term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
         weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))
@@ -149,7 +149,7 @@ class TermWeights(encoders.Representation):
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> SparseWriter:
-        """A writer of the lists and the words of the terms."""
+        """A writer of the lists, with the words of the terms."""
         writer = SparseWriter(folder, dimension, len(rows))
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)

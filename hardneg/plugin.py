@@ -11,11 +11,11 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
-    from hardneg import fields, protocols, recipes, records, registry
+    from hardneg import fields, protocols, recipes, records, registry, runtime
+    from hardneg import store as stores
     from hardneg.analysis import runs as overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
-    from hardneg.cli import adaptor, planned_work
     from hardneg.cli import console as terminal
     from hardneg.cli.commands import Command
     from hardneg.datasets import hugging_face as hub_tables
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from hardneg.formats.segments import Segments
     from hardneg.functions import arguments, given
     from hardneg.functions import session as sessions
-    from hardneg.functions.evaluate import Evaluation
     from hardneg.functions.mine import training_stage
     from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends import compressed as compression
@@ -57,36 +56,20 @@ if TYPE_CHECKING:
     from hardneg.mining.listing import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipes import laid_indexes as run_indexes
-    from hardneg.records import errors, layout, wording
+    from hardneg.records import errors, layout
     from hardneg.records import text as word_terms
-    from hardneg.records.types import (
-        Candidates,
-        Document,
-        Judgement,
-        Negatives,
-        PluginSetting,
-        Query,
-        RankedList,
-        ScoreBatch,
-    )
-    from hardneg.registry import configure
+    from hardneg.records.types import Candidates, Document, Judgement, Negatives, Query, RankedList, ScoreBatch
     from hardneg.report import figure as figures
-    from hardneg.report import table as numbers
+    from hardneg.report import table as tables
     from hardneg.report.content import estimates
-    from hardneg.report.table import Section, Table
+    from hardneg.report.table import Table
     from hardneg.rerankers import network as pair_scoring
-    from hardneg.runtime import distributed, model_server, seeding
-    from hardneg.runtime.devices import has_bf16_units
-    from hardneg.runtime.progress import Progress, Silent, Task
+    from hardneg.runtime import model_server
     from hardneg.stages import base as stages
     from hardneg.stages import blocks as stage_blocks
     from hardneg.stages import inputs as stage_inputs
     from hardneg.stages import training as train_config
-    from hardneg.store import artifacts as stores
-    from hardneg.store import atomic_write, identity
     from hardneg.store import blocks as block_store
-    from hardneg.store import choices as stored_choices
-    from hardneg.store.replaced_files import Target
     from hardneg.training import examples as training_examples
     from hardneg.training import options as training_options
     from hardneg.training.batches import own_share
@@ -96,19 +79,18 @@ if TYPE_CHECKING:
 
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
-    "Analysis", "AnalysisInputs", "Candidates", "Command", "Corpus", "Document", "Evaluation", "ExactOptions",
-    "ExampleTraining", "FILTER_RULES", "Judgement", "ListsOfFile", "Negatives", "PluginSetting", "Progress",
-    "Query", "RankedList", "Runs", "ScoreBatch", "Section", "Segments", "Silent", "StoredCollection", "System",
-    "Table", "Target", "Task", "adaptor", "answer_matching", "arguments", "arrays", "atomic_write", "block_store",
-    "compression", "configure", "distributed", "encoders", "encoding", "errors", "estimates", "exact_ranks",
-    "fields", "figures", "forms", "given", "has_bf16_units", "hash_index", "hub_tables", "identity", "index_checks",
-    "index_files", "installed_docs", "intervals", "layout", "learn", "load_encoder", "loading", "lucene_search",
-    "measuring", "metrics_files", "model_files", "model_server", "model_specs", "negatives_files", "numbers",
-    "overlap", "own_share", "pair_scoring", "passes", "planned_work", "protocols", "pyserini_lines", "qrels_files",
-    "queries", "rank_candidates", "recipes", "records", "registry", "resolving", "run_files", "run_indexes",
-    "seeding", "sessions", "significance", "source_files", "spec_from", "stage_blocks", "stage_inputs", "stages",
-    "start_java", "stored_choices", "stores", "terminal", "text_lines", "texts", "token_files", "top_k", "towers",
-    "train_config", "training_examples", "training_options", "training_stage", "two_level", "word_terms", "wording",
+    "Analysis", "AnalysisInputs", "Candidates", "Command", "Corpus", "Document", "ExactOptions", "ExampleTraining",
+    "FILTER_RULES", "Judgement", "ListsOfFile", "Negatives", "Query", "RankedList", "Runs", "ScoreBatch",
+    "Segments", "StoredCollection", "System", "Table", "answer_matching", "arguments", "arrays", "block_store",
+    "compression", "encoders", "encoding", "errors", "estimates", "exact_ranks", "fields", "figures", "forms",
+    "given", "hash_index", "hub_tables", "index_checks", "index_files", "installed_docs", "intervals", "layout",
+    "learn", "load_encoder", "loading", "lucene_search", "measuring", "metrics_files", "model_files",
+    "model_server", "model_specs", "negatives_files", "overlap", "own_share", "pair_scoring", "passes", "protocols",
+    "pyserini_lines", "qrels_files", "queries", "rank_candidates", "recipes", "records", "registry", "resolving",
+    "run_files", "run_indexes", "runtime", "sessions", "significance", "source_files", "spec_from", "stage_blocks",
+    "stage_inputs", "stages", "start_java", "stores", "tables", "terminal", "text_lines", "texts", "token_files",
+    "top_k", "towers", "train_config", "training_examples", "training_options", "training_stage", "two_level",
+    "word_terms",
 ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from inspect import Parameter
 from math import isfinite
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from hardneg.cli import completion, console
 from hardneg.functions.arguments import MACHINE, REQUIRED, WRITTEN, Arg, Where, arguments_of, options_of, plugin_setting
 from hardneg.functions.session import usual_store
-from hardneg.records import HardnegError, UsageError
+from hardneg.records import UsageError
 from hardneg.runtime import check_device, world
 from hardneg.store import Store
 
@@ -54,17 +53,6 @@ def flag_of(function: Callable[..., Any]) -> Callable[[str], str]:
     """What the command of a function calls its arguments."""
     known = arguments_of(function)
     return lambda name: flag(known[name]) if name in known else plain_flag(name)
-
-
-@contextmanager
-def flags_named(called: Callable[[str], str]) -> Iterator[None]:
-    """Has errors call arguments as a command does, unless they know it better."""
-    try:
-        yield
-    except HardnegError as error:
-        if "called" not in vars(error):
-            error.called = called
-        raise
 
 
 def _checked_device(context: typer.Context, device: str | None) -> str | None:
@@ -140,7 +128,7 @@ def shaped(
     """A function with these options and this text, as typer reads them; its errors call arguments by flags."""
 
     def run(**args: Any) -> None:
-        with flags_named(called):
+        with console.flags_named(called):
             function(**args)
 
     run.__doc__, run.__name__ = text, function.__name__.lstrip("_")

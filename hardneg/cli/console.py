@@ -4,13 +4,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg.records import HardnegError
 from hardneg.runtime import Lines
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 def visible(text: str) -> str:
     r"""The text with each character that could steer a terminal as an escape, such as `\x1b`."""
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+@contextmanager
+def flags_named(called: Callable[[str], str]) -> Iterator[None]:
+    """Name arguments in errors as the command does, unless the error already has names for them."""
+    try:
+        yield
+    except HardnegError as error:
+        if "called" not in vars(error):
+            error.called = called
+        raise
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class _Group(packages.PackageGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; its errors call arguments by flags."""
-        with adaptor.flags_named(adaptor.plain_flag):
+        with console.flags_named(adaptor.plain_flag):
             return super().invoke(ctx)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from hardneg.plugin import Command, Target, atomic_write, errors, terminal
+from hardneg.plugin import Command, errors, stores, terminal
 from hardneg_advice import bench as _bench
 from hardneg_advice import diagnose as _diagnose
 from hardneg_advice import recommend as _recommend
@@ -30,17 +30,17 @@ class RecommendCommand(Command):
         yield from super().options()
         yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=_JSON, annotation=bool)
 
-    def targets(self, args: Mapping[str, Any]) -> list[Target]:
+    def targets(self, args: Mapping[str, Any]) -> list[stores.Target]:
         """The recipe."""
         if args["output"].suffix != ".yaml":
             raise errors.UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
-        return [Target(args["output"])]
+        return [stores.Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
         """Write it, and tell what was chosen, and why."""
         output = args["output"]
         with replace(session.outputs, keys=result.keys).laid_out():
-            atomic_write.replace_text(output, result.recipe(output))
+            stores.replace_text(output, result.recipe(output))
         if args["as_json"]:
             return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
         terminal.say(result.answer())

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     Candidates,
-    PluginSetting,
     RankedList,
     arguments,
-    configure,
     index_files,
     layout,
+    records,
+    registry,
     sessions,
     significance,
 )
@@ -72,7 +72,7 @@ class CheckResult:
 
 def near_copies(run: FinishedRun, stage: str) -> CheckResult:
     """The share of the first 20 negatives of a query whose text nearly equals that of a positive of it."""
-    copies, count, near = 0, 0, configure("filters", PluginSetting("near-copies", {}))
+    copies, count, near = 0, 0, registry.configure("filters", records.PluginSetting("near-copies", {}))
     corpus = run.collection(run.dataset_of(stage)).corpus
     texts = SimpleNamespace(documents=lambda doc_ids: corpus.documents_at(corpus.rows(doc_ids)))
     for row in run.mined(stage):

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from hardneg.plugin import atomic_write, errors
+from hardneg.plugin import errors, stores
 from hardneg_browse.browsed import PAGE, Browsed
 from hardneg_browse.guard import FORM_BYTES, Access, Guard
 from hardneg_browse.marks import Marks
@@ -107,7 +107,7 @@ def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count:
         total=len(browsed.search.query_ids),
         policy=policy("'none'").replace("; frame-ancestors 'none'", ""),
     )
-    atomic_write.replace_text(target, content)
+    stores.replace_text(target, content)
     return len(shown)
 
 

@@ -13,15 +13,14 @@ import numpy as np
 from hardneg.plugin import (
     Document,
     Negatives,
-    Progress,
     RankedList,
     StoredCollection,
-    Task,
     errors,
     negatives_files,
     qrels_files,
     records,
     run_files,
+    runtime,
 )
 from hardneg_browse.sources import BrowseSources
 
@@ -114,7 +113,7 @@ def _drops_at(batch: Any, row: int) -> records.Drops:
     return records.Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
 
 
-def map_run(path: Path, target: Path, task: Task) -> MinedFile:
+def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
     """Writes a run to `target` in a form that is mapped, so that not all of it is held; `task` advances by the query.
 
     Raises:
@@ -206,7 +205,7 @@ class Browsed:
 
 
 @contextmanager
-def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
+def opened(sources: BrowseSources, progress: runtime.Progress) -> Iterator[Browsed]:
     """Opens the files; runs are written to a temporary folder in a form that is mapped.
 
     Raises:

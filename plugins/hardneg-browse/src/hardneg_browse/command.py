@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from hardneg.plugin import Target, adaptor, planned_work, sessions, terminal
+from hardneg.plugin import sessions, stores, terminal
 from hardneg_browse.application import export_page
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.marks import Marks
@@ -44,15 +44,17 @@ def browse(
 
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
     """
-    with adaptor.flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
+    with terminal.flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
         bars = terminal.bars()
-        sources = path_sources(paths, dataset, split, sessions.Session.of({"store": store, "progress": bars}))
+        session = sessions.Session.of({"store": store, "progress": bars})
+        sources = path_sources(paths, dataset, split, session)
         sources = with_others(sources, run, dropped)
         written = Marks(marks or sources.marks)
         with opened(sources, bars) as browsed:
             if export is None:
                 return _serve(browsed, written, port)
-            outputs = planned_work.store_outputs("browse", [Target(export)], sources.reads, overwrite)
+            target, words = stores.Target(export), stores.Words("--export", "--overwrite", "hardneg {}")
+            outputs = stores.Outputs("browse", [target], sources.reads, session.store, overwrite, words=words)
             with outputs.begun(), outputs.laid_out():
                 label = next(iter(browsed.lists))
                 count = export_page(browsed, label, written, export)

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import Progress, compression, errors, index_files, protocols, seeding
+from hardneg.plugin import compression, errors, index_files, protocols, runtime
 from hardneg_cagra.graph import GpuGraph, as_faiss, built_graph
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Cagra:
     intermediate: int = 128
     algorithm: Literal["ivf_pq", "nn_descent"] = "ivf_pq"
     width: int = 128
-    seed: int = seeding.SEED
+    seed: int = runtime.SEED
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "vectors"
@@ -49,7 +49,7 @@ class Cagra:
         """Vectors and links."""
         return vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
+    def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
         """Links the vectors of the dense index folder `source` and writes them; returns their number.
 
         Raises:
@@ -87,7 +87,7 @@ class CagraSearcher(compression.CompressedSearcher):
             raise errors.ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
         return cls(path, opened.index, width=width)
 
-    def using(self, options: "ExactOptions", progress: Progress | None) -> "CagraSearcher":
+    def using(self, options: "ExactOptions", progress: runtime.Progress | None) -> "CagraSearcher":
         """The same, searched on the GPU that `options` names, where there is one and cuVS is installed."""
         device = options.where
         there = device.type == "cuda" and find_spec("cuvs") is not None

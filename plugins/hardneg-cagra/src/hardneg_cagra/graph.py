@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import Progress, compression, errors, index_checks, index_files, seeding
+from hardneg.plugin import compression, errors, index_checks, index_files, runtime
 
 _MOST = 512  # hits of a search, and near vectors that it holds
 _QUERIES = 512  # at a time: the vectors of their hits are in memory
@@ -21,7 +21,7 @@ _BUILT_ON = "cuda"
 
 
 def as_faiss(
-    graph: NDArray[np.uint32], vectors: index_files.FlatVectors, ef_search: int, seed: int, progress: Progress
+    graph: NDArray[np.uint32], vectors: index_files.FlatVectors, ef_search: int, seed: int, progress: runtime.Progress
 ) -> Any:
     """A `faiss.IndexHNSWFlat` of all vectors, in memory.
 
@@ -39,7 +39,7 @@ def as_faiss(
     index.ntotal, index.hnsw.efSearch = len(vectors), ef_search
     if len(vectors) == 0:
         return index
-    upper = np.sort(seeding.generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
+    upper = np.sort(runtime.generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
     small = _small(index, upper, links // 2)
     _link(index.hnsw, graph, upper, small)
     return index

@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from pydantic import TypeAdapter
 
-from hardneg.plugin import Progress, Task, errors, wording
+from hardneg.plugin import errors, records, runtime
 
 _BLOCK = 1 << 16
 _SECONDS = 60.0
@@ -65,11 +65,11 @@ def find_published(name: str) -> Published:
     known = published()
     if name not in known:
         choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
-        raise errors.UsageError(f"no dataset {name!r} can be fetched{wording.suggestion(name, known)}; {choices}")
+        raise errors.UsageError(f"no dataset {name!r} can be fetched{records.suggestion(name, known)}; {choices}")
     return known[name]
 
 
-def fetch(download: Download, folder: Path, progress: Progress) -> bool:
+def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
     """Brings one file, and unpacks it if it is an archive, which stays; False where it was there already.
 
     Raises DataError where it cannot be reached, stops, or is another file than the published one; then it is not taken.
@@ -97,7 +97,7 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
     try:
         path = files.fetch(download.name, note, bring)
     except (OSError, ValueError) as error:
-        raise errors.DataError(f"{download.url}: {wording.first_line(error)}; the same command tries again") from error
+        raise errors.DataError(f"{download.url}: {records.first_line(error)}; the same command tries again") from error
     new = _unpack(download, Path(path)) if download.members else False
     with Path(path).open("rb") as file:
         count = sum(bool(line.strip()) for line in file) if download.lines else 0
@@ -112,7 +112,7 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
 class _Counted:
     """A file that is written to, and its progress."""
 
-    def __init__(self, file: IO[bytes], task: Task) -> None:
+    def __init__(self, file: IO[bytes], task: runtime.Task) -> None:
         self._file, self._task = file, task
 
     def write(self, block: bytes) -> None:
@@ -152,5 +152,5 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise errors.DataError(f"{archive}: cannot be unpacked: {wording.first_line(error)}") from error
+        raise errors.DataError(f"{archive}: cannot be unpacked: {records.first_line(error)}") from error
     return new

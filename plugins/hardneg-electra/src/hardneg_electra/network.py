@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.plugin import errors, resolving, seeding
+from hardneg.plugin import errors, resolving, runtime
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -65,7 +65,7 @@ def _layer(transformer: "Transformer", seed: int) -> "Dense":
 
     width, spread = transformer.get_embedding_dimension(), transformer.model.config.initializer_range
     layer = Dense(width, 1, activation_function=nn.Identity(), module_output_name="scores")
-    drawn = seeding.generator(seed, "electra", "linear layer").normal(0.0, spread, (1, width))
+    drawn = runtime.generator(seed, "electra", "linear layer").normal(0.0, spread, (1, width))
     with torch.no_grad():
         layer.linear.weight.copy_(torch.from_numpy(drawn))
         layer.linear.bias.zero_()

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.plugin import Query, RankedList, Section, StoredCollection, Table, fields, layout, run_files, stages
+from hardneg.plugin import Query, RankedList, StoredCollection, Table, fields, layout, run_files, stages, tables
 
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
@@ -54,10 +54,10 @@ class Pool(stages.StageSpec):
         """The table, under the stage's name."""
         return {f"pools/{recipe.name}.tsv": POOL}
 
-    def sections(self, sources: Mapping[str, stages.ArtifactInput]) -> list[Section]:
+    def sections(self, sources: Mapping[str, stages.ArtifactInput]) -> list[tables.Section]:
         """How much there is to judge, a row for each pool."""
         rows = [[label, *(f"{source.facts[name]:,}" for name in _COUNTED)] for label, source in sources.items()]
-        return [Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
+        return [tables.Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
 
     def make(self, context: "stages.StageContext[Pool]") -> stages.Facts:
         """Writes a line for each query and document, by their ids so that no line tells how high a run ranks it."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import encoding, errors, identity, model_server, model_specs, records, resolving
+from hardneg.plugin import encoding, errors, model_server, model_specs, records, resolving, stores
 
 if TYPE_CHECKING:
     from hardneg_http.client import EmbeddingClient
@@ -80,7 +80,7 @@ class Http:
         """
         full = model.full
         said = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
-        return identity.digest(["http", self.version, *self.content(full), *said])
+        return stores.digest(["http", self.version, *self.content(full), *said])
 
     def content(self, spec: model_specs.ModelSpec) -> list[object]:
         """What a text's vector from the server depends on, besides the text."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from hardneg.plugin import Evaluation, errors, layout, measuring, metrics_files, pyserini_lines, recipes, stores
+from hardneg.plugin import errors, layout, measuring, metrics_files, pyserini_lines, recipes, stores
 from hardneg_hub.private_paths import dataset_name, without_paths
 
 DATASET = "dataset"
@@ -121,7 +121,7 @@ class RecordedRun:
                     shown[system] = content.results[system] if seed is None else content.by_seed[system][seed]
         own = list(shown)
         shown |= {name: content.results[name] for name in spec.baselines or spec.runs if name not in own}
-        return own, Evaluation(metrics_files.Measured(shown)).to_dict()
+        return own, metrics_files.to_json(metrics_files.Measured(shown))
 
     def _searched_with(self, run: str) -> str | None:
         spec: Any = self.stages.get(run)

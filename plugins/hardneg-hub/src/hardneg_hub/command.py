@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from hardneg.plugin import adaptor, errors, sessions, terminal, wording
+from hardneg.plugin import errors, records, sessions, terminal
 from hardneg_hub.prepare import UPLOADS, prepare
 from hardneg_hub.pushing import Push
 
@@ -14,7 +14,7 @@ _SHOWN = 40
 _FLAGS = {"wanted": "--what", "encoder": "--model"}
 
 
-@adaptor.flags_named(lambda name: _FLAGS.get(name, f"--{name}"))
+@terminal.flags_named(lambda name: _FLAGS.get(name, f"--{name}"))
 def push(
     folder: Path = typer.Argument(help="A run folder, or that of a model, an index or negatives; or a file of these."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
@@ -40,12 +40,12 @@ def push(
         upload = prepare(folder, repo, sessions.usual_store(store), Path(scratch), what, model)
         sizes = upload.sizes
         terminal.say(
-            f"{upload.upload_type}: {wording.counted(len(sizes), 'file')}, {wording.size(sum(sizes.values()))}"
+            f"{upload.upload_type}: {records.counted(len(sizes), 'file')}, {records.size(sum(sizes.values()))}"
         )
         for path, size in [*sizes.items()][:_SHOWN]:
-            terminal.say(f"  {wording.size(size):>9}  {path}")
+            terminal.say(f"  {records.size(size):>9}  {path}")
         if (more := len(sizes) - _SHOWN) > 0:
-            terminal.say(f"  and {wording.counted(more, 'file')} more")
+            terminal.say(f"  and {records.counted(more, 'file')} more")
         for note in upload.notes:
             terminal.say(f"  {note}")
         if dry_run:

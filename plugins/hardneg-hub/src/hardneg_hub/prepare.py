@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.plugin import errors, layout, model_files, stores, wording
+from hardneg.plugin import errors, layout, model_files, records, stores
 from hardneg_hub.cards import (
     DATASET,
     LOCK,
@@ -264,7 +264,7 @@ def _copy(source: Path, target: Path) -> None:
         else:
             table = parquet.read_table(source, partitioning=None)
     except (OSError, pa.ArrowException) as error:
-        raise errors.DataError(f"{source}: cannot be read ({wording.first_line(error)}): mine again") from None
+        raise errors.DataError(f"{source}: cannot be read ({records.first_line(error)}): mine again") from None
     if arrow and table.column_names != _COLUMNS:
         raise errors.ArtifactError(f"{source}: has columns {table.column_names} instead of {_COLUMNS}: mine again")
     if not table.num_rows:

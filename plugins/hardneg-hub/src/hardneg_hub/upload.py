@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from hardneg.plugin import errors, identity, stores
+from hardneg.plugin import errors, stores
 from hardneg_hub.cards import LOCK
 
 DOC_IDS, TERMS = "docid", "terms.txt"
@@ -96,7 +96,7 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
     for name, known in noted.items():
         if not (folder / name).is_file():
             raise errors.ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
-        if known and identity.file_digest(folder / name) != known:
+        if known and stores.file_digest(folder / name) != known:
             raise errors.ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
 
 

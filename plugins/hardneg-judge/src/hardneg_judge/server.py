@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from hardneg.plugin import errors, identity, model_server, stored_choices
+from hardneg.plugin import errors, model_server, stores
 
 
 class Answer(NamedTuple):
@@ -189,7 +189,7 @@ class ChatSession(model_server.ModelServer):
         times = (options.timeout, options.deadline)
         key = model_server.key_of(options.model, options.key)
         self._journal = AnswerJournal(
-            stored_choices.cache_folder() / "answers" / f"{identity.digest([options.revision, said])}.jsonl"
+            stores.cache_folder() / "answers" / f"{stores.digest([options.revision, said])}.jsonl"
         )
         super().__init__(options.url.rstrip("/"), key, said, *times, options.in_flight)
         self._ahead, self._pool = _AHEAD * options.in_flight, ThreadPoolExecutor(options.in_flight)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from hardneg.plugin import Document, records, seeding
+from hardneg.plugin import Document, records, runtime
 from hardneg_judge.prompts import QUERIES, examples_text, listed, put_in, queries_in, shown_examples, template
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
@@ -64,7 +64,7 @@ class ChatWriter(ChatServer):
     def message(self, document: Document, count: int, seed: int) -> str:
         """What is asked of a document; it depends on its content and not on its id."""
         text = document.contents[: self.characters]
-        start = int(seeding.generator(seed, "chat", text).integers(len(self.forms)))
+        start = int(runtime.generator(seed, "chat", text).integers(len(self.forms)))
         parts = {"passage": text, "forms": listed(self.forms, start, count), "examples": shown_examples(self.examples)}
         return put_in(self.prompt, parts)
 

@@ -21,7 +21,7 @@ def mteb_model(
     settings: Sequence[str] | Mapping[str, Any] = (),
     store: str | Path | None = None,
     device: str | None = None,
-    progress: bool | hp.Progress = False,
+    progress: bool | hp.runtime.Progress = False,
 ) -> "TaskSearcher":
     """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
 
@@ -51,7 +51,7 @@ def mteb_model(
         raise hp.errors.UsageError(
             f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}"
         )
-    chosen = hp.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
+    chosen = hp.records.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
     session = hp.sessions.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
     system = TaskSystem.named(str(model), chosen, tuple(session.settings))
     system.meta  # noqa: B018 - raises where the model is missing

@@ -105,15 +105,17 @@ class TaskSystem:
     """
 
     model: str | None
-    index: hp.PluginSetting | None = None
+    index: hp.records.PluginSetting | None = None
     settings: tuple[str, ...] = ()
 
     @classmethod
-    def named(cls, name: str, index: hp.PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
+    def named(
+        cls, name: str, index: hp.records.PluginSetting | None = None, settings: tuple[str, ...] = ()
+    ) -> "TaskSystem":
         """The system of a model, or of an index of texts, such as bm25, which takes no settings."""
         points = entry_points(group="hardneg.indexes", name=name)
         if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
-            return cls(None, hp.PluginSetting(name))
+            return cls(None, hp.records.PluginSetting(name))
         return cls(name, index, settings)
 
     @property
@@ -137,7 +139,7 @@ class TaskSystem:
         """
         model: dict[str, Any] = {"name": self.model or _NONE, **self._prompts(task)}
         checked = self._checked({"dataset": {"name": _BEIR, "source": task.name}, "model": model}, task)
-        dataset = checked.dataset.model_copy(update={"loader": hp.PluginSetting("mteb")})
+        dataset = checked.dataset.model_copy(update={"loader": hp.records.PluginSetting("mteb")})
         stages = {**checked.stages, DATASET: dataset}
         return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
 
@@ -190,9 +192,7 @@ class TaskSystem:
             facts = self._model_facts(self.model)
             settings |= {"index": self.index.name, **self.index.options} if self.index else {}
         elif self.index is not None:
-            content = hp.identity.digest(
-                hp.identity.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"])
-            )
+            content = hp.stores.digest(hp.stores.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
             facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
         else:
             raise hp.errors.ModelError("a system has a model or an index of texts: give one")

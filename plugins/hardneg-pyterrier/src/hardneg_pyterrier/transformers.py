@@ -102,7 +102,11 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             PluginError: there is no such backend.
         """
         options = dict(backend or {})
-        opened = hp.configure("indexes", hp.PluginSetting(options.pop("name"), options)) if backend else None
+        opened = (
+            hp.registry.configure("indexes", hp.records.PluginSetting(options.pop("name"), options))
+            if backend
+            else None
+        )
         retriever, path = cls.__new__(cls), Path(folder)
         spec = hp.model_specs.ModelSpec(model) if isinstance(model, str) else model
         retriever._hold(hp.run_indexes.LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
@@ -147,7 +151,9 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
             PluginError: there is no such reranker, or it has no such option.
         """
         super().__init__()
-        self.plugin: hp.protocols.Reranker = hp.configure("rerankers", hp.PluginSetting(plugin, options))
+        self.plugin: hp.protocols.Reranker = hp.registry.configure(
+            "rerankers", hp.records.PluginSetting(plugin, options)
+        )
         self.text = text
 
     @classmethod

@@ -76,7 +76,7 @@ class Desk:
         """What holds for all: the first proposal."""
         if subject not in self._choices:
             self._choices[subject] = proposal
-            hp.atomic_write.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
+            hp.stores.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
         return self._choices[subject]
 
 
@@ -114,7 +114,7 @@ class BlockActor:
             known = ray.get(self._desk.chosen.remote(subject))
             return str(known if known is not None else ray.get(self._desk.settle.remote(subject, make())))
 
-        hp.distributed.settle_by(settled)
+        hp.runtime.settle_by(settled)
         end, path = time.monotonic() + _PATIENCE, token_file(self._context.folder)
         while not path.exists() or path.read_text(encoding="utf-8") != self._token:
             if time.monotonic() > end:
@@ -137,7 +137,7 @@ class BlockActor:
             blocks.write(*made)
             return Block(made[0])
 
-        with hp.Silent().task("", None, "") as task:
+        with hp.runtime.Silent().task("", None, "") as task:
             produced = blocks.make(numbers, task)
             while (report := self._reported(partial(write, produced))) is not None:
                 yield report

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import Document, identity, model_files, protocols, records, resolving
+from hardneg.plugin import Document, model_files, protocols, records, resolving, stores
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.generation import Generation
@@ -57,7 +57,7 @@ class Seq2seq:
 
     def fingerprint(self) -> str:
         """A name for the network's content. Raises ModelError where there is none, or the hub cannot be reached."""
-        return identity.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
+        return stores.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """Up to `count` queries for each document, each once. Raises ModelError: the network cannot be opened."""

@@ -13,14 +13,9 @@ if TYPE_CHECKING:
     from hardneg.functions.analyzing import analyze as analyze
     from hardneg.functions.evaluate import evaluate as evaluate
     from hardneg.functions.fuse import fuse as fuse
-    from hardneg.functions.mine import mine as mine
-    from hardneg.functions.mine import train as train
-    from hardneg.functions.mine import write_queries as write_queries
+    from hardneg.functions.mine import mine as mine, train as train, write_queries as write_queries
     from hardneg.functions.recipes import load_recipe as load_recipe
-    from hardneg.functions.search import encode as encode
-    from hardneg.functions.search import index as index
-    from hardneg.functions.search import rerank as rerank
-    from hardneg.functions.search import search as search
+    from hardneg.functions.search import encode as encode, index as index, rerank as rerank, search as search
     from hardneg.functions.starting import start as start
     from hardneg.records import HardnegError as HardnegError
 

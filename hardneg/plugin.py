@@ -9,45 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg import type_checkers_imports
 
+# isort: off
 # fmt: off
 if TYPE_CHECKING:
-    from hardneg import fields, protocols, recipes, records, registry, runtime
-    from hardneg import store as stores
+    from hardneg import fields, protocols, recipes, records, registry, runtime, store as stores
     from hardneg.analysis import runs as overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
     from hardneg.cli import console as terminal
     from hardneg.cli.commands import Command
-    from hardneg.datasets import hugging_face as hub_tables
-    from hardneg.datasets import pydocs as installed_docs
-    from hardneg.encoders import encoder as encoders
-    from hardneg.encoders import passes, towers
-    from hardneg.encoders import protocol as encoding
-    from hardneg.encoders import spec as model_specs
-    from hardneg.encoders import tokens as token_files
-    from hardneg.encoders.open import loading, model_files
-    from hardneg.encoders.open import resolved as resolving
+    from hardneg.datasets import hugging_face as hub_tables, pydocs as installed_docs
+    from hardneg.encoders import (
+        encoder as encoders, passes, protocol as encoding, spec as model_specs, tokens as token_files, towers,
+    )
+    from hardneg.encoders.open import loading, model_files, resolved as resolving
     from hardneg.encoders.open.resolved import load_encoder
     from hardneg.encoders.spec import spec_from
-    from hardneg.evaluation import intervals, significance, two_level
-    from hardneg.evaluation import metrics as measuring
-    from hardneg.evaluation import metrics_json as metrics_files
-    from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
-    from hardneg.formats import form_names as forms
-    from hardneg.formats import negatives as negatives_files
-    from hardneg.formats import qrels as qrels_files
-    from hardneg.formats import runs as run_files
-    from hardneg.formats import vectors as index_files
+    from hardneg.evaluation import (
+        intervals, metrics as measuring, metrics_json as metrics_files, significance, two_level,
+    )
+    from hardneg.formats import (
+        answer_matching, arrays, form_names as forms, hash_index, negatives as negatives_files,
+        qrels as qrels_files, queries, runs as run_files, source_files, text_lines, texts, vectors as index_files,
+    )
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.segments import Segments
-    from hardneg.functions import arguments, given
-    from hardneg.functions import session as sessions
+    from hardneg.functions import arguments, given, session as sessions
     from hardneg.functions.mine import training_stage
     from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends import compressed as compression
-    from hardneg.indexes.kernels import checks as index_checks
-    from hardneg.indexes.kernels import lucene as lucene_search
+    from hardneg.indexes.kernels import checks as index_checks, lucene as lucene_search
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
     from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -56,26 +48,21 @@ if TYPE_CHECKING:
     from hardneg.mining.listing import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipes import laid_indexes as run_indexes
-    from hardneg.records import errors, layout
-    from hardneg.records import text as word_terms
+    from hardneg.records import errors, layout, text as word_terms
     from hardneg.records.types import Candidates, Document, Judgement, Negatives, Query, RankedList, ScoreBatch
-    from hardneg.report import figure as figures
-    from hardneg.report import table as tables
+    from hardneg.report import figure as figures, table as tables
     from hardneg.report.content import estimates
     from hardneg.report.table import Table
     from hardneg.rerankers import network as pair_scoring
     from hardneg.runtime import model_server
-    from hardneg.stages import base as stages
-    from hardneg.stages import blocks as stage_blocks
-    from hardneg.stages import inputs as stage_inputs
-    from hardneg.stages import training as train_config
+    from hardneg.stages import base as stages, blocks as stage_blocks, inputs as stage_inputs, training as train_config
     from hardneg.store import blocks as block_store
-    from hardneg.training import examples as training_examples
-    from hardneg.training import options as training_options
+    from hardneg.training import examples as training_examples, options as training_options
     from hardneg.training.batches import own_share
     from hardneg.training.loop import learn
     from hardneg.training.step import ExampleTraining
 # fmt: on
+# isort: on
 
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022

@@ -84,8 +84,7 @@ def test_a_name_that_is_not_there_is_no_attribute() -> None:
 def test_the_short_path_leads_to_the_trainers() -> None:
     from hardneg.integrations.adore_loss import AdoreLoss
     from hardneg.integrations.refresher import RefreshedNegatives
-    from hardneg.trainer import AdoreLoss as Loss
-    from hardneg.trainer import RefreshedNegatives as Negatives
+    from hardneg.trainer import AdoreLoss as Loss, RefreshedNegatives as Negatives
 
     assert (Loss, Negatives) == (AdoreLoss, RefreshedNegatives)
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.fields import Name, Reference, marked_fields, marked_references
-from hardneg.fields import Option as Option
+from hardneg.fields import Name, Option as Option, Reference, marked_fields, marked_references
 from hardneg.registry import plugin_errors
 from hardneg.report.figure import draw_table
 from hardneg.report.table import Section, Table

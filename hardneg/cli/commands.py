@@ -304,8 +304,7 @@ def pyserini(
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
     from hardneg.encoders.spec import ModelSpec
-    from hardneg.integrations.pyserini import check as run_lines
-    from hardneg.integrations.pyserini import openings, with_java
+    from hardneg.integrations.pyserini import check as run_lines, openings, with_java
 
     spec, failed = None if model is None else ModelSpec(model), []
     for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):

@@ -12,8 +12,7 @@ from hardneg.cli import adaptor
 from hardneg.cli.adaptor import keyword
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.planned_work import opened, store_outputs
-from hardneg.functions.evaluate import RunsToScore
-from hardneg.functions.evaluate import evaluate as scored
+from hardneg.functions.evaluate import RunsToScore, evaluate as scored
 from hardneg.records import errors, wording
 from hardneg.store import Target
 

@@ -6,8 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, get_args
 
-from hardneg.formats import qrels as qrels_files
-from hardneg.formats import text_lines
+from hardneg.formats import qrels as qrels_files, text_lines
 from hardneg.formats.source_files import Part, PartedCollection, line_part, order_splits, qrels_part
 from hardneg.records import Answers, DataError, Document, Membership, Query, Side
 from hardneg.store import digest, file_digest, tree_digest

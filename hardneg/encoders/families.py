@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardneg.encoders.open import contract as contracts
-from hardneg.encoders.open import resolved
+from hardneg.encoders.open import contract as contracts, resolved
 from hardneg.encoders.open.contract import Contract, table_files
 from hardneg.encoders.open.model_files import json_object, module_folders
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel

@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hardneg.formats import qrels as qrels_files
-from hardneg.formats import queries as queries_files
+from hardneg.formats import qrels as qrels_files, queries as queries_files
 from hardneg.formats.arrays import AGAIN
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.hash_index import normalise

@@ -8,8 +8,7 @@ from hardneg.records.types import *
 from hardneg.records.wording import *
 
 if TYPE_CHECKING:
-    from hardneg.records.encoded import Encoded as Encoded
-    from hardneg.records.encoded import EncodedRows as EncodedRows
+    from hardneg.records.encoded import Encoded as Encoded, EncodedRows as EncodedRows
 
 
 def __getattr__(name: str) -> Any:

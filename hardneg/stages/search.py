@@ -15,8 +15,7 @@ from pydantic import Field
 
 from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
-from hardneg.formats import qrels, runs, vectors_import
-from hardneg.formats import queries as query_files
+from hardneg.formats import qrels, queries as query_files, runs, vectors_import
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.vectors import FlatVectors

@@ -1,6 +1,5 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.analysis.runs import QueryWins, RecallAtDepth, cases, negatives_overlap, recall_at_depth, run_overlap
 from hardneg.formats.negatives import read_negatives, write_negatives

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hardneg.formats.answer_matching import PassageAnswers, answer_spans, finder, has_answer, prepared
 from hardneg.formats.corpus import Corpus, write_corpus

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.recipes import load_recipe, make_plan
-from hardneg.recipes import plan as planning
+from hardneg.recipes import load_recipe, make_plan, plan as planning
 from hardneg.records import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders import adapters as adapters
-from hardneg.encoders import tokens, towers
+from hardneg.encoders import adapters as adapters, tokens, towers
 from hardneg.encoders.open import model_files
 from hardneg.encoders.open.contract import OWN
 from hardneg.encoders.open.resolved import quiet

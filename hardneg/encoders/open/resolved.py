@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hardneg import registry
 from hardneg.encoders import adapters
-from hardneg.encoders.open import contract as contracts
-from hardneg.encoders.open import model_files
+from hardneg.encoders.open import contract as contracts, model_files
 from hardneg.encoders.open.contract import BASE, Contract, Shape
 from hardneg.encoders.open.model_files import Location, json_object, network_folder
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder

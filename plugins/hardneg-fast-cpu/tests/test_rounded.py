@@ -17,8 +17,7 @@ from hardneg_fast_cpu.search import (
     rough_search,
     rounded_down,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from hardneg.indexes.kernels.exact import exact

@@ -3,8 +3,7 @@ import pytest
 from hardneg_sparse import exact
 from hardneg_sparse.exact import Sparse, SparseSearcher
 from hardneg_sparse.store import SparseRows, SparseStore
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sparse_lists import rows_of, write
 
 from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, rank_candidates, score_matrix, score_pairs

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hardneg.mining.miners.ranks import Mixed, Random, Sampled, TopK, Union, Window
 from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent, SimAns

@@ -20,8 +20,7 @@ from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records import errors, layout, types
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.options import RefreshOptions
-from hardneg.training.refresh import mining, provider
-from hardneg.training.refresh import provider as process
+from hardneg.training.refresh import mining, provider, provider as process
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import AGAIN, Settings, serve
 

@@ -10,9 +10,7 @@ from typing import Any
 import typer
 
 from hardneg.plugin import Command, errors, stores, terminal
-from hardneg_advice import bench as _bench
-from hardneg_advice import diagnose as _diagnose
-from hardneg_advice import recommend as _recommend
+from hardneg_advice import bench as _bench, diagnose as _diagnose, recommend as _recommend
 
 _SHOWN = ("settings", "store", "device")
 _JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")

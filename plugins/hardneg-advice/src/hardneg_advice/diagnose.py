@@ -17,6 +17,8 @@ from hardneg.plugin import (
     Candidates,
     RankedList,
     arguments,
+    errors as faults,
+    figures as hardneg_figures,
     index_files,
     layout,
     records,
@@ -24,8 +26,6 @@ from hardneg.plugin import (
     sessions,
     significance,
 )
-from hardneg.plugin import errors as faults
-from hardneg.plugin import figures as hardneg_figures
 from hardneg_advice.finished_run import START, FinishedRun, sample
 from hardneg_advice.positive_ranks import scores_of
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from hardneg_papers.analyses.runs import CandidateCounts, prefix
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hardneg.records import DataError, RankedList
 from tests.analysis.in_memory import Memory

@@ -2,8 +2,7 @@ from functools import partial
 
 import numpy as np
 from hardneg_papers.analyses.errors import distribution, errors_in_index, errors_in_run
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 from hardneg_papers.analyses.runs import ScoreTails, Unjudged, score_tails, unjudged_rates
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from hardneg.records import RankedList

@@ -257,7 +257,7 @@ def names_of_plugin_module() -> Iterator[str]:
 def functions() -> Iterator[str]:
     """Every public function of the package with its arguments, then results."""
     import hardneg
-    from hardneg.functions import analyzing, evaluate, recipes, results
+    from hardneg.functions import evaluate, recipes, results
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     apart = {*hardneg._APART} & {*dir(hardneg)}  # those of packages that are installed
@@ -267,7 +267,7 @@ def functions() -> Iterator[str]:
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
     yield "## Results\n"
     made = [results.MinedNegatives, results.RankedRun, results.BuiltIndex, results.TrainedModel, evaluate.Evaluation]
-    made += [analyzing.AnalysisResult]
+    made += [recipes.AnalysisResult]
     for kind in (*made, recipes.ChosenRecipe, recipes.RecipePlan, recipes.RunFolder):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
         members = {name: each for name, each in inspect.getmembers(kind) if not name.startswith("_")}

@@ -1,21 +1,23 @@
-"""hardneg trains dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function.
-
-What is public is imported when it is asked for.
-"""
+"""Train dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function, imported on use."""
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hardneg.functions.analyzing import analyze as analyze
     from hardneg.functions.evaluate import evaluate as evaluate
-    from hardneg.functions.fuse import fuse as fuse
     from hardneg.functions.mine import mine as mine, train as train, write_queries as write_queries
-    from hardneg.functions.recipes import load_recipe as load_recipe
-    from hardneg.functions.search import encode as encode, index as index, rerank as rerank, search as search
+    from hardneg.functions.recipes import analyze as analyze, load_recipe as load_recipe
+    from hardneg.functions.search import (
+        encode as encode,
+        fuse as fuse,
+        index as index,
+        rerank as rerank,
+        search as search,
+    )
     from hardneg.functions.starting import start as start
     from hardneg.records import HardnegError as HardnegError
 
@@ -27,12 +29,23 @@ _APART = {
     "mteb_model": "hardneg-mteb",
     "push": "hardneg-hub",
 }
-"""The package, of the folder `plugins`, that holds each of these names."""
+"""Package under `plugins` that provides each of these names."""
+
+
+def modules_on_demand(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package whose modules are imported when they are first used."""
+
+    def module(name: str) -> Any:
+        if name.startswith("_") or find_spec(f"{package}.{name}") is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return import_module(f"{package}.{name}")
+
+    return module
 
 
 @cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
-    """The module of each name that a module imports for type checkers, and the name it has there."""
+    """Home of each name that a module imports under TYPE_CHECKING: its module and its name there."""
     import ast
 
     source = sys.modules[module].__spec__.loader.get_source(module)  # type: ignore[union-attr]

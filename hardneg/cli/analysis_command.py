@@ -10,12 +10,12 @@ import typer
 from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
-from hardneg.cli import adaptor, completion, evaluate, planned_work
+from hardneg.cli import adaptor, commands, planned_work
 from hardneg.cli.console import bars, print_section, say_json, stdout_console
 from hardneg.fields import Reference, known_metric
-from hardneg.functions.analyzing import checked, files_of, stages_of
 from hardneg.functions.arguments import WRITTEN, AnalyzeArguments, options_of
 from hardneg.functions.given import run_labels
+from hardneg.functions.recipes import checked, files_of, stages_of
 from hardneg.records import LOCK, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.report import figure, table
@@ -109,7 +109,7 @@ class _Field:
             said: Any = typer.Argument(**text)
         else:
             if self.name == "metric" or self.metrics:
-                text["autocompletion"] = completion.metrics
+                text["autocompletion"] = adaptor.complete_metrics
             if form in (int, list[int]):
                 bounds = (each.gt + 1 if hasattr(each, "gt") else getattr(each, "ge", None) for each in self.marks)
                 text["min"] = next((bound for bound in bounds if bound is not None), None)
@@ -121,7 +121,7 @@ class _Field:
     def value(self, given: Any) -> Any:
         """What was given, as the field takes it."""
         if isinstance(given, list) and self.metrics:
-            given = evaluate.metric_names(given)
+            given = commands.metric_names(given)
         if get_origin(self.info.annotation) is not dict:
             return str(given) if isinstance(given, Path) else given
         texts, inner = list(map(str, given)), get_args(self.info.annotation)[1]

@@ -1,27 +1,27 @@
 """The commands of the public functions, what each writes and says; what is taken from and given to other programs."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
-from hardneg.cli import adaptor, completion
+from hardneg import evaluation, formats, report as reports
+from hardneg.cli import adaptor
 from hardneg.cli.adaptor import keyword
-from hardneg.cli.console import bars, print_section, say, stdout_console, tell_left_out
+from hardneg.cli.console import bars, measured_tables, print_section, say, say_json, stdout_console, tell_left_out
 from hardneg.cli.planned_work import TerminalSession, configured, opened, store_outputs, together
-from hardneg.formats.form_names import NAMES, OWN, check_form
-from hardneg.functions import arguments, fuse, mine, results, search
+from hardneg.formats import form_names
+from hardneg.functions import arguments, mine, results, search
+from hardneg.functions.evaluate import RunsToScore, evaluate as scored
 from hardneg.functions.session import AdhocRecipe, OtherProcess
-from hardneg.records import counted, errors, layout
+from hardneg.records import counted, errors, layout, wording
 from hardneg.store import MANIFEST, Target, link_file, link_folder, replacing_folder
-
-if TYPE_CHECKING:
-    from hardneg.report.table import Section
-
 
 ON_ONE = ("settings", "store", "device")
 ON_MANY = (*ON_ONE, "engine")
@@ -69,7 +69,7 @@ class Command:
             left = {name: count for name, count in facts.items() if name not in self.unsaid}
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
-    def show(self, section: "Section") -> None:
+    def show(self, section: "reports.table.Section") -> None:
         """Print tables and what explains them."""
         print_section(stdout_console(), section)
 
@@ -127,8 +127,8 @@ def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
     return typer.Option(default, flag, help=meaning, rich_help_panel=arguments.WRITTEN, **more)
 
 
-_DONE = completion.words(*NAMES)
-_FORM = _written("n-tuple", "--form", f"{', '.join(NAMES)}.", autocompletion=_DONE)
+_DONE = adaptor.complete_words(*form_names.NAMES)
+_FORM = _written("n-tuple", "--form", f"{', '.join(form_names.NAMES)}.", autocompletion=_DONE)
 _CORPUS = _written(None, "--corpus-output", "For tevatron-v2: write the corpus here too.")
 _NEGATIVES: dict[str, tuple[Any, Any]] = {
     "form": (_FORM, str),
@@ -152,7 +152,7 @@ class NegativesTarget(NamedTuple):
 
     def checked(self) -> list[Target]:
         """The files. Raises UsageError where the form and they do not go together."""
-        check_form(self.form, self.output)
+        form_names.check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
             problem = "goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
             raise errors.UsageError(f"--corpus-output FILE {problem}")
@@ -162,14 +162,12 @@ class NegativesTarget(NamedTuple):
 
     def write(self, mined: results.MinedNegatives) -> None:
         """Write negatives, and tell what was left out."""
-        from hardneg.formats.forms import write_tevatron_corpus
-
         counts = dict(mined.write_form(self.output, self.form, self.negatives, self.scores))
         say(f"{self.output}: {counted(counts.pop('rows'), 'row')}, form {self.form}")
         tell_left_out(counts)
         if self.corpus is not None:
             corpus = mined.source.collection.corpus
-            say(f"{self.corpus}: {counted(write_tevatron_corpus(self.corpus, corpus), 'document')}")
+            say(f"{self.corpus}: {counted(formats.forms.write_tevatron_corpus(self.corpus, corpus), 'document')}")
 
 
 class NegativesCommand(Command):
@@ -206,10 +204,10 @@ class NegativesCommand(Command):
 
 def export(
     dataset: str = typer.Option(
-        ..., help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
+        ..., help="The dataset of the negatives.", autocompletion=adaptor.complete_plugins("datasets")
     ),
     negatives: Path = typer.Option(..., help="The file to read."),
-    source_form: str = typer.Option(OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
+    source_form: str = typer.Option(form_names.OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
     split: str = typer.Option("train", help="The queries' split."),
     form: str = _FORM,
     count: int | None = _written(None, "--count", "How many to write for each query; default all.", min=1),
@@ -223,17 +221,16 @@ def export(
 
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
-    from hardneg.formats.forms import TextLookup, read_form
-    from hardneg.formats.negatives import write_negatives
-
     target, session = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus), opened(store)
     session.command, session.targets, session.overwrite = "export", target.checked(), overwrite
-    check_form(source_form, negatives)
+    form_names.check_form(source_form, negatives)
     with session.held, TemporaryDirectory() as folder:
         plan = session.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
         texts = results.TextSource.of(session.make_dataset(plan), split, session.store)
-        lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
-        queries = write_negatives(Path(folder) / layout.NEGATIVES, read_form(source_form, negatives, lookup))
+        lookup = formats.forms.TextLookup(texts.collection.queries(split), texts.collection.corpus)
+        queries = formats.negatives.write_negatives(
+            Path(folder) / layout.NEGATIVES, formats.forms.read_form(source_form, negatives, lookup)
+        )
         say(f"{negatives}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
         with session.outputs.laid_out():
@@ -247,7 +244,7 @@ def commands() -> dict[str, Command]:
     passages = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
     return {
         "encode": Command(search.encode, ON_MANY),
-        "fuse": RunCommand(fuse.fuse, ("store",), {**queries, "documents": documents}),
+        "fuse": RunCommand(search.fuse, ("store",), {**queries, "documents": documents}),
         "index build": Command(search.index, ("settings", "store"), passages, ["segments"]),
         "mine": NegativesCommand(mine.mine, ("seed", *ON_MANY)),
         "rerank": RunCommand(search.rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
@@ -277,14 +274,12 @@ def import_(
 
     Example: hardneg index import --vectors vectors.parquet --output index
     """
-    from hardneg.formats.vectors_import import import_vectors, open_vectors
-
     reads = [path for path in (vectors, ids) if path is not None]
     outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
     outputs.check()
     with outputs.laid_out(), replacing_folder(output) as folder:
-        file = open_vectors(vectors, ids)
-        count = import_vectors(file, folder, bars())
+        file = formats.vectors_import.open_vectors(vectors, ids)
+        count = formats.vectors_import.import_vectors(file, folder, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
 
 
@@ -317,3 +312,98 @@ def pyserini(
         raise errors.HardnegError(
             f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed"
         )
+
+
+ARGUMENTS = adaptor.shown(scored, ("settings", "store", "device"))
+_EXAMPLE = "Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10,mrr@10"
+
+
+def _evaluate(**args: Any) -> None:
+    judging = _judging_of(args)
+    measured = judging.measured()
+    tested = judging.tested(measured) if judging.baselines or not args["as_json"] else measured
+    if args["as_json"]:
+        for note in measured.notes:
+            say(note, err=True)
+        content, wanted = (
+            evaluation.metrics_json.to_json(tested),
+            {"comparisons": tested.comparisons, "per_query": args["per_query"]},
+        )
+        more = [key for key, asked in wanted.items() if asked]
+        notes = ["notes"] if tested.notes else []  # the means alone, or a mapping as in a metrics file
+        return say_json({key: content[key] for key in ("metrics", *more, *notes)} if more else content["metrics"])
+    for label, scores in tested.results.items() if args["per_query"] else ():
+        for metric, by_query in scores.items():
+            for query_id, score in by_query.items():
+                say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
+    measured_tables(stdout_console(), tested)
+
+
+def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
+    given = adaptor.values(ARGUMENTS, {**args, "metrics": metric_names(args["metrics"] or [])})
+    return RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
+
+
+def metric_names(texts: Sequence[str]) -> list[str]:
+    """Metrics that are repeated, or joined by commas."""
+    return [name for text in texts for name in text.split(",") if name]
+
+
+_PER_QUERY = typer.Option(False, "--per-query", help="Print each query's scores too.")
+_OPTIONS = [
+    *adaptor.parameters(ARGUMENTS),
+    keyword("per_query", default=_PER_QUERY, annotation=bool),
+    keyword("as_json", default=adaptor.JSON, annotation=bool),
+]
+_called = adaptor.flag_of(scored)
+evaluate = adaptor.shaped(_evaluate, _OPTIONS, f"{adaptor.text_of(scored)}\n\n{_EXAMPLE}", _called)
+
+
+def _report(**args: Any) -> None:
+    """Score run files, test their differences, and write report.html, report.md and queries.tsv.
+
+    With --dataset the page shows the texts of queries and of retrieved passages.
+
+    Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
+    """
+    judging = _judging_of(args)
+    runs, dataset = judging.files, judging.dataset
+    judging = replace(judging, baselines=judging.baselines or [*runs][:1])
+    system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
+    if system and system not in runs:
+        raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
+
+    file, source = judging.qrels if isinstance(judging.qrels, Path) else None, (dataset or "").partition(":")[2]
+    reads = [*runs.values(), *([file] if file else []), *([Path(source).expanduser()] if source else [])]
+    outputs = store_outputs(
+        "report", [Target(args["output"], folder=True, names=reports.page.NAMES)], reads, args["overwrite"]
+    )
+    outputs.check()
+    measured = judging.tested(judging.measured())
+    page = reports.content.ReportContent.of(args["title"], measured, system=system)
+    judged_by = file.name if file else f"split {judging.split} of {dataset}"
+    settings: dict[str, Any] = {
+        "evaluated on": f"{wording.counted(page.queries, 'query')} of {judged_by}",
+        "relevant from grade": judging.fields["relevance_level"],
+        "baselines": ", ".join(judging.baselines),
+    }
+    passages = reports.query_section.Passages(runs, judging.grades(), judging.collection, judging.split)
+    browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
+    page = replace(page, settings=settings, over=settings["evaluated on"], browse=browse)
+    with outputs.laid_out():
+        for path in reports.page.write_report(args["output"], page, measured, passages):
+            say(str(path))
+
+
+_FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
+_ABOUT = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
+_TITLE = typer.Option("Results", "--title", help="The page's title.")
+_OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.")
+_REPORT_OPTIONS = [
+    *adaptor.parameters({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),
+    keyword("output", default=_OUTPUT, annotation=Path),
+    keyword("about", default=_ABOUT, annotation=str),
+    keyword("title", default=_TITLE, annotation=str),
+    keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool),
+]
+report = adaptor.shaped(_report, _REPORT_OPTIONS, adaptor.text_of(_report), _called)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg import evaluation, report as reports
 from hardneg.records import HardnegError
 from hardneg.runtime import Lines
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable  # noqa: TID251
 
-    from hardneg.evaluation.metrics_json import Measured
-    from hardneg.report.table import Section, Table
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 and C1 but tab and newline, orders to turn the direction of writing, and bytes that are no text."""
@@ -113,27 +112,25 @@ def _console(**options: Any) -> "Console":
     return VisibleConsole(highlight=False, markup=False, **options)
 
 
-def measured_tables(console: "Console", measured: "Measured") -> None:
+def measured_tables(console: "Console", measured: "evaluation.metrics_json.Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.report.content import BRACKETS, ReportContent, outcomes_explained, systems_section, tests_by_metric
-
-    content = ReportContent.of("", measured)
-    section = systems_section(content)
+    content = reports.content.ReportContent.of("", measured)
+    section = reports.content.systems_section(content)
     [systems] = section.tables
     room = console.options.update(max_width=10_000)
     notes = console.measure(_rich_table(systems, notes=True), options=room).maximum <= console.width
     print_table(console, systems, notes)
-    lines = [line for line in (section.lead, *section.lines) if notes or line != BRACKETS]
+    lines = [line for line in (section.lead, *section.lines) if notes or line != reports.content.BRACKETS]
     _print_dim(console, *lines)
-    for tests in tests_by_metric(content):
+    for tests in reports.content.tests_by_metric(content):
         console.print()
         print_table(console, tests)
     if measured.comparisons:
         holm = "Paired, two-sided, p after Holm's correction over all comparisons by the same metric."
-        _print_dim(console, holm, outcomes_explained(content))
+        _print_dim(console, holm, reports.content.outcomes_explained(content))
 
 
-def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: str = "") -> None:
+def print_table(console: "Console", rows: "reports.table.Table", notes: bool = False, narrow: str = "") -> None:
     """Prints a table without a frame: words are folded where the terminal is too narrow for them.
 
     notes: what stands beside figures is printed too. narrow: the column that is cut instead, so that rows are lines.
@@ -141,20 +138,18 @@ def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: 
     console.print(_rich_table(rows, notes, narrow))
 
 
-def _rich_table(rows: "Table", notes: bool = False, narrow: str = "") -> "RichTable":
+def _rich_table(rows: "reports.table.Table", notes: bool = False, narrow: str = "") -> "RichTable":
     from rich.table import Table  # noqa: TID251
     from rich.text import Text
 
-    from hardneg.report.table import cell
-
     shown = Table(box=None, pad_edge=False)
-    for number, name in enumerate(visible(cell(column).text) for column in rows.columns):
+    for number, name in enumerate(visible(reports.table.cell(column).text) for column in rows.columns):
         if number < rows.words:
             whole = bool(narrow) and name != narrow
             shown.add_column(name, no_wrap=whole, overflow="ellipsis" if narrow else "fold")
         else:
             shown.add_column(name, justify="right", no_wrap=True, overflow="ellipsis")
-    lines = [list(map(cell, row)) for row in rows.rows]
+    lines = [list(map(reports.table.cell, row)) for row in rows.rows]
     signs = [max(len(content.marks) for content in column) for column in zip(*lines, strict=True)]
     for line in lines:
         texts = []
@@ -167,7 +162,7 @@ def _rich_table(rows: "Table", notes: bool = False, narrow: str = "") -> "RichTa
     return shown
 
 
-def print_section(console: "Console", section: "Section") -> None:
+def print_section(console: "Console", section: "reports.table.Section") -> None:
     """The tables, what explains them, and lines after these."""
     for table in section.tables:
         print_table(console, table)

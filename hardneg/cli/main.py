@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 import hardneg
-from hardneg.cli import adaptor, artifacts, commands, console, doctor, evaluate, packages, plugins, recipe
+from hardneg.cli import adaptor, commands, console, doctor, plugins, recipe
 from hardneg.records import ArtifactError, DataError, HardnegError
 from hardneg.runtime import world
 
@@ -30,7 +30,7 @@ _ROOM = {
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
-class _Group(packages.PackageGroup):
+class _Group(adaptor.PackageGroup):
     """All commands."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -49,19 +49,19 @@ app = typer.Typer(
 )
 for panel, name, group in (
     (adaptor.RECIPES, "recipe", recipe.app),
-    (adaptor.RECIPES, "artifacts", artifacts.app),
+    (adaptor.RECIPES, "artifacts", recipe.artifacts_app),
     (adaptor.AROUND, "data", plugins.data),
     (adaptor.AROUND, "plugins", plugins.app),
     (adaptor.STAGES, "index", commands.index_app),
-    (adaptor.RESULTS, "analyze", packages.analyses),
+    (adaptor.RESULTS, "analyze", adaptor.analyses),
 ):
     app.add_typer(group, name=name, rich_help_panel=panel)
 for name, command in commands.commands().items():
     within, shown = (commands.index_app, None) if name == "index build" else (app, adaptor.STAGES)
     within.command(name.rpartition(" ")[2], rich_help_panel=shown)(command.command(name))
 for shown, function in (
-    (adaptor.RESULTS, evaluate.evaluate),
-    (adaptor.RESULTS, evaluate.report),
+    (adaptor.RESULTS, commands.evaluate),
+    (adaptor.RESULTS, commands.report),
     (adaptor.RECIPES, recipe.start),
     (adaptor.RECIPES, doctor.doctor),
     (adaptor.STAGES, commands.export),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg import recipes
 from hardneg.cli import console
 from hardneg.cli.adaptor import open_store, plugin_options, tell_once
 from hardneg.cli.console import bars, say
@@ -25,7 +26,6 @@ from hardneg.runtime import World, distributed, world
 from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
-    from hardneg.recipes import Options, Outcome, Plan, Step
     from hardneg.stages.base import Engine
 
 _LOST = 75
@@ -63,7 +63,7 @@ class TerminalSession(Session):
 
             show_plan((ahead or recipe).plan(tell_once), self.store, as_json=self.plans == 2)
             raise typer.Exit
-        plan: Plan | None = None if recipe is None else recipe.plan(tell_once)
+        plan: recipes.Plan | None = None if recipe is None else recipe.plan(tell_once)
         self.outputs = store_outputs(self.command, self.targets, reads, self.overwrite, self.store, plan)
         self.held.enter_context(self.outputs.begun())
         with suppress(OSError):
@@ -72,7 +72,7 @@ class TerminalSession(Session):
             self.store = Store(Path(self.held.enter_context(TemporaryDirectory())))
         return plan
 
-    def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
+    def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
         """The artifacts of all steps, or of those up to one; of several processes each calls this."""
         return run_plan(plan, self.store, self.options(until, force))
 
@@ -84,25 +84,23 @@ def opened(
     return TerminalSession(open_store(store), device, settings=settings or (), progress=bars(), engine=engine)
 
 
-def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
+def run_plan(plan: "recipes.Plan", store: Store, options: "recipes.Options") -> "recipes.Outcome":
     """Makes what the store lacks, with what a step is for and its result on stderr; each of several processes calls it.
 
     Raises:
         UsageError: this process sees other files than the first.
     """
-    from hardneg.recipes import Watcher, execute
-
     if distributed.from_first(plan.keys) != plan.keys:
         raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
     if not world().first:
-        return execute(plan, store, options, Watcher())
+        return recipes.execute(plan, store, options, recipes.Watcher())
     terminal, count, total = console.stderr_console(), 0, len(plan.until(options.until))
 
-    def begins(step: "Step") -> None:
+    def begins(step: "recipes.Step") -> None:
         reason = f": {why}" if (why := step.spec.why()) else ""
         terminal.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
 
-    def ends(step: "Step", artifact: Artifact, seconds: float | None) -> None:
+    def ends(step: "recipes.Step", artifact: Artifact, seconds: float | None) -> None:
         nonlocal count
         count += 1
         if seconds is None:
@@ -111,7 +109,7 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
         facts = [f"{key} {value}" for key, value in told.items() if isinstance(value, int | str)]
         terminal.print("; ".join([f"    {wording.duration(seconds)}", *([", ".join(facts)] if facts else [])]))
 
-    return execute(plan, store, options, Watcher(begins, ends, console.Bars(terminal)))
+    return recipes.execute(plan, store, options, recipes.Watcher(begins, ends, console.Bars(terminal)))
 
 
 def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
@@ -134,14 +132,12 @@ def store_outputs(
     inputs: Sequence[Path],
     overwrite: bool,
     store: Store | None = None,
-    plan: "Plan | None" = None,
+    plan: "recipes.Plan | None" = None,
 ) -> Outputs:
     """The outputs of a command, which a store knows, by default the usual one; plan: whose steps lead to them."""
     keys: list[str] = []
     if plan is not None:
-        from hardneg.recipes import inputs_of
-
-        inputs, keys = [*inputs_of(plan.recipe), *inputs], list(plan.keys.values())
+        inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())
     known, words = open_store(None) if store is None else store, Words("--output", "--overwrite", "hardneg {}")
     return Outputs(command, targets, inputs, known, overwrite, keys, words, lambda text: say(f"note: {text}", err=True))
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from hardneg import registry
-from hardneg.cli import completion, console, packages, planned_work
+from hardneg import formats, registry
+from hardneg.cli import adaptor, console, planned_work
 from hardneg.cli.adaptor import JSON, STORE, output, tell_once
 from hardneg.functions.session import AdhocRecipe
 from hardneg.records import UsageError
@@ -28,13 +28,13 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-KIND = typer.Argument(help=f"{', '.join(registry.SINGULARS)}; or the plural.", autocompletion=completion.kinds)
+KIND = typer.Argument(help=f"{', '.join(registry.SINGULARS)}; or the plural.", autocompletion=adaptor.complete_kinds)
 _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 
 @app.command("list")
 def list_(
-    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=completion.kinds),
+    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=adaptor.complete_kinds),
     as_json: bool = JSON,
 ) -> None:
     """List the installed plugins; nothing is imported.
@@ -54,7 +54,8 @@ def list_(
 
 @app.command()
 def show(
-    kind: str = KIND, name: str = typer.Argument(help="The plugin's name.", autocompletion=completion.named_plugins)
+    kind: str = KIND,
+    name: str = typer.Argument(help="The plugin's name.", autocompletion=adaptor.complete_named_plugins),
 ) -> None:
     """Show what a plugin does, its options with types and defaults, and where it comes from.
 
@@ -127,9 +128,9 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     return [folder / path for path in written]
 
 
-data = typer.Typer(cls=packages.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
+data = typer.Typer(cls=adaptor.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
 _SOURCES = "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name."
-DATASET = typer.Argument(help=_SOURCES, autocompletion=completion.plugins("datasets"))
+DATASET = typer.Argument(help=_SOURCES, autocompletion=adaptor.complete_plugins("datasets"))
 _LOADER = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
 
 
@@ -160,12 +161,11 @@ def show_dataset(
 
     Example: hardneg data show beir:scifact --limit 3
     """
-    from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import document_lengths
 
     plan = AdhocRecipe("data show", dataset, settings=settings).plan(tell_once)
     artifact = planned_work.opened(store).make_dataset(plan)
-    collection = StoredCollection.open(artifact.path)
+    collection = formats.collection.StoredCollection.open(artifact.path)
     facts = {name: artifact.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
     console.say_answer(shown, _described(shown), as_json)

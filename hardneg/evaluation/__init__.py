@@ -1,23 +1,31 @@
 """Metrics, their intervals and tests; the level of significance and the margin of equivalence."""
 
+from typing import TYPE_CHECKING
+
+from hardneg import modules_on_demand
 from hardneg.records import UsageError
 
+if TYPE_CHECKING:
+    from hardneg.evaluation import fusion_tuning, metrics, metrics_json, significance
+
+__getattr__ = modules_on_demand(__name__)
+
 LEVEL = 0.01
-"""Where no other is said."""
+"""Default level of significance."""
 
 MARGIN = 0.005
-"""Systems whose means differ by less are equivalent, where no other margin is said."""
+"""Default margin of equivalence between means."""
 
 
 def known_level(level: float) -> float:
-    """A level of significance. Raises UsageError where it is none."""
+    """Return the level of significance. Raises UsageError if it is not between 0 and 1."""
     if not 0 < level < 1:
         raise UsageError(f"significance level {level:g}: must be above 0 and below 1, such as 0.05")
     return level
 
 
 def known_margin(margin: float) -> float:
-    """A margin of equivalence. Raises UsageError where it is none."""
+    """Return the margin of equivalence. Raises UsageError if it is not positive."""
     if not margin > 0:
         raise UsageError(f"equivalence margin {margin:g}: must be above 0, such as {MARGIN:g}")
     return margin

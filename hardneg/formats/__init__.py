@@ -1,1 +1,10 @@
-"""Formats: corpus, queries, qrels, runs, negatives and vectors; readers and writers that stream."""
+"""Formats: corpus, queries, qrels, runs, negatives and vectors; streaming readers and writers."""
+
+from typing import TYPE_CHECKING
+
+from hardneg import modules_on_demand
+
+if TYPE_CHECKING:
+    from hardneg.formats import answer_matching, collection, forms, negatives, qrels, runs, vectors, vectors_import
+
+__getattr__ = modules_on_demand(__name__)

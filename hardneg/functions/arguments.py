@@ -10,6 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
 
+from hardneg import recipes
 from hardneg.records import complaint, errors, layout
 from hardneg.registry import load_plugin
 from hardneg.runtime import SEED, Progress
@@ -273,12 +274,11 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
     Raises:
         UsageError: one is none of these.
     """
-    from hardneg.recipes import parse_setting
-
     several = value if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
     try:
         read = (
-            parse_setting(each) if isinstance(each, str) and each.lstrip().startswith("{") else each for each in several
+            recipes.parse_setting(each) if isinstance(each, str) and each.lstrip().startswith("{") else each
+            for each in several
         )
         return [plugin_setting(argument, each) for each in read]
     except ValueError as error:

@@ -5,18 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
+from hardneg import evaluation, formats, report as reports
 from hardneg.evaluation import LEVEL, MARGIN, known_level, known_margin
 from hardneg.functions import given, results
 from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, names_of, spelled_out, stage
 from hardneg.functions.session import AdhocRecipe, Session
 from hardneg.records import MissingDependency, UsageError, counted
-
-if TYPE_CHECKING:
-    from hardneg.evaluation.metrics_json import Measured
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.qrels import Qrels
 
 _log = logging.getLogger("hardneg")
 
@@ -83,22 +79,20 @@ class RunsToScore:
     files: Mapping[str, Path]
     metrics: list[str]
     baselines: list[str]
-    qrels: "Path | Qrels | None"
+    qrels: "Path | formats.qrels.Qrels | None"
     dataset: str | None
     split: str
-    read: "Callable[[], StoredCollection]"
+    read: "Callable[[], formats.collection.StoredCollection]"
     fields: Mapping[str, Any]
 
     @classmethod
     def of(cls, session: Session, arguments: Mapping[str, Any]) -> "RunsToScore":
         """What the arguments of `evaluate` ask for. Raises UsageError where one is wrong."""
-        from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
-
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = {name: arguments[name] for name in (*names, "answer_match") if name in arguments}
         metrics = list(dict.fromkeys(names_of("metrics", arguments.get("metrics", ())) or METRICS))
-        if others := [name for name in metrics if name not in answer_cutoffs(metrics)]:
-            parse_metrics(others)
+        if others := [name for name in metrics if name not in evaluation.metrics.answer_cutoffs(metrics)]:
+            evaluation.metrics.parse_metrics(others)
         files = given.labelled_runs(arguments["runs"], session.store)
         by_path = {str(path): label for label, path in files.items()}
         baselines = [by_path.get(name, name) for name in names_of("baselines", arguments.get("baselines", ()))]
@@ -107,7 +101,7 @@ class RunsToScore:
         dataset, split = arguments.get("dataset"), arguments.get("split")
         if dataset is not None:
             dataset, split = given.named_dataset(dataset, session.store), given.split_of(dataset, split, "test")
-            read: Callable[[], StoredCollection] = partial(_collection, dataset, session)
+            read: Callable[[], formats.collection.StoredCollection] = partial(_collection, dataset, session)
         else:
             session.refuse_settings()
             source = results.source_of_runs(arguments["runs"])
@@ -117,45 +111,37 @@ class RunsToScore:
         return cls(files, metrics, baselines, qrels, dataset, split, read, stage("evaluate", fields))
 
     @cached_property
-    def collection(self) -> "StoredCollection | None":
+    def collection(self) -> "formats.collection.StoredCollection | None":
         """The stored collection, read now; None where no dataset is named."""
         return None if self.dataset is None else self.read()
 
-    def grades(self) -> "Qrels":
+    def grades(self) -> "formats.qrels.Qrels":
         """The judgements that are given, or the collection's; maybe none."""
-        from hardneg.formats.qrels import read_qrels
-
         if self.qrels is not None:
-            return read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
+            return formats.qrels.read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
         return {} if self.collection is None else self.collection.judged(self.split)
 
-    def measured(self) -> "Measured":
+    def measured(self) -> "evaluation.metrics_json.Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
-        from hardneg.evaluation import metrics
-        from hardneg.evaluation.metrics_json import Measured
-        from hardneg.formats import answer_matching
-        from hardneg.formats.qrels import without_excluded
-        from hardneg.formats.runs import read_run
-
-        cutoffs, notes = metrics.answer_cutoffs(self.metrics), list[str]()
+        cutoffs, notes = evaluation.metrics.answer_cutoffs(self.metrics), list[str]()
         found: dict[str, dict[str, Any]] = {label: {} for label in self.files}
 
         def score(names: Sequence[str], judged: Any, measure: Callable[[Any], Mapping[str, Any]]) -> None:
             collection = self.collection
             excluded = {} if collection is None else collection.excluded()
             for label, path in self.files.items():
-                run = without_excluded(read_run(path), excluded)
+                run = formats.qrels.without_excluded(formats.runs.read_run(path), excluded)
                 documents = None if collection is None else len(collection.corpus)
-                notes.extend(metrics.run_notes(label, run, judged, names, documents))
+                notes.extend(evaluation.metrics.run_notes(label, run, judged, names, documents))
                 found[label] |= measure(run)
 
         if cutoffs:
             if (collection := self.collection) is None:
                 problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
                 raise UsageError(problem, "dataset", "split")
-            answers = answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
+            answers = formats.answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
             ids, cuts = answers.query_ids, list(cutoffs.values())
-            score([*cutoffs], set(ids), lambda run: metrics.answer_coverage(run, answers, ids, cuts))
+            score([*cutoffs], set(ids), lambda run: evaluation.metrics.answer_coverage(run, answers, ids, cuts))
             left_out = {**answers.left_out, "questions without answers": len(collection.queries(self.split)) - len(ids)}
             notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
         if others := [name for name in self.metrics if name not in cutoffs]:
@@ -164,19 +150,16 @@ class RunsToScore:
             level, qrels = self.fields["relevance_level"], self.grades()
             if self.qrels is None and not qrels:
                 raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
-            score(others, qrels, lambda run: metrics.evaluate(run, qrels, others, level))
-            notes += metrics.judgement_notes(qrels, others, level)
+            score(others, qrels, lambda run: evaluation.metrics.evaluate(run, qrels, others, level))
+            notes += evaluation.metrics.judgement_notes(qrels, others, level)
         ordered = {label: {name: scores[name] for name in self.metrics} for label, scores in found.items()}
-        return Measured(ordered, notes=tuple(dict.fromkeys(notes)))
+        return evaluation.metrics_json.Measured(ordered, notes=tuple(dict.fromkeys(notes)))
 
-    def tested(self, measured: "Measured") -> "Measured":
+    def tested(self, measured: "evaluation.metrics_json.Measured") -> "evaluation.metrics_json.Measured":
         """The scores with the paired tests of the runs against the baselines, or of each with each."""
-        from hardneg.evaluation.significance import Design, compare_all
-        from hardneg.formats.qrels import read_query_groups
-
         groups, by_group = None, self.fields["by_group"]
         if "query_groups" in self.fields:
-            groups = read_query_groups(Path(self.fields["query_groups"]))
+            groups = formats.qrels.read_query_groups(Path(self.fields["query_groups"]))
         elif by_group:
             groups = (None if self.collection is None else self.collection.groups("query")) or None
             if by_group is True and groups is None:
@@ -185,25 +168,26 @@ class RunsToScore:
         margin = self.fields["equivalence_margin"]
         return replace(
             measured,
-            comparisons=compare_all(measured.results, self.baselines, design=Design(margin, groups)),
+            comparisons=evaluation.significance.compare_all(
+                measured.results, self.baselines, design=evaluation.significance.Design(margin, groups)
+            ),
             significance_level=known_level(self.fields["significance_level"]),
             equivalence_margin=known_margin(margin),
             query_groups=groups,
         )
 
 
-def _collection(dataset: str, session: Session) -> "StoredCollection":
-    from hardneg.formats.collection import StoredCollection
+def _collection(dataset: str, session: Session) -> "formats.collection.StoredCollection":
 
     plan = AdhocRecipe("evaluate", dataset, settings=session.settings).plan()
-    return StoredCollection.open(session.make_dataset(plan).path)
+    return formats.collection.StoredCollection.open(session.make_dataset(plan).path)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Runs that were measured: means, scores by query, intervals and paired tests; reads: the files they came from."""
 
-    measured: "Measured" = field(repr=False)
+    measured: "evaluation.metrics_json.Measured" = field(repr=False)
     reads: Sequence[Path] = field(default=(), repr=False, compare=False)
 
     @property
@@ -228,9 +212,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """What a metrics file holds: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
-        from hardneg.evaluation.metrics_json import to_json
-
-        return to_json(self.measured)
+        return evaluation.metrics_json.to_json(self.measured)
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`, a row a run and metric: `run`, `metric`, `mean`, `low`, `high`, of a 95 % interval.
@@ -256,10 +238,8 @@ class Evaluation:
             UsageError: a run or the judgements that were measured stand there, or something else does and `overwrite`
                 is not given.
         """
-        from hardneg.evaluation.metrics_json import write_metrics
-
         with results.writing("Evaluation.write", [path], overwrite, reads=self.reads) as (file,):
-            write_metrics(file, self.measured)
+            evaluation.metrics_json.write_metrics(file, self.measured)
 
     def __repr__(self) -> str:
         means = (
@@ -270,7 +250,5 @@ class Evaluation:
         return f"Evaluation({counted(len(queries), 'query')}; {'; '.join(means)})"
 
     def _repr_markdown_(self) -> str:
-        from hardneg.report.content import ReportContent
-        from hardneg.report.page import markdown
 
-        return markdown(ReportContent.of("", self.measured))
+        return reports.page.markdown(reports.content.ReportContent.of("", self.measured))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from hardneg import formats
 from hardneg.datasets.hugging_face import numbered_rows, text_cell
 from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import GRADE_DIGITS, Qrels
@@ -277,10 +278,9 @@ def run_file(run: AnyRun, store: Store) -> Path:
         raise errors.UsageError(f"run: cannot read {run!r:.60}; {forms}")
 
     def write(folder: Path) -> None:
-        from hardneg.formats.runs import write_run
 
         try:
-            write_run(folder / layout.RUN, _ranked_lists(run))
+            formats.runs.write_run(folder / layout.RUN, _ranked_lists(run))
         except UnicodeEncodeError as error:
             line = str(error.object)[max(0, error.start - 20) : error.end + 20]
             raise errors.DataError(f"run: an id has half of a character, which no file can hold: {line!r}") from None
@@ -290,8 +290,6 @@ def run_file(run: AnyRun, store: Store) -> Path:
 
 def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
     import numpy as np
-
-    from hardneg.formats.runs import strictly_decreasing
 
     for query_id, scores in run.items():
         place = f"run[{_id('run', query_id)!r}]"
@@ -308,7 +306,10 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
         doc_ids = sorted(scores, reverse=True)  # trec_eval's order, with no equal scores
         values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
         order = np.argsort(-values, stable=True)
-        yield query_id, RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
+        yield (
+            query_id,
+            RankedList([doc_ids[i] for i in order.tolist()], formats.runs.strictly_decreasing(values[order])),
+        )
 
 
 def is_run(run: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
+from hardneg import formats, recipes
 from hardneg.functions import arguments, given, results, search
 from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session
 from hardneg.records import errors, layout, types
@@ -16,7 +17,6 @@ from hardneg.store import Artifact
 
 if TYPE_CHECKING:
     from hardneg.indexes.kernels.candidate_scoring import PositiveScores
-    from hardneg.recipes import Plan
 
 
 _FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
@@ -145,34 +145,36 @@ def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dic
 
 
 def _mined(
-    plan: "Plan", session: Session, dataset: "Artifact", made: "Artifact", scores: Any, reads: Sequence[Path] = ()
+    plan: "recipes.Plan",
+    session: Session,
+    dataset: "Artifact",
+    made: "Artifact",
+    scores: Any,
+    reads: Sequence[Path] = (),
 ) -> results.MinedNegatives:
-    from hardneg.recipes import inputs_of
 
     spec = vars(plan.steps[MINED].spec)
-    source = results.TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])
+    source = results.TextSource.of(dataset, spec["split"], session.store, [*recipes.inputs_of(plan.recipe), *reads])
     return results.MinedNegatives.of(spec["miner"].name, made.path, made.key, made.facts, source, scores)
 
 
 def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores":
     """The scores of positives in a run; nan where it lacks them."""
-    from hardneg.formats.runs import read_run
     from hardneg.indexes.kernels.candidate_scoring import scores_in_run
 
-    return scores_in_run(mined, read_run(run).items())
+    return scores_in_run(mined, formats.runs.read_run(run).items())
 
 
 def _scores_of_model(
-    plan: "Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: results.MinedNegatives
+    plan: "recipes.Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: results.MinedNegatives
 ) -> "PositiveScores":
     """The scores of positives in the run of a search; the model's own where that did not reach them."""
     import numpy as np
 
-    from hardneg.formats.runs import stream_run
     from hardneg.indexes.kernels.candidate_scoring import fill_from_model, pooled, scores_in_run
     from hardneg.indexes.open_store import open_store
 
-    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / layout.RUN))
+    scores = scores_in_run(mined, formats.runs.stream_run(artifacts[SEARCHED].path / layout.RUN))
     if any(np.isnan(values).any() for values in scores.values()):
         collection, folder = mined.source.collection, artifacts[ENCODED].path
         queries, encode = collection.queries(mined.source.split), session.query_encoder(plan)
@@ -255,10 +257,7 @@ def _found(first_k: int, reranker: arguments.Setting | None) -> dict[str, Any]:
 
 def _write(stored: Path, folder: Path) -> None:
     """Write a stored collection in BEIR's form, with the groups of each side."""
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.qrels import write_groups
-
-    collection = StoredCollection.open(stored)
+    collection = formats.collection.StoredCollection.open(stored)
     queries = (query for split in collection.splits for query in collection.queries(split))
     judged = {
         split: (
@@ -268,4 +267,6 @@ def _write(stored: Path, folder: Path) -> None:
     }
     given.write_beir(folder, collection.corpus.documents(), queries, judged)
     for side in get_args(types.Side):
-        write_groups(folder / f"{side}-groups.tsv", starmap(types.Membership, collection.groups(side).items()))
+        formats.qrels.write_groups(
+            folder / f"{side}-groups.tsv", starmap(types.Membership, collection.groups(side).items())
+        )

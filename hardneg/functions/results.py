@@ -8,14 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from hardneg import formats
+from hardneg.formats import form_names
 from hardneg.functions import arguments, given, session
 from hardneg.records import errors, layout, types, wording
 from hardneg.store import Artifact, Outputs, Store, Target
 
 if TYPE_CHECKING:
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.negatives import NegativesFile
-    from hardneg.formats.runs import Run
     from hardneg.indexes.kernels.candidate_scoring import PositiveScores
 
 _ROWS = "rows.arrow"
@@ -66,7 +65,7 @@ class TextSource:
     reads: the files and folders of the user that a result was made from.
     """
 
-    collection: "StoredCollection"
+    collection: "formats.collection.StoredCollection"
     split: str
     store: Store
     reads: Sequence[Path] = ()
@@ -74,9 +73,7 @@ class TextSource:
     @classmethod
     def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
         """Opens the artifact of a dataset."""
-        from hardneg.formats.collection import StoredCollection
-
-        return cls(StoredCollection.open(dataset.path), split, store, reads)
+        return cls(formats.collection.StoredCollection.open(dataset.path), split, store, reads)
 
 
 @dataclass(frozen=True)
@@ -95,9 +92,8 @@ class RankedRun(StoredResult):
         return cls(name, artifact.key, artifact.path / layout.RUN, artifact.facts, source.store, source)
 
     def __iter__(self) -> Iterator[tuple[str, types.RankedList]]:
-        from hardneg.formats.runs import stream_run
 
-        return stream_run(self.path)
+        return formats.runs.stream_run(self.path)
 
     def __getitem__(self, query_id: str) -> types.RankedList:
         return self._lists[query_id]
@@ -106,10 +102,9 @@ class RankedRun(StoredResult):
         return len(self._lists)
 
     @cached_property
-    def _lists(self) -> "Run":
-        from hardneg.formats.runs import read_run
+    def _lists(self) -> "formats.runs.Run":
 
-        return read_run(self.path)
+        return formats.runs.read_run(self.path)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Scores by document id by query id, as mteb and ranx take them."""
@@ -150,11 +145,9 @@ class MinedNegatives(StoredResult):
         return self.path.parent
 
     @property
-    def rows(self) -> "NegativesFile":
+    def rows(self) -> "formats.negatives.NegativesFile":
         """Negatives by row, memory-mapped."""
-        from hardneg.formats.negatives import read_negatives
-
-        return read_negatives(self.path)
+        return formats.negatives.read_negatives(self.path)
 
     def __iter__(self) -> Iterator[types.Negatives]:
         return iter(self.rows)
@@ -190,9 +183,7 @@ class MinedNegatives(StoredResult):
                 `overwrite` is not given, or they were mined from what stands there.
             DataError: no query has so many negatives.
         """
-        from hardneg.formats.form_names import check_form
-
-        check_form(form, arguments.file_path(path))
+        form_names.check_form(form, arguments.file_path(path))
         if negatives is not None:
             arguments.whole_number("negatives", negatives, 1)
         with writing("MinedNegatives.write", [path], overwrite, self.source) as (file,):
@@ -200,12 +191,12 @@ class MinedNegatives(StoredResult):
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
         """The same into a file that is free to be written, as a command has checked."""
-        from hardneg.formats.forms import WriteOptions, write_form
-
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
-        options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
+        options = formats.forms.WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
         collection = self.source.collection
-        return write_form(form, path, self, collection.queries(self.source.split), collection.corpus, options)
+        return formats.forms.write_form(
+            form, path, self, collection.queries(self.source.split), collection.corpus, options
+        )
 
     def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
         """A `datasets.Dataset` of texts in a form of sentence-transformers, memory-mapped from the store.

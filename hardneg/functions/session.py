@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from hardneg import formats, recipes
 from hardneg.functions import given
 from hardneg.functions.arguments import Settings, Where, file_path, name_of, names_of, plugin_setting, whole_number
 from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, types, wording
@@ -23,7 +24,6 @@ from hardneg.store import Artifact, Store, choices, file_digest, gc_roots
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
-    from hardneg.recipes import Options, Outcome, Plan, Recipe, Step
     from hardneg.records import Encoded
     from hardneg.stages.base import Engine
 
@@ -55,7 +55,7 @@ class AdhocRecipe:
     arguments: Mapping[str, str] = field(default_factory=dict)
     top: Mapping[str, Any] = field(default_factory=dict)
 
-    def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
+    def check(self, tell: Callable[[str], None] = warn) -> "recipes.Recipe":
         """Checked but not planned: no data is read; `tell` gets its notes. Raises RecipeError: it has mistakes."""
         model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
         tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
@@ -68,11 +68,9 @@ class AdhocRecipe:
             tell(note)
         return checked
 
-    def plan(self, tell: Callable[[str], None] = warn) -> "Plan":
+    def plan(self, tell: Callable[[str], None] = warn) -> "recipes.Plan":
         """Its steps. Raises as `check`, and where the dataset or the model is not there."""
-        from hardneg.recipes import make_plan
-
-        return make_plan(self.check(tell))
+        return recipes.make_plan(self.check(tell))
 
     def _by_argument(self, problem: str) -> str:
         """A mistake at the path of an argument, by its name; one of a setting stays as it was written."""
@@ -89,16 +87,14 @@ def checked_tree(
     settings: Sequence[str],
     title: str,
     finish: Callable[[dict[str, Any]], dict[str, Any]] = lambda tree: tree,
-) -> "Recipe":
+) -> "recipes.Recipe":
     """The recipe of a tree under a title, with settings laid over it; `finish` changes what comes of these.
 
     Raises:
         RecipeError: it has mistakes.
     """
-    from hardneg.recipes import language, load
-
-    changed, problems = language.apply_settings(tree, settings)
-    return load.check_recipe(finish(changed), Path(title), earlier=problems)
+    changed, problems = recipes.language.apply_settings(tree, settings)
+    return recipes.load.check_recipe(finish(changed), Path(title), earlier=problems)
 
 
 def planned_recipe(
@@ -107,19 +103,17 @@ def planned_recipe(
     settings: Sequence[str],
     tell: Callable[[str], None] = warn,
     problems: list[HardnegError] | None = None,
-) -> "Plan":
+) -> "recipes.Plan":
     """The plan of a shipped recipe or of a file; `tell` gets its notes.
 
     Raises:
         RecipeError: it has mistakes.
         HardnegError: the dataset or the model is not there, and `problems`, which would get that, is None.
     """
-    from hardneg.recipes import find_recipe, load_recipe, make_plan
-
-    loaded = load_recipe(find_recipe(name), preset, settings)
+    loaded = recipes.load_recipe(recipes.find_recipe(name), preset, settings)
     for note in loaded.notes:
         tell(note)
-    return make_plan(loaded, problems)
+    return recipes.make_plan(loaded, problems)
 
 
 class Logged(Silent):
@@ -221,33 +215,33 @@ class Session:
         """
         return None if recipe is None else recipe.plan()
 
-    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
+    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "recipes.Options":
         """How to run a plan here."""
-        from hardneg.recipes import Options
         from hardneg.stages.base import Local
 
-        return Options(until, tuple(force), self.device, self.engine or Local())
+        return recipes.Options(until, tuple(force), self.device, self.engine or Local())
 
-    def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
+    def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
         """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
         with gc_roots.begun(self.store, "python", self.store.root, list(plan.keys.values())):
             return self.execute(plan, until, force)
 
-    def make_later(self, command: str, plan: "Plan", until: str | None = None) -> "Outcome":
+    def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
         """As `make`, of a plan that follows from another's results, so that a command's record has not its steps."""
         with gc_roots.begun(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
-    def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
+    def execute(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
         """The same; of what was made before a failure `gc` keeps nothing."""
-        from hardneg.recipes import Watcher, execute
 
-        def begins(step: "Step") -> None:
+        def begins(step: "recipes.Step") -> None:
             _log.info("%s: %s", step.name, step.verb)
 
-        return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
+        return recipes.execute(
+            plan, self.store, self.options(until, force), recipes.Watcher(begins, progress=self.progress)
+        )
 
-    def artifacts(self, plan: "Plan", until: str | None = None) -> Mapping[str, Artifact]:
+    def artifacts(self, plan: "recipes.Plan", until: str | None = None) -> Mapping[str, Artifact]:
         """The artifacts of all steps, or of those up to one, by name.
 
         Raises:
@@ -262,12 +256,12 @@ class Session:
         if not world().first:
             raise OtherProcess("of several processes the first one has the result; read it from the store")
 
-    def make_dataset(self, plan: "Plan") -> Artifact:
+    def make_dataset(self, plan: "recipes.Plan") -> Artifact:
         """The stored collection of a plan, read now unless the store has it."""
         return self.make(plan, layout.DATASET).artifacts[layout.DATASET]
 
     def make_from(
-        self, plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
+        self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
         """The artifact of a stage on given runs, and with its facts what of the runs is not in the collection.
 
@@ -277,11 +271,13 @@ class Session:
         Raises:
             DataError: a run has a mistake, or none of its queries is in the split.
         """
-        from hardneg.formats.collection import StoredCollection
-        from hardneg.formats.runs import rewrite_run
         from hardneg.stages.base import ArtifactInput, StageContext
 
-        step, collection, facts = plan.steps[stage], StoredCollection.open(dataset.path), dict[str, Any]()
+        step, collection, facts = (
+            plan.steps[stage],
+            formats.collection.StoredCollection.open(dataset.path),
+            dict[str, Any](),
+        )
         inputs = {layout.DATASET: ArtifactInput(layout.DATASET, dataset.key, dataset.path)}
 
         def make(folder: Path) -> Mapping[str, Any]:
@@ -294,7 +290,7 @@ class Session:
         with TemporaryDirectory() as aside:
             for name, path in runs.items():
                 (folder := Path(aside) / name).mkdir()
-                left_out = rewrite_run(path, collection, vars(step.spec)["split"], folder / layout.RUN)
+                left_out = formats.runs.rewrite_run(path, collection, vars(step.spec)["split"], folder / layout.RUN)
                 inputs[name] = ArtifactInput("run", file_digest(folder / layout.RUN), folder)
                 label = name.partition(".")[2]
                 prefix = f"{label}: " if label not in ("", "run") else ""
@@ -303,17 +299,19 @@ class Session:
             artifact = given.keep_result(self.store, step.spec.artifact_type, origin, make)
         return artifact, {**artifact.facts, **facts}
 
-    def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
+    def open_index(self, step: "recipes.Step", outcome: "recipes.Outcome") -> "Searcher":
         """Open the index of a step that `make` has executed."""
-        from hardneg.formats.collection import StoredCollection
         from hardneg.stages.base import ArtifactInput
         from hardneg.stages.inputs import open_searcher
 
-        index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[layout.DATASET].path)
+        index, collection = (
+            outcome.artifacts[step.name],
+            formats.collection.StoredCollection.open(outcome.artifacts[layout.DATASET].path),
+        )
         source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)
         return open_searcher(source, collection, self.device, self.progress)
 
-    def query_encoder(self, plan: "Plan") -> "Callable[[Sequence[str]], Encoded]":
+    def query_encoder(self, plan: "recipes.Plan") -> "Callable[[Sequence[str]], Encoded]":
         """Load the model of a plan, and return what encodes queries with it, in float32."""
         from hardneg.encoders.open.resolved import load_encoder
         from hardneg.encoders.protocol import EncodeOptions

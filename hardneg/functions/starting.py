@@ -13,6 +13,7 @@ from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from hardneg import recipes
 from hardneg.datasets.document_files import ROWS
 from hardneg.formats.queries import read_query_file
 from hardneg.formats.text_lines import no_folder
@@ -29,7 +30,6 @@ from hardneg.store import replace_text
 if TYPE_CHECKING:
     from hardneg.datasets.documents import DocumentFolder
     from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.recipes import Estimate
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""
@@ -249,17 +249,17 @@ class Beginning:
     @property
     def _lexical(self) -> str:
         """Why there is no row of BM25; empty where there is one."""
-        from hardneg.recipes import absent
-
-        return absent("lucene")
+        return recipes.absent("lucene")
 
     @property
     def tree(self) -> dict[str, Any]:
         """The plain stages of the shipped recipe, changed to fit the folder and the model."""
-        from hardneg.recipes import recipe_tree
-
         contents, judged = self.contents, bool(self.contents.judged)
-        shipped = recipe_tree(WITH_LABELS, "demo") if self.labelled else recipe_tree(WITHOUT_LABELS, _JUDGED[judged])
+        shipped = (
+            recipes.recipe_tree(WITH_LABELS, "demo")
+            if self.labelled
+            else recipes.recipe_tree(WITHOUT_LABELS, _JUDGED[judged])
+        )
         stages: dict[str, Any] = shipped["stages"]
         known, tested = self._resolved.known, _DEV if judged and not contents.judged.get(_TEST) else _TEST
         for stage in stages.values():
@@ -287,12 +287,10 @@ class Beginning:
 
     def recipe(self, path: Path) -> str:
         """The text of the recipe to write at a path."""
-        from hardneg.recipes import as_yaml
-
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
-        return "".join(line.replace("# \n", "#\n") for line in comments) + as_yaml(self.tree)
+        return "".join(line.replace("# \n", "#\n") for line in comments) + recipes.as_yaml(self.tree)
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
         """The recipe to write, and its run folder.
@@ -300,10 +298,8 @@ class Beginning:
         Raises:
             UsageError: what is written would be in the folder, and be read with its documents next time.
         """
-        from hardneg.recipes import default_folder
-
         recipe, folder = Path(output or f"{self.name}.yaml"), self.contents.folder.resolve()
-        results = default_folder(recipe.stem, "")
+        results = recipes.default_folder(recipe.stem, "")
         for path in (recipe, results) if run else (recipe,):
             if folder in path.resolve().parents:
                 reason = f"in {folder}, where it would be read as a document next time; call it from another folder"
@@ -315,7 +311,7 @@ def _counts(judged: Mapping[str, int]) -> str:
     return ", ".join(f"{split} {count:,}" for split, count in judged.items())
 
 
-def takes(rows: "Sequence[Estimate]") -> str:
+def takes(rows: "Sequence[recipes.Estimate]") -> str:
     """The steps that the store lacks and what they go through, in words."""
     ahead = [row for row in rows if not row.cached]
     most = max(ahead, key=lambda row: row.items, default=None)

@@ -7,7 +7,7 @@ from command_line import call
 
 import hardneg
 from hardneg import registry
-from hardneg.cli import packages
+from hardneg.cli import adaptor
 from hardneg.records import MissingDependency
 from hardneg.registry import OUTSIDE
 
@@ -17,7 +17,7 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
     package = OUTSIDE["apps", name]
     group, _, last = name.rpartition(" ")
     assert f" {last} " in call(f"{group} --help").stdout
-    monkeypatch.setattr(packages, "entry_points", lambda kind: EntryPoints(()))
+    monkeypatch.setattr(adaptor, "entry_points", lambda kind: EntryPoints(()))
     monkeypatch.setattr(registry, "entry_points", lambda kind: EntryPoints(()))
     for words in ("FOLDER --export page.html", "--help"):
         told = call(f"{name} {words}").exception

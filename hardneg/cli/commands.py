@@ -1,4 +1,4 @@
-"""The commands of the public functions, what each writes and says; what is taken from and given to other programs."""
+"""Commands of the public functions, and of the exchange with other programs."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 
 
 class Command:
-    """A command that writes a function's result as a folder, and prints some of its facts.
+    """A command that writes a function's result to a folder and prints its counts.
 
-    shows: the options that it has of those that every function takes. counts: facts that are printed first, each with
-    what one and several of them are called; then the others, as what was left out, but those that are `unsaid`.
+    shows: its shared options. counts: facts to print first, each with its singular and plural noun; the other counts
+    follow as what was skipped, except those in `unsaid`.
     """
 
     output = adaptor.output("The folder to write.")
@@ -50,15 +50,15 @@ class Command:
         self.arguments = adaptor.shown(function, shows)
 
     def options(self) -> Iterator[Parameter]:
-        """Those for what it writes."""
+        """Options for the output."""
         yield from (keyword("output", default=self.output, annotation=Path), _OVERWRITE)
 
     def targets(self, args: Args) -> list[Target]:
-        """What is written. Raises UsageError where the form and the files do not go together."""
+        """The outputs. Raises UsageError if the form and the files do not match."""
         return [Target(args["output"], folder=True)]
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Lay the result at the output, and tell what was made and what was left out."""
+        """Link the result to the output and print its counts."""
         output, facts = args["output"], dict(result.facts)
         with session.outputs.laid_out():
             link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
@@ -70,19 +70,16 @@ class Command:
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
     def show(self, section: "reports.table.Section") -> None:
-        """Print tables and what explains them."""
+        """Print tables and their explanation."""
         print_section(stdout_console(), section)
 
     def tell(self, result: Any) -> None:
-        """What is printed of a result before its counts."""
+        """Print facts of a result before its counts."""
         if tuned := result.facts.get("tuned"):
             say(f"tuned: {tuned}")
 
     def command(self, name: str) -> Callable[..., None]:
-        """The function that typer calls: it makes the result in the processes that were asked for.
-
-        The first of these writes it at the output, and speaks.
-        """
+        """The function for typer: all processes compute the result, the first one writes and prints it."""
 
         def run(**args: Any) -> None:
             targets, given = self.targets(args), adaptor.values(self.arguments, args)
@@ -101,22 +98,22 @@ class Command:
 
 
 class RunCommand(Command):
-    """One that writes a run."""
+    """A command that writes a run."""
 
     output = adaptor.output("The run to write, NAME.trec.gz.")
 
     def targets(self, args: Args) -> list[Target]:
-        """The run, whose name has to be that of a gzip file."""
+        """The run, a gzip file."""
         if args["output"].suffix != ".gz":
-            raise errors.UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
+            raise errors.UsageError(f"{args['output']}: a run is a gzip file; use a name that ends in .trec.gz")
         return [Target(args["output"])]
 
 
 class WrittenQueriesCommand(Command):
-    """One that writes a collection."""
+    """A command that writes a collection."""
 
     def tell(self, result: Any) -> None:
-        """The queries of each split, and what was written and left out."""
+        """Print the number of queries by split, then other counts."""
         say(", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in result.facts["splits"].items()))
         for name, count in result.facts.items():
             if count and name not in ("documents", "seconds") and isinstance(count, int | float):
@@ -136,12 +133,12 @@ _NEGATIVES: dict[str, tuple[Any, Any]] = {
     "output": (_FILE, Path),
     "scores": (_written(False, "--scores", "Write the scores too, if the form has a field for them."), bool),
     "corpus": (_CORPUS, Path | None),
-    "dropped": (_written(None, "--dropped", "The file for what a filtering miner dropped, and why."), Path | None),
+    "dropped": (_written(None, "--dropped", "Also write the candidates that a miner dropped."), Path | None),
 }
 
 
 class NegativesTarget(NamedTuple):
-    """What to write: the form, how many negatives a query, where, with scores or not; the corpus; what was dropped."""
+    """The files of a negatives command: form, negatives per query, output, scores, corpus, and dropped candidates."""
 
     form: str
     negatives: int | None
@@ -151,17 +148,18 @@ class NegativesTarget(NamedTuple):
     dropped: Path | None = None
 
     def checked(self) -> list[Target]:
-        """The files. Raises UsageError where the form and they do not go together."""
+        """The output files. Raises UsageError if the form and the files do not match."""
         form_names.check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
-            problem = "goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
-            raise errors.UsageError(f"--corpus-output FILE {problem}")
+            raise errors.UsageError(
+                "--corpus-output FILE and --form tevatron-v2, whose rows hold ids only: use both or neither"
+            )
         if self.corpus is not None and self.corpus.suffix != ".jsonl":
-            raise errors.UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
+            raise errors.UsageError(f"{self.corpus}: must end in .jsonl")
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def write(self, mined: results.MinedNegatives) -> None:
-        """Write negatives, and tell what was left out."""
+        """Write negatives and print what was skipped."""
         counts = dict(mined.write_form(self.output, self.form, self.negatives, self.scores))
         say(f"{self.output}: {counted(counts.pop('rows'), 'row')}, form {self.form}")
         tell_left_out(counts)
@@ -171,34 +169,34 @@ class NegativesTarget(NamedTuple):
 
 
 class NegativesCommand(Command):
-    """One that writes negatives in the form of a training program, and what was dropped beside them."""
+    """A command that writes negatives in the format of a training program, and optionally the dropped candidates."""
 
     def options(self) -> Iterator[Parameter]:
-        """The form, and how much of it."""
+        """Options for the format and the outputs."""
         for name, (default, annotation) in _NEGATIVES.items():
             yield keyword(name, default=default, annotation=annotation)
         yield _OVERWRITE
 
     def targets(self, args: Args) -> list[Target]:
-        """All files."""
+        """The output files."""
         return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Write the negatives, and tell of them."""
+        """Write the negatives and print counts."""
         target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
         counts.pop("queries in the run", None)
         named = [name for name in counts if name.startswith("dropped as ")]
         if left := ", ".join(f"{name.removeprefix('dropped as ')} {counts.pop(name)}" for name in named):
-            say(f"  candidates left out: {left}")
+            say(f"  candidates dropped: {left}")
         tell_left_out(counts)
         with session.outputs.laid_out():
             if target.dropped is not None:
                 if not (result.folder / layout.DROPPED).is_file():
-                    raise errors.UsageError("--dropped: this miner does not record what it drops; leave it out")
+                    raise errors.UsageError("--dropped: this miner records no dropped candidates; remove the option")
                 link_file(result.folder / layout.DROPPED, target.dropped)
-                say(f"{target.dropped}: what was dropped")
+                say(f"{target.dropped}: dropped candidates")
             target.write(result)
 
 
@@ -217,7 +215,7 @@ def export(
     settings: list[str] = adaptor.SET,
     store: Path | None = adaptor.STORE,
 ) -> None:
-    """Convert negatives from one form to another; texts are matched to the corpus by content.
+    """Convert negatives between formats; texts are matched to the corpus by content.
 
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
@@ -238,7 +236,7 @@ def export(
 
 
 def commands() -> dict[str, Command]:
-    """All of them by name."""
+    """Commands of the public functions by name."""
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     passages = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
@@ -268,7 +266,7 @@ def import_(
     ),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in the order of the rows."),
 ) -> None:
-    """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
+    """Import vectors into a flat index that Pyserini's FaissSearcher opens.
 
     Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
 
@@ -285,14 +283,14 @@ def import_(
 
 def pyserini(
     folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
-    model: str | None = typer.Option(None, "--model", help="The model that encoded the index, if it is of no run."),
+    model: str | None = typer.Option(None, "--model", help="The model of an index outside a run folder."),
     option: list[str] = typer.Option(
-        [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
+        [], "--option", metavar="KEY=VALUE", help="An option the index was built with, such as scale=51.2 or k1=1.2."
     ),
-    check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
+    check: bool = typer.Option(False, "--check", help="Also run the code, and report the result."),
     store: Path | None = adaptor.STORE,
 ) -> None:
-    """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
+    """Print Python code that opens each index of a run folder, or one index folder, in Pyserini.
 
     Example: hardneg pyserini runs/star-passage --check
 
@@ -310,7 +308,7 @@ def pyserini(
             failed += [name] if outcome.startswith("fails") else []
     if failed:
         raise errors.HardnegError(
-            f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed"
+            f"pyserini: the code for {', '.join(failed)} fails; `hardneg doctor` shows what is installed"
         )
 
 
@@ -330,7 +328,7 @@ def _evaluate(**args: Any) -> None:
             {"comparisons": tested.comparisons, "per_query": args["per_query"]},
         )
         more = [key for key, asked in wanted.items() if asked]
-        notes = ["notes"] if tested.notes else []  # the means alone, or a mapping as in a metrics file
+        notes = ["notes"] if tested.notes else []  # the means only, or keys of a metrics file
         return say_json({key: content[key] for key in ("metrics", *more, *notes)} if more else content["metrics"])
     for label, scores in tested.results.items() if args["per_query"] else ():
         for metric, by_query in scores.items():
@@ -345,7 +343,7 @@ def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
 
 
 def metric_names(texts: Sequence[str]) -> list[str]:
-    """Metrics that are repeated, or joined by commas."""
+    """Metric names from repeated or comma-separated values."""
     return [name for text in texts for name in text.split(",") if name]
 
 
@@ -396,7 +394,7 @@ def _report(**args: Any) -> None:
 
 
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
-_ABOUT = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
+_ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the one with the highest mean.")
 _TITLE = typer.Option("Results", "--title", help="The page's title.")
 _OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.")
 _REPORT_OPTIONS = [

@@ -1,6 +1,5 @@
-"""`hardneg recipe` and `hardneg start`: list, show, plan and run recipes, and write one that fits a folder."""
+"""`hardneg recipe`, `hardneg start` and `hardneg artifacts`: recipes, a recipe for a folder, and the store."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -13,10 +12,9 @@ from hardneg import evaluation, recipes
 from hardneg.cli import adaptor, console
 from hardneg.cli.adaptor import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, tell_once
 from hardneg.cli.console import say, say_answer
-from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, store_outputs, together
+from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, show_plan, store_outputs, together
 from hardneg.functions.session import planned_recipe
 from hardneg.records import errors, layout, wording
-from hardneg.report.table import Table
 from hardneg.runtime import world
 from hardneg.store import Store, artifacts, gc_roots, replace_text, replaced_files
 
@@ -29,7 +27,7 @@ app = typer.Typer(
 NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=adaptor.complete_recipes)
 _PRESETS = "`demo` (the default: minutes, no network), `paper`, or another preset of the recipe."
 PRESET = typer.Option(None, "--preset", "-p", help=_PRESETS, autocompletion=adaptor.complete_presets)
-_MANY = "Plan for N documents, such as 1e9, with none of them in the store."
+_MANY = "Plan for N documents, such as 1e9, as if the store were empty."
 _AGAIN = "Rerun this stage and all that depend on it."
 _ONE = "Change one value, such as stages.star.options.epochs=2."
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
@@ -37,7 +35,7 @@ SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the recipes: those that come with hardneg, then those of installed packages.
+    """List the recipes that come with hardneg, then those of installed packages.
 
     Example: hardneg recipe list
     """
@@ -49,9 +47,9 @@ def list_(as_json: bool = JSON) -> None:
 
 @app.command()
 def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SET) -> None:
-    """Print a recipe; save it to a file, change it, and run it by its path.
+    """Print a recipe, to save to a file, change, and run by its path.
 
-    A file that stands alone is printed as it is, other recipes as the plain stages of a preset.
+    A self-contained file is printed unchanged; other recipes are printed as the plain stages of a preset.
 
     Example: hardneg recipe show star-passage --preset paper > mine.yaml
     """
@@ -68,9 +66,9 @@ def plan(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Show each step, in the store or to run, with its key, its items and its bytes.
+    """Show each step with its state, key, items and bytes on disk.
 
-    Seconds are told where the store has a step like it: of the same stage and options, dataset and start model.
+    Seconds are shown if the store has a step with the same stage, options, dataset and start model.
 
     Example: hardneg recipe plan star-passage --preset paper
     """
@@ -90,7 +88,7 @@ def check(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Look up all that a run needs without fetching it: what is missing, what will be fetched, how large it is.
+    """Check everything a run needs without downloading it: what is missing, what will be downloaded, and its size.
 
     Example: hardneg recipe check star-passage --preset paper
     """
@@ -112,7 +110,7 @@ def check(
     if missing:
         raise typer.Exit(missing[0].exit_code)
     if problems:
-        raise problems[0]  # what is wrong with what is here
+        raise problems[0]
 
 
 @app.command()
@@ -129,7 +127,7 @@ def run(
     engine: str = ENGINE,
     engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
-    """Run a recipe: reuse what the store has, make the rest, and write the results to the run folder.
+    """Run a recipe: reuse artifacts in the store, make the others, and write the results to the run folder.
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
@@ -145,7 +143,7 @@ def run(
 
 
 def _run(recipe_plan: "recipes.Plan", opened: Store, options: "recipes.Options", folder: Path) -> None:
-    """The first of several processes prints and publishes: the report's table, where the results are, what is next."""
+    """Run a plan; the first process publishes the results and prints the tables, files and next step."""
     terminal, answer = console.stderr_console(), console.stdout_console()
     if world().first:
         terminal.print(_headline(recipe_plan))
@@ -157,21 +155,23 @@ def _run(recipe_plan: "recipes.Plan", opened: Store, options: "recipes.Options",
     recipes.publish(recipe_plan, outcome.artifacts, opened, folder)
     terminal.print(f"{len(outcome.ran)} of {wording.counted(len(outcome.artifacts), 'step')} ran")
     if any(artifact.artifact_type == "metrics" for artifact in outcome.artifacts.values()):
-        console.measured_tables(
-            answer, evaluation.metrics_json.from_json(json.loads((folder / layout.METRICS).read_text(encoding="utf-8")))
-        )
+        console.measured_tables(answer, evaluation.metrics_json.read_metrics(folder / layout.METRICS))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
             answer.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
     if (folder / layout.REPORT_HTML).is_file():
-        terminal.print(f"next: open {folder / layout.REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
+        hint = ""
+        if recipe_plan.recipe.source in map(recipes.find_recipe, recipes.named_recipes()):
+            hint = "; to use your own data, add --set dataset=beir:FOLDER"
+        elif (folder / layout.MODEL_FOLDER).is_dir():
+            hint = f"; the trained model is in {folder / layout.MODEL_FOLDER}: pass it to --model"
+        terminal.print(f"next: open {folder / layout.REPORT_HTML}{hint}")
 
 
 def _check_stages(plan: "recipes.Plan", until: str | None, force: Sequence[str] = ()) -> None:
-    """All mistakes in the names of stages, before anything is printed or made."""
-    named = [("--until", until), *(("--force", name) for name in force)]
+    """Raise UsageError for all unknown stage names at once."""
     problems = []
-    for option, name in named:
+    for option, name in [("--until", until), *(("--force", name) for name in force)]:
         try:
             plan.until(name)
         except errors.UsageError as error:
@@ -181,114 +181,46 @@ def _check_stages(plan: "recipes.Plan", until: str | None, force: Sequence[str] 
 
 
 def _headline(plan: "recipes.Plan") -> str:
-    """The recipe's name and preset, and the others that it has."""
+    """The recipe's name and preset, and its other presets."""
     others = [preset for preset in recipes.preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 
-def show_plan(
-    plan: "recipes.Plan",
-    store: Store,
-    problems: Sequence[errors.HardnegError] = (),
-    as_json: bool = False,
-    until: str | None = None,
-    documents: int | None = None,
-) -> None:
-    """Print what a plan makes, what is too large for the disk, and what is missing before it can run."""
-    rows = recipes.estimate(plan, store, until, documents)
-    too_large = list(recipes.no_room(rows, free_bytes(store.root)))
-    ahead = [*map(str, problems), *(need.missing for need in recipes.packages(plan) if need.missing)]
-    if as_json:
-        return console.say_json({**_content(plan, rows), "too large": too_large, "before it can run": ahead}, indent=1)
-    plan_table(rows, plan.recipe.copies)
-    for line in too_large:
-        say(f"too large: {line}")
-    if any(layout.START in step.inputs.values() for step in plan.until(until)):
-        model = plan.recipe.models.of(plan.recipe.model)
-        for line in model.remarks if model.folder is not None else ():
-            say(f"model {model.spec.name}: {line}")
-    for problem in ahead:
-        say(f"before it can run: {problem}")
-
-
-def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[str, Any]:
-    """The steps and their sum for `--json`; null for times that are not known."""
-    copies = plan.recipe.copies
-    seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
-    ahead = [row for row in rows if not row.cached]
-    to_run = {"steps": len(ahead), "disk": sum(row.disk for row in ahead)}
-    steps = []
-    for row in rows:
-        named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}
-        counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
-        like = {"like": row.like.key if row.like else None}
-        steps.append(named | counts | like | seed_copies.get(row.step.name, {}))
-    return {"recipe": plan.recipe.name, "preset": plan.recipe.preset, "steps": steps, "to run": to_run}
-
-
-def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
-    """Print one row a step, and the sum of all that is to run; seconds where a step like one is in the store.
-
-    A stage that is made once a seed has one row, with the counts of all seeds.
-    """
-    stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
-    groups: dict[str, list[recipes.Estimate]] = {}
-    for row in rows:
-        groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
-    lines = []
-    for name, group in groups.items():
-        first, count, stored = group[0], len(group), sum(row.cached for row in group)
-        called = f"{name} x {wording.counted(count, 'seed')}" if name in copies else name
-        state = "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run"
-        key = first.step.key[:8] if count == 1 else f"{count} keys"
-        items, disk = f"{sum(row.items for row in group):,} {first.unit}", wording.size(sum(row.disk for row in group))
-        seconds = sum(row.seconds or 0 for row in group)
-        lines.append([called, first.step.verb, state, key, items, disk, wording.duration(seconds) if seconds else ""])
-    columns = ["step", "stage", "state", "key", "items", "disk", "a step like it took"]
-    shown = len(columns) - (not any(line[-1] for line in lines))
-    terminal = console.stdout_console()
-    console.print_table(terminal, Table(columns[:shown], [line[:shown] for line in lines], words=4), narrow="stage")
-    ahead = [row for row in rows if not row.cached]
-    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {wording.size(sum(row.disk for row in ahead))} of disk"]
-    if known := [row.seconds for row in ahead if row.seconds is not None]:
-        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, as steps like them took")
-    terminal.print(", ".join(parts), soft_wrap=True)
-
-
 def _lines(needed: Sequence["recipes.Need"], summary: Mapping[str, Any]) -> Iterator[str]:
     for need in needed:
         if need.missing:
-            yield f"missing   {need.category} {need.subject}: {need.missing}"
+            yield f"missing  {need.category} {need.subject}: {need.missing}"
             continue
         sizes = [wording.size(need.ahead)] * bool(need.ahead)
-        sizes += [f"{wording.size(need.there)} are there"] * bool(need.there and need.ahead)
+        sizes += [f"{wording.size(need.there)} already here"] * bool(need.there and need.ahead)
         facts = ", ".join([*sizes, *([need.note] if need.note else [])])
-        state = "to fetch" if need.ahead else "there"
-        yield f"{state:<8}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
-    free = f"{wording.size(summary['free'])} are free"
-    free += ": too little" if summary["disk"] + summary["ahead"] > summary["free"] else ""
-    takes = f"the run takes about {wording.size(summary['disk'])} in {summary['store']}, where {free}"
-    yield f"to come {wording.size(summary['ahead'])}; {takes}"
+        state = "fetch" if need.ahead else "here"
+        yield f"{state:<7}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
+    low = " (not enough)" if summary["disk"] + summary["ahead"] > summary["free"] else ""
+    yield (
+        f"download {wording.size(summary['ahead'])}; the run writes about {wording.size(summary['disk'])} to "
+        f"{summary['store']}, {wording.size(summary['free'])} free{low}"
+    )
     if missing := sum(bool(need.missing) for need in needed):
         yield f"{missing} of {len(needed)} missing"
     elif summary["ready"]:
-        yield "ready: all of it is here or can be fetched"
+        yield "ready: everything is here or can be downloaded"
 
 
 def start(
-    folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, maybe with queries, maybe with judgements."),
-    model: str | None = typer.Option(None, help="Where training begins; by default a static table."),
-    glob: str | None = typer.Option(None, help="Which documents are read, such as 'guide/**/*.md'; by default all."),
-    runs: bool = typer.Option(False, "--run", help="Run the recipe too, into runs/NAME."),
-    output: Path | None = adaptor.output("The recipe to write; default NAME.yaml, after the folder.", None),
+    folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, optionally with queries and judgements."),
+    model: str | None = typer.Option(None, help="The start model; default: static word vectors."),
+    glob: str | None = typer.Option(None, help="Documents to read, such as 'guide/**/*.md'; default: all."),
+    runs: bool = typer.Option(False, "--run", help="Also run the recipe, into runs/NAME."),
+    output: Path | None = adaptor.output("The recipe to write; default NAME.yaml, named after the folder.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
-    """Look at a folder, say what can be trained from it, and write the recipe.
+    """Inspect a folder, report what can be trained from it, and write a recipe.
 
-    Documents alone, queries beside them, or judgements too: in a form that a dataset of hardneg reads.
+    The folder holds documents, optionally queries, and optionally judgements, in a format that a dataset reads.
 
     Example: hardneg start docs --run
     """
@@ -315,7 +247,7 @@ def start(
 
 
 artifacts_app = typer.Typer(
-    help="Look after the store: list it, say why a step runs, check it, make room.", no_args_is_help=True
+    help="Manage the store: list artifacts, explain why a step runs, verify, free space.", no_args_is_help=True
 )
 
 
@@ -360,10 +292,10 @@ def why(
 
 @artifacts_app.command("check")
 def check_store(
-    repair: bool = typer.Option(False, "--repair", help="Remove what is damaged; the next run makes it again."),
+    repair: bool = typer.Option(False, "--repair", help="Remove damaged artifacts; the next run makes them again."),
     store: Path | None = STORE,
 ) -> None:
-    """Read every byte in the store and compare it with what was written; exits with 5 if anything is damaged.
+    """Verify every byte in the store; exit with code 5 if an artifact is damaged.
 
     Example: hardneg artifacts check --repair
     """
@@ -376,12 +308,12 @@ def check_store(
             with opened.lock(item.key):
                 opened.discard(item.key)
             users = ", ".join(str(path) for path in gc_roots.owners(opened, item.key) if path.exists())
-            again = f"; its files in {users} are damaged too, as far as they are links; run that again" if users else ""
-            say(f"  removed; the next run makes it again{again}")
+            linked = f"; hard links to it in {users} are damaged too: run that again" if users else ""
+            say(f"  removed; the next run makes it again{linked}")
     if earlier := sum(item.size_only for item in entries):
-        say(f"{earlier} of an earlier hardneg: their sizes are right, their bytes are not known")
+        say(f"{earlier} of an earlier version of hardneg: sizes checked, no checksums recorded")
     if newer := sum(item.newer for item in entries):
-        say(f"{newer} of a newer hardneg: not looked at")
+        say(f"{newer} of a newer version of hardneg: not checked")
     done = "removed" if repair else "to remove with --repair"
     state = f"{len(damaged)} damaged, {done}" if damaged else "none damaged"
     say(f"{wording.counted(len(entries), 'artifact')}, {wording.size(sum(item.size for item in entries))}: {state}")
@@ -391,25 +323,25 @@ def check_store(
 
 @artifacts_app.command()
 def gc(
-    delete: bool = typer.Option(False, "--delete", help="Remove them; without it they are only listed."),
+    delete: bool = typer.Option(False, "--delete", help="Remove them; by default they are only listed."),
     forget: bool = typer.Option(False, "--forget-unfinished", help="Include the artifacts of stopped runs."),
     store: Path | None = STORE,
 ) -> None:
     """List or remove artifacts that no existing result, unfinished run or process uses.
 
-    A stopped run keeps its artifacts until the same command finishes, or until it is forgotten.
+    The artifacts of a stopped run stay until the same command finishes, or with --forget-unfinished.
 
     Example: hardneg artifacts gc
     """
     opened = open_store(store)
     for run in gc_roots.unfinished(opened):
-        state, kept = "unfinished", "what it has made is kept; --forget-unfinished lets it go"
+        state, kept = "unfinished", "its artifacts stay; --forget-unfinished includes them"
         if run.running:
-            state, kept = "running", "what it makes is kept"
+            state, kept = "running", "its artifacts stay"
         elif forget:
-            kept = "forgotten" if delete else "to forget with --delete"
+            kept = "its artifacts are removed" if delete else "its artifacts go with --delete"
         since = wording.duration(max(0.0, time() - run.begun))
-        say(f"{state}: hardneg {run.command} to {run.owner}, begun {since} ago; {kept}")
+        say(f"{state}: hardneg {run.command} to {run.owner}, started {since} ago; {kept}")
     entries = gc_roots.collect(opened, forget) if delete else gc_roots.garbage(opened, forget)
     for path, count in entries:
         say(f"{path.name}  {wording.size(count)}")

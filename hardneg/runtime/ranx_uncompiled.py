@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hardneg.records import MissingDependency
+from hardneg.records import MissingDependency, UsageError
 
 _ONE_AT_A_TIME = threading.RLock()  # numba ends a process two of whose threads run its parallel loops at once
 _HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which makes a folder there
@@ -24,7 +24,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
 
     Where the process has imported ranx before, or the environment sets `NUMBA_DISABLE_JIT=0`, it is compiled.
 
-    Raises MissingDependency: ranx cannot be imported.
+    Raises MissingDependency if ranx cannot be imported, and UsageError if numba refuses its environment variables.
     """
     with _ONE_AT_A_TIME:
         try:
@@ -42,6 +42,8 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
                 config.DISABLE_JIT = before
         except ImportError as error:
             raise MissingDependency(f'{purpose} needs ranx ({error}); pip install "hardneg"') from error
+        except ValueError as error:  # numba reads NUMBA_* when it is imported
+            raise UsageError(f"{purpose}: numba refuses a NUMBA_* environment variable: {error}") from error
         config.DISABLE_JIT = 0 if hasattr(fix_k, "py_func") else 1  # its lists follow this when they are made
         try:
             yield

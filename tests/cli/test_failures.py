@@ -77,7 +77,7 @@ def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
     listed = ("artifacts", "list", "--store", tmp_path / "typo")
     result = call(*listed)
-    told = f"note: there is no store at {tmp_path / 'typo'} yet; what is made goes there\n"
+    told = f"note: no store at {tmp_path / 'typo'} yet; it will be created\n"
     assert result.exit_code == 0 and result.stderr == told
     (tmp_path / "typo").mkdir()
     assert call(*listed).stderr == ""

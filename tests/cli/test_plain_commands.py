@@ -52,7 +52,7 @@ def lines(path):
 def test_mine_writes_what_training_programs_read_and_the_store_remembers(hardneg):
     out = hardneg(f"{MINE} --form n-tuple --count 4 --output n.parquet")
     assert out.splitlines()[0] == "36 queries, 360 negatives mined"
-    assert "candidates left out: positive " in out and "n.parquet: 36 rows, form n-tuple" in out
+    assert "candidates dropped: positive " in out and "n.parquet: 36 rows, form n-tuple" in out
     table = parquet.read_table("n.parquet")
     assert table.column_names == ["anchor", "positive", *(f"negative_{i}" for i in range(1, 5))]
     assert table["anchor"][0].as_py() == "old river" and table["positive"][0].as_py().startswith("the old river")
@@ -101,7 +101,7 @@ def test_a_run_is_filtered_by_the_scores_of_another(hardneg, place):
     (row,) = [item for item in read_negatives(place / "negatives.arrow") if item.negatives]
     assert (row.query_id, row.negatives) == ("q3", ["d41"]) and row.scores.tolist() == [7]
     assert "rank 2 d40" in hardneg("analyze denoising dropped.arrow")
-    with pytest.raises(UsageError, match="this miner does not record what it drops"):
+    with pytest.raises(UsageError, match="this miner records no dropped candidates"):
         hardneg(f"{command} --form hardneg --dropped dropped.arrow")
     with pytest.raises(UsageError, match="--filter-by goes with --run"):
         hardneg(f"{MINE} --output x.jsonl --filter-by ce.txt")

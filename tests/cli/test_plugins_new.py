@@ -42,10 +42,10 @@ def test_what_is_written_is_in_good_style(tmp_path):
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(UsageError, match="did you mean 'miner'"):
         write_package("minre", "own", tmp_path / "new")
-    with pytest.raises(UsageError, match="no package is written for filters; there are: dataset, loss, miner, stage"):
+    with pytest.raises(UsageError, match="no template for filters; there are: dataset, loss, miner, stage"):
         write_package("filter", "own", tmp_path / "new")
     for name in ("Own", "my_own", "1st", "class", "own-", "../own"):
-        with pytest.raises(UsageError, match="cannot be a plugin's name"):
+        with pytest.raises(UsageError, match="is not a plugin name"):
             write_package("miner", name, tmp_path / "new")
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="not an empty folder"):

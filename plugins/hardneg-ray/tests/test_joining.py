@@ -115,7 +115,7 @@ def test_a_start_that_is_stopped_leaves_nothing(seconds, ending):
         ending += psutil.Process(run.pid).children(recursive=True)  # that they end is checked after all tests
         os.kill(run.pid, signal.SIGTERM)
         told = run.communicate(timeout=120)[1]
-    assert run.returncode == 143 and "hardneg: stopped; finished work is kept" in told, told
+    assert run.returncode == 143 and "hardneg: stopped; finished work is saved" in told, told
 
 
 ENDS_SLOWLY = """

@@ -16,7 +16,7 @@ class ClusterLost(errors.ArtifactError):
 
     def __init__(self, started: bool) -> None:
         self.started = started
-        reason = "the Ray processes of this machine are gone; finished work is kept"
+        reason = "the Ray processes of this machine are gone; finished work is saved"
         super().__init__(f"{reason}. Run the same command to resume")
 
 

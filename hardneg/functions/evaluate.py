@@ -1,4 +1,4 @@
-"""`evaluate`: runs scored as trec_eval does, and their differences tested."""
+"""`evaluate`: scores of runs as trec_eval computes them, and paired tests."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,12 +18,12 @@ _log = logging.getLogger("hardneg")
 
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
 RELEVANCE = Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", least=1)
-EQUIVALENCE = Arg("Systems are equivalent where their means surely differ by less than this.")
+EQUIVALENCE = Arg("Systems are equivalent if their means differ by less than this.")
 _QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's.", cli=Path)
 _METRICS = f"One or several, joined by commas; default {','.join(METRICS)}."
-_GROUPS = "The same with groups from a file: a query's id, a tab and its group per line."
-_BY_GROUP = "Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random."
-_BASELINES = "Compare with this run only (its file's name); default: all pairs."
+_GROUPS = "The same, with groups from a file: query id, tab and group per line."
+_BY_GROUP = "Sample the dataset's groups of queries, not queries (`where_known`: if it has groups)."
+_BASELINES = "Compare with this run only, by its file name; default: all pairs."
 _DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
 
 Metrics = Annotated[
@@ -38,25 +38,29 @@ def evaluate(
     *,
     metrics: Metrics = (),
     relevance_level: Annotated[int, RELEVANCE] = 1,
-    significance_level: Annotated[float, Arg("A difference is marked where both corrected p are below this.")] = LEVEL,
+    significance_level: Annotated[
+        float, Arg("Both corrected p values of a significant difference are below it.")
+    ] = LEVEL,
     equivalence_margin: Annotated[float, EQUIVALENCE] = MARGIN,
     query_groups: Annotated[str | Path | None, Arg(_GROUPS, cli=Path)] = None,
     by_group: Annotated[bool | Literal["where_known"], Arg(_BY_GROUP)] = False,
     baselines: Annotated[str | Iterable[str], Arg(_BASELINES, cli=list[str], flag="baseline")] = (),
     dataset: Annotated[Dataset | None, Arg(_DATASET, plugin="datasets")] = None,
     split: Split = None,
-    answer_match: Annotated[Literal["string", "regex"], Arg("Answers are words, or regular expressions.")] = "string",
+    answer_match: Annotated[
+        Literal["string", "regex"], Arg("Match answers as words, or as regular expressions.")
+    ] = "string",
     **where: Unpack[Where],
 ) -> "Evaluation":
-    """Score run files against judgements, as trec_eval does, and test the differences between them.
+    """Score runs against relevance judgements, as trec_eval does, and test the differences between them.
 
-    Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
-    answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
+    Means are over all judged queries: a query without results or relevant documents scores 0.
+    answer@k is the share of questions with an answer in the top k, over the dataset's questions that have answers.
     Judgements default to the dataset's, else to those of the dataset that the first run was searched in.
 
     Raises:
-        UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
-        DataError: a file has a mistake.
+        UsageError: unknown metric or baseline, invalid level, or no judgements.
+        DataError: a malformed file.
     """
     arguments = {name: value for name, value in locals().items() if name != "where"}
     judging = RunsToScore.of(Session.of(where, evaluate), arguments)
@@ -69,11 +73,10 @@ def evaluate(
 
 @dataclass(frozen=True)
 class RunsToScore:
-    """Runs to score, by their labels, and by what.
+    """Runs to score by label, and the metrics, judgements and tests to use.
 
-    baselines: labels of the runs to compare with. qrels: judgements or a file of them, if they are not the dataset's.
-    dataset: what it is called, None where there is none; read: opens its collection. fields: those of the stage
-    `evaluate` that the tests take.
+    baselines: labels of the runs to compare with. qrels: judgements or their file, if not the dataset's. dataset: its
+    name, or None; read: opens its collection. fields: the stage `evaluate`.
     """
 
     files: Mapping[str, Path]
@@ -87,7 +90,7 @@ class RunsToScore:
 
     @classmethod
     def of(cls, session: Session, arguments: Mapping[str, Any]) -> "RunsToScore":
-        """What the arguments of `evaluate` ask for. Raises UsageError where one is wrong."""
+        """Read the arguments of `evaluate`. Raises UsageError for invalid ones."""
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = {name: arguments[name] for name in (*names, "answer_match") if name in arguments}
         metrics = list(dict.fromkeys(names_of("metrics", arguments.get("metrics", ())) or METRICS))
@@ -112,17 +115,17 @@ class RunsToScore:
 
     @cached_property
     def collection(self) -> "formats.collection.StoredCollection | None":
-        """The stored collection, read now; None where no dataset is named."""
+        """The stored collection, read on first use; None without a dataset."""
         return None if self.dataset is None else self.read()
 
     def grades(self) -> "formats.qrels.Qrels":
-        """The judgements that are given, or the collection's; maybe none."""
+        """The given judgements, or the collection's."""
         if self.qrels is not None:
             return formats.qrels.read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
+        """Scores of each run by judgements and answers, with notes and without tests."""
         cutoffs, notes = evaluation.metrics.answer_cutoffs(self.metrics), list[str]()
         found: dict[str, dict[str, Any]] = {label: {} for label in self.files}
 
@@ -137,7 +140,7 @@ class RunsToScore:
 
         if cutoffs:
             if (collection := self.collection) is None:
-                problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+                problem = f"{next(iter(cutoffs))} needs a dataset with answers: give {{dataset}} and {{split}}"
                 raise UsageError(problem, "dataset", "split")
             answers = formats.answer_matching.PassageAnswers.of(collection, self.split, self.fields["answer_match"])
             ids, cuts = answers.query_ids, list(cutoffs.values())
@@ -146,7 +149,7 @@ class RunsToScore:
             notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
         if others := [name for name in self.metrics if name not in cutoffs]:
             if self.qrels is None and self.dataset is None:
-                raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
+                raise UsageError("no judgements: give {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
             level, qrels = self.fields["relevance_level"], self.grades()
             if self.qrels is None and not qrels:
                 raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
@@ -156,14 +159,14 @@ class RunsToScore:
         return evaluation.metrics_json.Measured(ordered, notes=tuple(dict.fromkeys(notes)))
 
     def tested(self, measured: "evaluation.metrics_json.Measured") -> "evaluation.metrics_json.Measured":
-        """The scores with the paired tests of the runs against the baselines, or of each with each."""
+        """Add paired tests of the runs against the baselines, or of all pairs."""
         groups, by_group = None, self.fields["by_group"]
         if "query_groups" in self.fields:
             groups = formats.qrels.read_query_groups(Path(self.fields["query_groups"]))
         elif by_group:
             groups = (None if self.collection is None else self.collection.groups("query")) or None
             if by_group is True and groups is None:
-                problem = "{by_group}: no dataset with groups of queries; give {query_groups}"
+                problem = "{by_group} needs a dataset with groups of queries; or give {query_groups}"
                 raise UsageError(problem, "by_group", "query_groups")
         margin = self.fields["equivalence_margin"]
         return replace(
@@ -185,7 +188,7 @@ def _collection(dataset: str, session: Session) -> "formats.collection.StoredCol
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Runs that were measured: means, scores by query, intervals and paired tests; reads: the files they came from."""
+    """Scores of runs: means, scores by query, intervals and paired tests. reads: the files that were read."""
 
     measured: "evaluation.metrics_json.Measured" = field(repr=False)
     reads: Sequence[Path] = field(default=(), repr=False, compare=False)
@@ -197,7 +200,7 @@ class Evaluation:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What must be known beside the figures, such as queries that a run lacks; one line each."""
+        """Notes on the scores, such as queries missing in a run; one line each."""
         return self.measured.notes
 
     @property
@@ -207,15 +210,15 @@ class Evaluation:
 
     @property
     def comparisons(self) -> Sequence[Any]:
-        """Paired tests: differences, their intervals, p values before and after Holm's correction."""
+        """Paired tests: differences, intervals, and p values before and after Holm's correction."""
         return self.measured.comparisons
 
     def to_dict(self) -> dict[str, Any]:
-        """What a metrics file holds: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
+        """The content of a metrics file: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
         return evaluation.metrics_json.to_json(self.measured)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, a row a run and metric: `run`, `metric`, `mean`, `low`, `high`, of a 95 % interval.
+        """A `pandas.DataFrame` with columns `run`, `metric`, `mean`, and `low` and `high` of a 95 % interval.
 
         Raises:
             MissingDependency: pandas is not installed.
@@ -232,11 +235,10 @@ class Evaluation:
         return DataFrame(rows)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a metrics file, which `hardneg.analyze` and reports read; its own earlier one is replaced.
+        """Write a metrics file, which `hardneg.analyze` and reports read; an earlier one is replaced.
 
         Raises:
-            UsageError: a run or the judgements that were measured stand there, or something else does and `overwrite`
-                is not given.
+            UsageError: the path is an input, or an existing file of another origin and `overwrite` is not set.
         """
         with results.writing("Evaluation.write", [path], overwrite, reads=self.reads) as (file,):
             evaluation.metrics_json.write_metrics(file, self.measured)

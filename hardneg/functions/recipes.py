@@ -1,4 +1,4 @@
-"""`hardneg.load_recipe`: a recipe of a file, or a shipped one, changed, planned, checked and run."""
+"""`load_recipe` and `analyze`: recipes to change, plan, check and run, and analyses of results."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +23,14 @@ from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 
 def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
-    """A shipped recipe by its name, or one of a file, to be changed with `set` and then planned, checked or run.
+    """Load a shipped recipe or a recipe file, to change, plan, check or run.
 
     Args:
-        name: as `hardneg recipe list` tells it, or a path.
-        preset: `demo` (the default), `paper`, or another that it has.
+        name: a name from `hardneg recipe list`, or a path.
+        preset: `demo` (the default), `paper`, or another preset of the recipe.
 
     Raises:
-        UsageError: there is no such recipe, or file.
+        UsageError: no such recipe or file.
     """
     path = str(file_path(name, "name"))
     recipes.find_recipe(path)
@@ -39,7 +39,7 @@ def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
 
 @dataclass(frozen=True)
 class ChosenRecipe:
-    """A recipe with what is to be changed in it; each `set` gives another one."""
+    """A recipe with changed values; `set` returns a new one."""
 
     name: str
     preset: str | None = None
@@ -47,9 +47,9 @@ class ChosenRecipe:
     live: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def set(self, *texts: str, **values: Any) -> "ChosenRecipe":
-        """The recipe with other values: texts as `--set` takes them, or names with `__` in place of each dot.
+        """The recipe with changed values: texts as for `--set`, or names with `__` for dots.
 
-        A dataset may be given in memory, and a model live: `set(dataset={...}, model__name=SentenceTransformer(...))`.
+        Objects in memory are accepted: `set(dataset={...}, model__name=SentenceTransformer(...))`.
         """
 
         def is_live(name: str, value: Any) -> bool:
@@ -65,11 +65,11 @@ class ChosenRecipe:
 
     @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
-        """What would run, with the items and bytes of each step.
+        """Plan the steps, with their items and bytes.
 
         Raises:
-            RecipeError: the recipe has mistakes; all of them are told.
-            HardnegError: the dataset or the model is not there.
+            RecipeError: all mistakes in the recipe.
+            HardnegError: a missing dataset or model.
         """
         session = Session.of(where)
         planned = self._planned(session)
@@ -77,10 +77,10 @@ class ChosenRecipe:
 
     @spelled_out
     def check(self, **where: Unpack[Where]) -> "tuple[recipes.Need, ...]":
-        """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`.
+        """Everything a run needs, looked up without a download; `missing` says what is unavailable.
 
         Raises:
-            ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.
+            ModelError: nothing is missing, but a local model or reranker does not fit the recipe.
         """
         problems, session = list[errors.HardnegError](), Session.of(where)
         needed = tuple(recipes.needs(self._planned(session, problems)))
@@ -98,16 +98,16 @@ class ChosenRecipe:
         overwrite: bool = False,
         **where: Unpack[Where],
     ) -> "RunFolder":
-        """Runs it: what the store has is taken, the rest is made, the results stand in the run folder.
+        """Run it: reuse artifacts in the store, make the others, and write the results to the run folder.
 
         Args:
-            output: the run folder; `runs/NAME-PRESET`.
-            until: the last stage to make. force: stages to make again, with all that need them.
-            overwrite: replace files of these names that are no run's.
-            where: what every function takes (`Where`).
+            output: the run folder; default `runs/NAME-PRESET`.
+            until: the last stage to make. force: stages to make again, with all that depend on them.
+            overwrite: replace files in the folder that no run has written.
+            where: arguments of every function (`Where`).
 
         Raises:
-            UsageError: the folder is read, or holds files of these names that are no run's.
+            UsageError: the folder is an input, or has such files and `overwrite` is not set.
         """
         session = Session.of(where)
         plan = self._planned(session)
@@ -138,7 +138,7 @@ class ChosenRecipe:
 
 @dataclass(frozen=True)
 class RecipePlan:
-    """The steps of a recipe; rows: for each what it takes, and whether the store has it."""
+    """The steps of a recipe; rows: the estimate of each step, and whether the store has it."""
 
     plan: "recipes.Plan" = field(repr=False)
     rows: "tuple[recipes.Estimate, ...]" = field(repr=False)
@@ -161,7 +161,7 @@ class RecipePlan:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A recipe that has run: its results in a folder, and the artifacts of its steps by name; ran: those made now."""
+    """The results of a recipe: its folder and artifacts by step; ran: steps that were not in the store."""
 
     name: str
     path: Path
@@ -173,7 +173,7 @@ class RunFolder:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """Its metrics, where it has evaluated."""
+        """Its metrics, if it evaluates."""
         return (
             Evaluation(evaluation.metrics_json.read_metrics(path))
             if (path := self.path / layout.METRICS).is_file()
@@ -182,7 +182,7 @@ class RunFolder:
 
     @property
     def model(self) -> results.TrainedModel | None:
-        """The model that it hands out."""
+        """Its published model, if any."""
         return (
             results.TrainedModel(self.name, "", path, {})
             if (path := self.path / layout.MODEL_FOLDER).is_dir()
@@ -191,14 +191,14 @@ class RunFolder:
 
     @property
     def index(self) -> results.BuiltIndex | None:
-        """The index that it hands out."""
+        """Its published index, if any."""
         return (
             results.BuiltIndex(self.name, "", path, {}) if (path := self.path / layout.INDEX_FOLDER).is_dir() else None
         )
 
     @property
     def report(self) -> Path | None:
-        """Its report as a page."""
+        """Its report as HTML, if any."""
         return path if (path := self.path / layout.REPORT_HTML).is_file() else None
 
     def __repr__(self) -> str:
@@ -207,22 +207,22 @@ class RunFolder:
 
 
 Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""Kind and facts of the stages of a run folder, by name."""
+"""Artifact type and facts by stage of a run folder."""
 
 _FILES = ("qrels", "queries", "corpus", "withheld")
 
 
 @partial(spelled_out, options=arguments.AnalyzeArguments)
 def analyze(name: str, **fields: Any) -> "AnalysisResult":
-    """Runs an analysis on results of functions, files, or a finished run folder.
+    """Run an analysis on results of functions, files, or a finished run folder.
 
     Args:
-        name: as `hardneg analyze --help` lists it.
-        fields: those of the analysis by their names in a recipe, such as `runs={"dense": run, "bm25": path}`.
+        name: a name from `hardneg analyze --help`.
+        fields: fields of the analysis by their names in a recipe, such as `runs={"dense": run, "bm25": path}`.
 
     Raises:
-        PluginError: there is no such analysis.
-        UsageError: it has no such field, or one is missing.
+        PluginError: no such analysis.
+        UsageError: an unknown or missing field.
     """
     chosen: type[base.Analysis] = load_plugin("analyses", arguments.name_of("name", name))
     extra = [ask.rstrip("?") for ask in chosen.asks if ask != "stages"]
@@ -245,16 +245,16 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
 def checked(
     chosen: type[base.Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
 ) -> base.Analysis:
-    """The analysis of some fields; `flag` says how a message calls a field, `types` what stages made.
+    """Validate the fields of an analysis. types: artifact types by stage; flag: the name of a field in messages.
 
     Raises:
-        UsageError: what was given makes no sense; all mistakes, each with its field.
+        UsageError: all mistakes, each with its field.
     """
     try:
         return chosen.model_validate(chosen.arranged(fields, types))
     except ValidationError as error:
         problems = []
-        for item in mistakes(error):  # one of the whole says itself which field it is about
+        for item in mistakes(error):  # mistakes of the whole model name their field themselves
             line = complaint(item)
             name, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
             problems.append(f"{flag(name)}: {rest}" if name in chosen.model_fields else line)
@@ -262,7 +262,7 @@ def checked(
 
 
 def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages, progress: Progress) -> inputs.Files:
-    """What an analysis reads: the files that its fields name, and what was given beside."""
+    """The inputs of an analysis: the files in its fields, and further arguments."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in arguments.options_of(arguments.AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
@@ -282,16 +282,13 @@ def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages,
 
 
 def stages_of(run_folder: Path, store: Store) -> Stages:
-    """Artifact type and facts of each stage of a run folder. Raises DataError where it is none."""
+    """Artifact type and facts of each stage of a run folder. Raises DataError for other folders."""
     artifacts = recipes.artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
 
 def _named(chosen: type[base.Analysis], name: str, value: Any, store: Store) -> Any:
-    """The value of a field: of one that refers to artifacts, the path, or paths by label, of what was given.
-
-    Metrics and runs in memory are kept in the store.
-    """
+    """The value of a field; references become paths, or paths by label. Objects in memory are written to the store."""
     marks = [mark for mark in chosen.model_fields[name].metadata if isinstance(mark, recipe_fields.Reference)]
     if not marks:
         return value
@@ -327,7 +324,7 @@ def _file(name: str, value: Any, store: Store) -> Path:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """What an analysis has measured; found: the numbers, as JSON holds them."""
+    """The result of an analysis; numbers: its content as JSON."""
 
     name: str
     numbers: Any = field(repr=False)
@@ -338,10 +335,10 @@ class AnalysisResult:
         return self.numbers
 
     def draw(self, *paths: str | Path, overwrite: bool = False) -> None:
-        """Draws the figure into files, .png, .svg or .pdf; its own earlier ones are replaced.
+        """Draw the figure to .png, .svg or .pdf files; earlier ones are replaced.
 
         Raises:
-            UsageError: something else stands there, and `overwrite` is not given.
+            UsageError: an existing file of another origin, and `overwrite` is not set.
         """
         with results.writing("AnalysisResult.draw", paths, overwrite) as files:
             self.analysis.draw(self.numbers, files)

@@ -1,4 +1,4 @@
-"""`index`, `encode`, `search` and `rerank`: indexes over a corpus, and what is found in them for queries."""
+"""`encode`, `index`, `search`, `rerank` and `fuse`: indexes over a corpus, and runs."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ _LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
 _AT_ONCE = 65_536
 
 Backend = Annotated[
-    arguments.Setting | None, arguments.Arg("An index over texts instead of a model, such as bm25.", plugin="indexes")
+    arguments.Setting | None, arguments.Arg("An index over texts, such as bm25, instead of a model.", plugin="indexes")
 ]
 Candidates = Annotated[
     arguments.Setting | None,
-    arguments.Arg("An index over texts, such as bm25: rank only its best documents.", plugin="indexes"),
+    arguments.Arg("An index over texts, such as bm25: the model ranks only its top documents.", plugin="indexes"),
 ]
 Reranker = Annotated[
     arguments.Setting,
@@ -46,14 +46,14 @@ def search(
     query_vectors: arguments.VectorFile | None = None,
     query_ids: arguments.VectorIds | None = None,
     split: arguments.Split = None,
-    depth: Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)] = layout.LIST_DEPTH,
+    depth: Annotated[int, arguments.Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     candidates: Candidates = None,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
-    """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
+    """Search a corpus for the queries of a split, or an index with query vectors, and write a TREC run.
 
     Raises:
-        UsageError: both a model and a backend, or none.
+        UsageError: both a model and a backend, or neither.
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
 
@@ -62,7 +62,7 @@ def search(
     session, searched = Session.of(where, search), arguments.stage("search", {"depth": depth})
     if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
         if any(each is not None for each in (dataset, model, backend, candidates)):
-            problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
+            problem = "search: with {index} and {query_vectors} give no dataset, model, backend or candidates"
             raise errors.UsageError(problem, "index", "query_vectors")
         session.begin(None, vectors.reads)
         found, count = vectors.kept_run(session, depth)
@@ -70,10 +70,10 @@ def search(
             vectors.queries.stem, found.key, found.path / layout.RUN, {"queries": count}, session.store, None
         )
     if dataset is None or (model is None) == (backend is None):
-        problem = "search: give {dataset}, and {model} or {backend}, one of them"
+        problem = "search: give {dataset}, and either {model} or {backend}"
         raise errors.UsageError(problem, "dataset", "model", "backend")
     if candidates is not None and model is None:
-        raise errors.UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
+        raise errors.UsageError("search: {candidates} needs {model}, which ranks them", "candidates", "model")
     searched["split"] = split = given.split_of(dataset, split, "test")
     encoded: Any = {"stage": "encode"} if backend is None else arguments.stage("index", {"backend": backend})
     name = given.model_name(model) if backend is None else encoded["backend"]["name"]
@@ -92,29 +92,25 @@ def search(
 @arguments.spelled_out
 def rerank(
     dataset: arguments.Dataset,
-    run: Annotated[
-        arguments.AnyRun, arguments.Arg("The TREC run to take the documents from, plain or gzip.", cli=Path)
-    ],
+    run: Annotated[arguments.AnyRun, arguments.Arg("The TREC run to rerank, plain or gzip.", cli=Path)],
     reranker: Reranker,
     *,
     split: arguments.Split = None,
-    depth: Annotated[
-        int, arguments.Arg("How many documents of each query are scored, the best.", least=1)
-    ] = layout.LIST_DEPTH,
+    depth: Annotated[int, arguments.Arg("Number of top documents to rerank per query.", least=1)] = layout.LIST_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
-    """Score the best documents of a run anew, query and document together.
+    """Rerank the top documents of a run with a model that reads query and document together.
 
     Raises:
-        RecipeError: there is no such reranker, or it has no such option.
-        DataError: the run has a mistake, or none of its queries is in the split.
+        RecipeError: unknown reranker, or unknown option of it.
+        DataError: a malformed run, or one without queries of the split.
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
     session, split = Session.of(where, rerank), given.split_of(dataset, split, "test")
     reranked = arguments.stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
     file, plugin = given.run_file(run, session.store), reranked["plugin"]
-    stages = {  # the search only stands for the run that is given
+    stages = {  # the search is a placeholder for the given run
         ENCODED: {"stage": "index", "backend": layout.BM25},
         SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
         _RERANKED: {**reranked, "run": SEARCHED},
@@ -129,7 +125,7 @@ def rerank(
 
 @dataclass(frozen=True)
 class QueryVectors:
-    """An index folder, and the files of the queries' vectors and, if apart, of their ids."""
+    """An index folder, and the files of query vectors and, if separate, of their ids."""
 
     index: Path
     queries: Path
@@ -137,28 +133,28 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """What these arguments of a function say; None where none is given. Raises UsageError: one lacks another."""
+        """Read these arguments of a function; None if none is given. Raises UsageError for an incomplete set."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
             return None
         if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
-            problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking[0]}}} too"
-            raise errors.UsageError(problem, lacking[0])
+            problem = f"{line}: {{index}} and {{query_vectors}} are used together: give {{{lacking[0]}}} too"
+            raise errors.UsageError(problem, "index", "query_vectors")
         return cls(paths["index"], paths["query_vectors"], paths.get("query_ids"))
 
     @property
     def reads(self) -> list[Path]:
-        """All that is read."""
+        """The input files."""
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
-        """The run for all queries in the file's order, in the store under its content; and how many there are.
+        """Search for all queries in the file's order; return the stored run and the number of queries.
 
         Raises:
-            ArtifactError: the index is missing or damaged.
-            DataError: the vectors are, or an id is repeated.
-            UsageError: the vectors are of another dimension than the index.
+            ArtifactError: a missing or damaged index.
+            DataError: missing or malformed vectors, or a repeated id.
+            UsageError: vectors of another dimension than the index.
         """
         from hardneg.indexes.backends.flat import FlatSearcher
         from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -170,7 +166,7 @@ class QueryVectors:
             list[int](),
         )
         if file.dimension != index.dimension:
-            problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
+            problem = f"dimension {file.dimension}, but {self.index} has {index.dimension}"
             raise errors.UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
         searcher = index.searcher
         if isinstance(searcher, FlatSearcher):
@@ -194,14 +190,14 @@ class QueryVectors:
 
 Vectors = Annotated[
     str | Path | Any,
-    arguments.Arg("For an index over vectors or weights: the folder they are in.", "what `encode` returned", cli=Path),
+    arguments.Arg("For an index over vectors or weights: their folder.", "what `encode` returned", cli=Path),
 ]
 _BACKEND = arguments.Arg("The kind of index; `hardneg plugins list indexes` shows them.", plugin="indexes")
 
 
 @arguments.spelled_out
 def encode(dataset: arguments.Dataset, model: arguments.Model, **where: Unpack[arguments.Where]) -> results.BuiltIndex:
-    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
+    """Encode a corpus into a dense index for Pyserini's FaissSearcher.
 
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
@@ -218,10 +214,10 @@ def index(
     vectors: Vectors | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.BuiltIndex:
-    """Index the texts of a corpus, or a model's vectors of them; Pyserini's searchers open most of these.
+    """Build an index over the texts of a corpus or over encoded vectors; Pyserini's searchers open most kinds.
 
     Raises:
-        UsageError: the backend is built from the other of the two, or from something else than the folder holds.
+        UsageError: a backend that is built from another kind of input.
 
     Example: hardneg index build --dataset beir:FOLDER --backend bm25 --output lucene
 
@@ -232,7 +228,7 @@ def index(
     name, takes = setting["name"], load_plugin("indexes", setting["name"]).input
     if (dataset is None) == (folder is None) or (takes == "texts") != (dataset is not None):
         wanted = "{dataset}" if takes == "texts" else f"{{vectors}}, a folder of {takes}"
-        problem = f"index build: {name} is built from {takes}: give {wanted}, and that alone"
+        problem = f"index build: {name} is built from {takes}: give {wanted} only"
         raise errors.UsageError(problem, "dataset", "vectors")
     if folder is not None:
         return _of_vectors(setting, folder, vectors.key if isinstance(vectors, results.BuiltIndex) else "", session)
@@ -241,14 +237,14 @@ def index(
 
 
 def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Session) -> results.BuiltIndex:
-    """An index over vectors, in the store under what it was made of; key: of an artifact that they are."""
+    """Build an index over a folder of vectors; key: of the vectors, if they are an artifact."""
     from hardneg.indexes.open_store import form_in
 
     name, options = setting["name"], {key: value for key, value in setting.items() if key != "name"}
     plugin: Any = configure("indexes", types.PluginSetting(name, options))
     if (form := form_in(vectors)) != plugin.input:
-        problem = f"holds {form}" if form else "is no folder that `hardneg encode` or `hardneg index import` wrote"
-        wanted = f"and {name} is built from {plugin.input}: name a folder of {plugin.input}"
+        problem = f"holds {form}" if form else "was not written by `hardneg encode` or `hardneg index import`"
+        wanted = f"but {name} is built from {plugin.input}: give a folder of {plugin.input}"
         raise errors.UsageError(f"index build: {vectors} {problem}, {wanted}")
     session.begin(None, [vectors])
     content = Content.of(lambda: key or tree_digest(vectors))
@@ -267,14 +263,11 @@ def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Se
 _log = logging.getLogger("hardneg")
 
 _TUNING = "Tuning"
-_METHODS = "zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum."
-_MISSING = "Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
-_TUNED = "Runs of other queries to tune on, one for each fused run, in their order."
-_JUDGED = Arg("The judgements of the queries to tune on.", cli=Path, panel=_TUNING)
-_TRIED = (
-    "Values to try, in every combination: of a run's weight, or `constant`; default: all weights in tenths that sum to "
-    "1."
-)
+_METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank, or ranx's max, mnz, wsum."
+_MISSING = "For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
+_TUNED = "Runs of other queries to tune on, one per fused run, in the same order."
+_JUDGED = Arg("Judgements of the queries to tune on.", cli=Path, panel=_TUNING)
+_TRIED = "Values to try of a run's weight or of `constant`, in all combinations; default: weights in steps of 0.1."
 _GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", panel=_TUNING)
 _WEIGHT = Arg("A run's weight, by its label; default 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
 
@@ -290,8 +283,8 @@ def fuse(
     weights: Annotated[Mapping[str, float], _WEIGHT] = {},
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
     constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
-    norm: Annotated[Norm | None, Arg("Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
-    depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = layout.LIST_DEPTH,
+    norm: Annotated[Norm | None, Arg("For ranx's methods: min-max (the default), none, zmuv, ...")] = None,
+    depth: Annotated[int, Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     tune_runs: TuneRuns = None,
     qrels: Annotated[AnyQrels | None, _JUDGED] = None,
     metric: Metric = "ndcg@10",
@@ -299,11 +292,11 @@ def fuse(
     grid: Annotated[Mapping[str, Sequence[float]], _GRID] = {},
     **where: Unpack[Where],
 ) -> RankedRun:
-    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by one of ranx's methods.
+    """Fuse runs by sums of scores or ranks, by alternating between them (zip), or by a method of ranx.
 
     Raises:
-        UsageError: the method has no such number, or a label is unknown.
-        DataError: a run has a mistake, or is tuned on the queries that are fused.
+        UsageError: a parameter that the method does not have, or an unknown label.
+        DataError: a malformed run, or tuning on the queries that are fused.
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
@@ -316,7 +309,7 @@ def fuse(
 
 
 def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Mapping[str, Any]) -> RankedRun:
-    """The fused run in the store, under what it was made of; fields: of the stage."""
+    """Fuse runs into the store; fields: of the stage `fuse`."""
     files = given.labelled_runs(runs, session.store)
     tuning = given.labelled_runs(tune_runs, session.store) if tune_runs else {}
     fusion, labels = _checked(fields, list(files), tuning, judged), list(files)
@@ -351,11 +344,11 @@ def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Map
 
 
 def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[str, Path], judged: Any) -> Fusion:
-    """The method with its numbers. Raises UsageError where they, or arguments to tune by, do not go together."""
+    """The fusion with its parameters. Raises UsageError for invalid parameters or tuning arguments."""
     if len(labels) < 2:
-        raise errors.UsageError("fuse: give {runs} twice or more", "runs")
+        raise errors.UsageError("fuse: give at least two {runs}", "runs")
     if unknown := [label for label in fields["weights"] if label not in labels]:
-        problem = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
+        problem = f"no run has the label {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
         raise errors.UsageError(f"{{weights}}: {problem}", "weights")
     weights = tuple(fields["weights"].get(label, 1.0) for label in labels)
     numbers = (fields["constant"], fields.get("norm"), fields["depth"])
@@ -363,7 +356,7 @@ def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[s
     if problems := fusion.problems():
         raise errors.UsageError("; ".join(problems))
     if not tuning and (fields["tuning.grid"] or judged is not None):
-        problem = "fuse: {grid} and {qrels} are for tuning: give a {tune_runs} for each {runs}"
+        problem = "fuse: {grid} and {qrels} are for tuning: give one {tune_runs} per {runs}"
         raise errors.UsageError(problem, "grid", "qrels", "tune_runs", "runs")
     if tuning and len(tuning) != len(labels):
         counts = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
@@ -381,7 +374,7 @@ def _tuned(
     fields: Mapping[str, Any],
     progress: Progress,
 ) -> tuple[Fusion, str]:
-    """The best on the development queries, and a line on it, which goes to the log too."""
+    """Tune a fusion on the development queries; return the best one and a line about it, which is logged."""
     qrels = formats.qrels.read_qrels(judged) if isinstance(judged, Path) else judged
     runs = [formats.runs.read_run(path) for path in files.values()]
     known = evaluation.fusion_tuning.Development(

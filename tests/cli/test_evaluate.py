@@ -79,8 +79,8 @@ def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--metrics answer@5", "answer@5 needs the answers of a dataset: give --dataset and --split"),
-        ("--metrics mrr@10", "give the judgements: --qrels, or --dataset"),
+        ("--metrics answer@5", "answer@5 needs a dataset with answers: give --dataset and --split"),
+        ("--metrics mrr@10", "no judgements: give --qrels, or --dataset"),
         ("--metrics answer@5 --dataset beir:data", "split test has no answers: take a dataset"),
         ("--metrics answer", "it needs a cutoff and the answers of a dataset"),
     ],

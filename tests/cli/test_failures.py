@@ -51,7 +51,7 @@ def test_a_terminal_without_the_characters(tmp_path: Path, encoding: str) -> Non
 
 @pytest.mark.parametrize(
     ("store", "message"),
-    [("file", "is a file; name a folder with --store"), ("x" * 300, "File name too long"), ("file/deep", "cannot be")],
+    [("file", "is a file; give a folder with --store"), ("x" * 300, "File name too long"), ("file/deep", "cannot be")],
 )
 @pytest.mark.parametrize("command", [["artifacts", "list"], ["artifacts", "gc"], ["data", "show", "pydocs"]])
 def test_a_store_that_cannot_be_one(tmp_path: Path, store: str, message: str, command: list[str]) -> None:

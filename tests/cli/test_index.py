@@ -43,8 +43,8 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
     [
         ("--backend pq", UsageError, "pq is built from vectors: give --vectors, a folder of vectors"),
         ("--backend pq --dataset pydocs", UsageError, "pq is built from vectors"),
-        ("--vectors FLAT", UsageError, "bm25 is built from texts: give --dataset, and that alone"),
-        ("--vectors FLAT --dataset pydocs --backend pq", UsageError, "and that alone"),
+        ("--vectors FLAT", UsageError, "bm25 is built from texts: give --dataset only"),
+        ("--vectors FLAT --dataset pydocs --backend pq", UsageError, "only"),
         ("--vectors FLAT --backend pqq", PluginError, "did you mean 'pq'"),
         ("--vectors FLAT --backend pq --option bit=4", PluginError, "did you mean 'bits'"),
         ("--vectors FLAT --backend pq --option bits=9", HardnegError, "from 1 to 8"),
@@ -66,7 +66,7 @@ def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:
     np.save(tokens / "offsets.npy", np.array([0, 1]))
     for folder, backend, told in (
         (tokens, "flat", f"{tokens} holds token-vectors, and flat is built from vectors"),
-        (empty, "pq", f"{empty} is no folder that `hardneg encode` or `hardneg index import` wrote, and pq is built"),
+        (empty, "pq", f"{empty} was not written by `hardneg encode` or `hardneg index import`, but pq is built"),
     ):
         _, error = _build("--vectors", folder, "--backend", backend, "--output", tmp_path / "out")
         assert isinstance(error, UsageError) and told in str(error)

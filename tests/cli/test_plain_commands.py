@@ -103,7 +103,7 @@ def test_a_run_is_filtered_by_the_scores_of_another(hardneg, place):
     assert "rank 2 d40" in hardneg("analyze denoising dropped.arrow")
     with pytest.raises(UsageError, match="this miner records no dropped candidates"):
         hardneg(f"{command} --form hardneg --dropped dropped.arrow")
-    with pytest.raises(UsageError, match="--filter-by goes with --run"):
+    with pytest.raises(UsageError, match="--filter-by needs --run"):
         hardneg(f"{MINE} --output x.jsonl --filter-by ce.txt")
 
 
@@ -125,7 +125,7 @@ def test_export_turns_one_form_into_another(hardneg):
         ("--output x.csv", UsageError, "ends in .parquet or .jsonl"),
         ("--output x.jsonl --form tuple", UsageError, "there are: triplet"),
         ("--output x.jsonl --form tevatron-v2", UsageError, "--corpus-output FILE"),
-        ("--output x.jsonl --run run.txt", UsageError, "one of them"),
+        ("--output x.jsonl --run run.txt", UsageError, "exactly one of"),
         ("--output x.jsonl --miner topkk", RecipeError, "did you mean 'topk'"),
         ("--output x.jsonl --option depht=3", RecipeError, "depht"),
         ("--output x.jsonl --option depth", UsageError, "KEY=VALUE"),
@@ -151,7 +151,7 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
     for command, output in [("encode", "full"), ("search", "full"), ("search", "x.txt"), ("encode", "run.txt")]:
         with pytest.raises(UsageError):
             hardneg(f"{command} {MODEL} --output {output}")
-    with pytest.raises(UsageError, match="one of them"):
+    with pytest.raises(UsageError, match="either --model or|exactly one of"):
         hardneg("search --dataset beir:data --output x.trec.gz")
 
 

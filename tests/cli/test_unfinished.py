@@ -37,11 +37,11 @@ def test_nothing_that_a_command_has_made_is_garbage(name: str, place: Path, monk
     monkeypatch.setattr(hardneg.training.loop, "update", cleaned)
     command = COMMANDS[name]
     assert run(command).exit_code == 130
-    assert f"running: hardneg {name} to {place / 'out'}, begun" in seen[0] and "0 folders" in seen[0]
+    assert f"running: hardneg {name} to {place / 'out'}, started" in seen[0] and "0 folders" in seen[0]
     made = {path.name for path in Store(place / "store").root.iterdir()}
     assert sum(name.endswith(".partial") for name in made) == 1
     told = run("artifacts", "gc", "--delete").output
-    assert f"unfinished: hardneg {name} to {place / 'out'}, begun" in told and "0 folders" in told
+    assert f"unfinished: hardneg {name} to {place / 'out'}, started" in told and "0 folders" in told
     done = run(command)
     assert done.exit_code == 0, done.output
     assert done.stderr.count("in the store") == 4
@@ -56,7 +56,7 @@ def test_stopped_runs_are_forgotten_when_that_is_asked_for(place: Path, monkeypa
     monkeypatch.setattr(hardneg.training.loop, "update", stop)
     assert run(COMMANDS["train"]).exit_code == 130
     told = run("artifacts", "gc", "--forget-unfinished").output
-    assert "to forget with --delete" in told and "5 folders" in told
+    assert "its artifacts go with --delete" in told and "5 folders" in told
     told = run("artifacts", "gc", "--forget-unfinished", "--delete").output
-    assert "forgotten" in told and "5 folders" in told
+    assert "its artifacts are removed" in told and "5 folders" in told
     assert run("artifacts", "gc").output.startswith("0 folders")

@@ -144,11 +144,11 @@ def test_settings_are_refused_where_no_recipe_is_made(tmp_path, settings):
         lambda: hn.fuse([run, other], settings=settings),
         lambda: hn.analyze("overlap", runs=[run], settings=settings),
     ):
-        with pytest.raises(UsageError, match="settings: no recipe is made here that they could change; leave them out"):
+        with pytest.raises(UsageError, match="settings: nothing to set, because no recipe is made here; remove them"):
             call()
     arguments = ["evaluate", "--run", str(run), "--run", other, "--qrels", str(qrels), "--set", "a.b=1"]
     told = CliRunner().invoke(app, list(map(str, arguments)))
-    assert str(told.exception) == "--set: no recipe is made here that they could change; leave them out"
+    assert str(told.exception) == "--set: nothing to set, because no recipe is made here; remove them"
 
 
 def test_options_stand_where_the_stage_has_them() -> None:

@@ -45,9 +45,9 @@ def test_metrics_never_replace_what_they_were_measured_from(at, tmp_path):
 def test_a_run_and_its_file_are_two_rows(at):
     run = hn.fuse({"one": FIRST, "two": SECOND}, "zip", **at)
     assert list(hn.evaluate({"a": run, "b": run.path}, QRELS, **at).metrics) == ["a", "b"]
-    with pytest.raises(UsageError, match="two are called '1'; give a dict"):
+    with pytest.raises(UsageError, match="two have the label '1'; give a dict"):
         hn.evaluate({1: FIRST, "1": SECOND}, QRELS, **at)
-    with pytest.raises(UsageError, match="is given twice; give each run once"):
+    with pytest.raises(UsageError, match="given twice"):
         hn.evaluate([run.path, run.path], QRELS, **at)
 
 
@@ -93,19 +93,19 @@ def test_runs_that_hardly_differ_are_equivalent_within_a_margin_and_groups_of_qu
     assert grouped.to_dict()["comparisons"][0]["verdict"] == "undecided"
     with pytest.raises(UsageError, match="equivalence_margin: must be greater than 0"):
         hn.evaluate(runs, qrels, equivalence_margin=0, **at)
-    with pytest.raises(UsageError, match="by_group: no dataset with groups of queries; give query_groups"):
+    with pytest.raises(UsageError, match="by_group needs a dataset with groups of queries; or give query_groups"):
         hn.evaluate(runs, qrels, by_group=True, **at)
 
 
 def test_mistakes_in_what_is_to_be_measured(at):
     with pytest.raises(UsageError, match="baseline third is not among the runs: first"):
         hn.evaluate({"first": FIRST}, QRELS, baselines=["third"], **at)
-    with pytest.raises(DataError, match=r"qrels\['q1'\]\['a'\]: a grade is a whole number, not 'high'"):
+    with pytest.raises(DataError, match=r"qrels\['q1'\]\['a'\]: a grade must be a whole number, not 'high'"):
         hn.evaluate(FIRST, {"q1": {"a": "high"}}, **at)
     with pytest.raises(UsageError, match="give the judgements"):
         hn.evaluate(FIRST, **at)
     run = hn.fuse([FIRST, SECOND], "zip", **at)
-    with pytest.raises(UsageError, match="two are called 'zip'; give a dict"):
+    with pytest.raises(UsageError, match="two have the label 'zip'; give a dict"):
         hn.evaluate([run, run], QRELS, **at)
 
 
@@ -116,9 +116,9 @@ def test_runs_are_fused_by_hand_computed_sums(at):
     assert fused.to_dict() == {"q": {"a": pytest.approx(5), "b": pytest.approx(5), "c": pytest.approx(3)}}
     again = hn.fuse(two, weights={"two": 0.5}, **at)
     assert again.key == fused.key
-    with pytest.raises(UsageError, match="no run is called 'tow'; did you mean 'two'"):
+    with pytest.raises(UsageError, match="no run has the label 'tow'; did you mean 'two'"):
         hn.fuse({"one": FIRST, "two": SECOND}, weights={"tow": 1}, **at)
-    with pytest.raises(UsageError, match="give runs twice or more"):
+    with pytest.raises(UsageError, match="give at least two runs"):
         hn.fuse([FIRST], **at)
 
 

@@ -20,7 +20,7 @@ class RecommendCommand(Command):
     """Writes a recipe with the negatives that it was written for, and says why."""
 
     output = typer.Option(
-        "recommended.yaml", "--output", "-o", help="The recipe to write, NAME.yaml.", rich_help_panel="What is written"
+        "recommended.yaml", "--output", "-o", help="The recipe to write, NAME.yaml.", rich_help_panel="Output"
     )
 
     def options(self) -> Iterator[Parameter]:

@@ -12,7 +12,7 @@ from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
 from hardneg_browse.sources import path_sources, with_others
 
-_WRITTEN = "What is written"
+_WRITTEN = "Output"
 _DATASET = "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, or a plugin's name, for texts and judgements."
 
 

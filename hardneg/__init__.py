@@ -32,17 +32,6 @@ _APART = {
 """Package under `plugins` that provides each of these names."""
 
 
-def modules_on_demand(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose modules are imported when they are first used."""
-
-    def module(name: str) -> Any:
-        if name.startswith("_") or find_spec(f"{package}.{name}") is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return import_module(f"{package}.{name}")
-
-    return module
-
-
 @cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
     """Home of each name that a module imports under TYPE_CHECKING: its module and its name there."""
@@ -54,22 +43,32 @@ def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
     return {alias.asname or alias.name: (node.module or "", alias.name) for node in imports for alias in node.names}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _APART:
-        module = _APART[name].replace("-", "_")
-        try:
-            return getattr(import_module(module), name)
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
-        from hardneg.records import MissingDependency
-        from hardneg.registry import install_command
+def on_demand(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module: imports on first use what the module imports under TYPE_CHECKING."""
 
-        raise MissingDependency(f"{name}: {install_command(_APART[name])}")
-    public = type_checkers_imports(__name__)
-    if name not in public:
-        raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
-    return getattr(import_module(public[name][0]), name)
+    def found(name: str) -> Any:
+        if name not in (known := type_checkers_imports(module)):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, called = known[name]
+        value = None if home == module else getattr(import_module(home), called, None)
+        return import_module(f"{home}.{called}") if value is None else value
+
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _APART:
+        return on_demand(__name__)(name)
+    module = _APART[name].replace("-", "_")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+    from hardneg.records import MissingDependency
+    from hardneg.registry import install_command
+
+    raise MissingDependency(f"{name}: {install_command(_APART[name])}")
 
 
 def __dir__() -> list[str]:

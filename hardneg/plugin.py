@@ -1,13 +1,11 @@
-"""All that an outside package may import, beside `hardneg.testing`: `from hardneg.plugin import Candidates, Negatives`.
+"""Public names for packages, besides `hardneg.testing`: `from hardneg.plugin import Candidates, Negatives`.
 
-A name is imported with its module when it is asked for, so that this module is light. What is not named here may change
-without notice.
+Each name is imported on first use. Names that are not listed here may change without notice.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hardneg import type_checkers_imports
+from hardneg import on_demand
 
 # isort: off
 # fmt: off
@@ -64,7 +62,6 @@ if TYPE_CHECKING:
 # fmt: on
 # isort: on
 
-_NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "Analysis", "AnalysisInputs", "Candidates", "Command", "Corpus", "Document", "ExactOptions", "ExampleTraining",
     "FILTER_RULES", "Judgement", "ListsOfFile", "Negatives", "Query", "RankedList", "Runs", "ScoreBatch",
@@ -81,12 +78,7 @@ __all__ = [  # noqa: RUF022
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home, called = type_checkers_imports(__name__)[name]
-    found = getattr(import_module(home), called, None)
-    return import_module(f"{home}.{called}") if found is None else found
+__getattr__ = on_demand(__name__)
 
 
 def __dir__() -> list[str]:

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from hardneg import modules_on_demand
+from hardneg import on_demand
 from hardneg.records import UsageError
 
 if TYPE_CHECKING:
     from hardneg.evaluation import fusion_tuning, metrics, metrics_json, significance
 
-__getattr__ = modules_on_demand(__name__)
+__getattr__ = on_demand(__name__)
 
 LEVEL = 0.01
 """Default level of significance."""

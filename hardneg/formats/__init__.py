@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from hardneg import modules_on_demand
+from hardneg import on_demand
 
 if TYPE_CHECKING:
     from hardneg.formats import answer_matching, collection, forms, negatives, qrels, runs, vectors, vectors_import
 
-__getattr__ = modules_on_demand(__name__)
+__getattr__ = on_demand(__name__)

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from hardneg import modules_on_demand
+from hardneg import on_demand
 
 if TYPE_CHECKING:
     from hardneg.report import content, page, query_section, table
 
-__getattr__ = modules_on_demand(__name__)
+__getattr__ = on_demand(__name__)

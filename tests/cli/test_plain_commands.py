@@ -151,7 +151,7 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
     for command, output in [("encode", "full"), ("search", "full"), ("search", "x.txt"), ("encode", "run.txt")]:
         with pytest.raises(UsageError):
             hardneg(f"{command} {MODEL} --output {output}")
-    with pytest.raises(UsageError, match="either --model or|exactly one of"):
+    with pytest.raises(UsageError, match=r"either --model or|exactly one of"):
         hardneg("search --dataset beir:data --output x.trec.gz")
 
 

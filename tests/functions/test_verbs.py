@@ -137,7 +137,7 @@ def test_training_gives_a_model_that_functions_take(place, at):
 
 
 def test_mistakes_in_what_is_given(place, at):
-    with pytest.raises(UsageError, match="either model or|exactly one of"):
+    with pytest.raises(UsageError, match=r"either model or|exactly one of"):
         hn.mine(place / "data", **at)
     with pytest.raises(UsageError, match="no argument 'stroe'; did you mean 'store'"):
         hn.mine(place / "data", place / "model", stroe="x")

@@ -1,4 +1,4 @@
-"""The backend `cagra`: built on a GPU by cuVS, kept as a file of faiss."""
+"""The backend `cagra`: a graph built on a GPU by cuVS, saved as a faiss file."""
 
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -16,14 +16,14 @@ _LEVEL_BYTES = 12  # bytes a vector: its level, and where its links begin
 
 @dataclass(frozen=True)
 class Cagra:
-    """A graph over the vectors as they are, built on a GPU and searched there, or on a CPU as an HNSW graph.
+    """A graph over uncompressed vectors, built and searched on a GPU, or searched on a CPU as an HNSW graph.
 
     Source: H. Ootomo et al., CAGRA: Highly Parallel Graph Construction and Approximate Nearest Neighbor Search for
     GPUs, ICDE 2024.
 
     Args:
-        degree: links of a vector; even, and at least 8.
-        intermediate: links of a vector in the graph that they are chosen from.
+        degree: links per vector; even, at least 8.
+        intermediate: links per vector in the initial graph.
         algorithm: how that graph is made: by lists and codes, or by going from neighbours to their neighbours.
         width: how many near vectors a search holds, or as many as it is asked for; stored in the index for CPUs.
         seed: of the vectors that are on upper levels, where a CPU begins.
@@ -46,14 +46,14 @@ class Cagra:
             raise errors.UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Vectors and links."""
+        """Bytes of vectors and links."""
         return vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Links the vectors of the dense index folder `source` and writes them; returns their number.
+        """Build the graph of the dense index folder `source`; return the number of vectors.
 
         Raises:
-            UsageError: there is no GPU, or there are not more vectors than links.
+            UsageError: no GPU, or not more vectors than links.
             MissingDependency: without cuVS or faiss.
         """
         vectors = index_files.FlatVectors.open(source)
@@ -88,7 +88,7 @@ class CagraSearcher(compression.CompressedSearcher):
         return cls(path, opened.index, width=width)
 
     def using(self, options: "ExactOptions", progress: runtime.Progress | None) -> "CagraSearcher":
-        """The same, searched on the GPU that `options` names, where there is one and cuVS is installed."""
+        """A searcher on the GPU in `options`, if there is one and cuVS is installed."""
         device = options.where
         there = device.type == "cuda" and find_spec("cuvs") is not None
         return replace(self, copy=GpuGraph(self.index, str(device), self.width) if there else None)

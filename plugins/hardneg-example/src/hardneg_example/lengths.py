@@ -1,4 +1,4 @@
-"""How long the documents are that systems rank highest, beside those that are relevant."""
+"""Lengths of top-ranked documents by system, compared with relevant documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,7 +45,7 @@ class Lengths(Analysis):
         return {"depth": self.depth, "runs": measured, "relevant": _mean(relevant, words) if relevant else None}
 
     def table(self, results: Any) -> Table:
-        """One row a run, the last for what is relevant, where that is known."""
+        """One row per run, and one for relevant documents if there are judgements."""
         rows = [
             [
                 label,

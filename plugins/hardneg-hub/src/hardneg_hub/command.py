@@ -63,7 +63,7 @@ def push(
 
 
 def _ask(question: str) -> None:
-    """Has a person type yes. Raises UsageError where nobody does."""
+    """Ask for confirmation. Raises UsageError without it."""
     if not sys.stdin.isatty():
         raise errors.UsageError(f"{question}; pass --yes")
     terminal.say(f"{question}. Type yes to push: ", err=True, nl=False)

@@ -85,13 +85,13 @@ class PushedFolder:
 def prepare(
     folder: Path, repo: str, store: stores.Store, scratch: Path, what: str | None = None, encoder: str = ""
 ) -> Upload:
-    """Prepare an upload without asking the hub. Tables are written into the folder `scratch`.
+    """Prepare an upload without contacting the hub; tables are written to the folder `scratch`.
 
-    what: one of `UPLOADS`, None for the usual. encoder: of an index, its model's repository.
+    what: one of `UPLOADS`, or None for the default. encoder: the repository of an index's model.
 
     Raises:
-        UsageError: there is nothing of the kind there, or a name is none.
-        DataError: a file holds something private, or a link leads out of the folder.
+        UsageError: nothing of this kind in the folder, or an invalid name.
+        DataError: a file with private content, or a link out of the folder.
         ArtifactError: a file has changed since it was written.
         ModelError: a model is none that can go.
     """
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, PushedFolder] | None:
-    """What is pushed of the run folder that a folder is, or whose model or index it is."""
+    """The upload from a run folder, or from a model or index folder within one."""
     inner = {name: kind for kind, name in _FOLDERS.items()}.get(folder.name)
     if (folder / LOCK).is_file():
         run, what = RecordedRun.open(folder, store), what or "model"

@@ -1,4 +1,4 @@
-"""Puts a model, an index or negatives on the Hugging Face hub: prepared, looked at, then sent as one commit."""
+"""Push a model, an index or negatives to the Hugging Face hub as one commit."""
 
 import re
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ def push(
     message: str = "",
     store: str | Path | None = None,
 ) -> "Pushed":
-    """Uploads a model, an index or negatives to the Hugging Face hub as one commit, with a card.
+    """Upload a model, an index or negatives to the Hugging Face hub as one commit, with a card.
 
-    Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
+    Private content is refused. The token is from `hf auth login`, or `HF_TOKEN`.
 
     Args:
         what: a run folder, that of a model, an index or negatives, or a function's result.
@@ -59,8 +59,8 @@ def push(
 class Pushed:
     """The result of a push.
 
-    address: the repository's page. commit: the last one. files: how many it has of this push; 0 where nothing has
-    changed. opened: whether the repository was made public.
+    address: the repository's page. commit: the latest. files: number of pushed files, 0 if nothing changed. opened:
+    whether the repository was made public.
     """
 
     address: str
@@ -71,10 +71,10 @@ class Pushed:
 
 @dataclass(frozen=True)
 class Push:
-    """One push, ready to be shown and sent.
+    """A push, ready to show and send.
 
-    name: `owner/name`. there: whether everybody reads the repository; None where there is none yet. public: whether
-    everybody is to read it. message: of the commit; by default by type.
+    name: `owner/name`. there: whether the repository is public, None if it is new. public: whether it
+    will be public. message: of the commit; default by type.
     """
 
     upload: Upload
@@ -87,7 +87,7 @@ class Push:
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
         """The push of a prepared upload to a repository, under the user's own name by default.
 
-        Raises HubError where nobody is logged in, or the hub gives no answer.
+        Raises HubError without a login, or if the hub does not answer.
         """
         from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -100,13 +100,13 @@ class Push:
 
     @property
     def opens(self) -> bool:
-        """Whether everybody can read the pushed files."""
+        """Return whether the pushed files are public."""
         return self.public or bool(self.there)
 
     def send(self) -> Pushed:
-        """Make the repository if need be and commit what has changed; a public one is opened last.
+        """Create the repository if needed and commit changed files; a repository becomes public last.
 
-        Raises HubError where the hub refuses, or gives no answer; a next push does not send again what was sent.
+        Raises HubError if the hub refuses or does not answer; the next push skips files already sent.
         """
         from huggingface_hub import CommitOperationAdd
 
@@ -127,9 +127,9 @@ class Push:
 
 
 def _client() -> Any:
-    """The hub's client, with the token of `hf auth login` or of the environment.
+    """The hub client, with the token from `hf auth login` or the environment.
 
-    Raises HubError where offline mode is set, or there is no token.
+    Raises HubError in offline mode or without a token.
     """
     from huggingface_hub import HfApi, constants, get_token
 
@@ -142,9 +142,9 @@ def _client() -> Any:
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Turn errors of the hub's client into one line that holds no token.
+    """Turn errors of the hub client into one line without the token.
 
-    Raises HubError where the hub refused, is not reached, or did not answer as a hub does.
+    Raises HubError if the hub refuses, is unreachable, or sends an invalid answer.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError

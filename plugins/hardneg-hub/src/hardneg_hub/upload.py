@@ -22,9 +22,9 @@ _ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
 
 @dataclass(frozen=True)
 class Upload:
-    """All files, each a file of this machine or bytes. upload_type: `model`, `index`, `negatives`.
+    """Files to upload, as paths or bytes. upload_type: `model`, `index`, `negatives`.
 
-    notes: what a user should know, such as files that stay here.
+    notes: for the user, such as files that are not uploaded.
     """
 
     upload_type: str
@@ -51,9 +51,9 @@ class Upload:
     def check_private(self, private: Iterable[str]) -> None:
         """Read the texts among the files, vocabularies apart, and refuse a token or a path of this machine.
 
-        private: further texts that no file may hold, such as the user's own folder.
+        private: further forbidden texts, such as the user's home folder.
 
-        Raises DataError where a file holds one of them.
+        Raises DataError if a file has one of them.
         """
         known = "|".join(re.escape(text) for text in private if len(text) > 3)
         pattern = re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])".encode()) if known else TOKEN
@@ -92,7 +92,7 @@ def listed_files(
 
 
 def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
-    """Compare files with their digests in a manifest. Raises ArtifactError where one is missing or has changed."""
+    """Verify files against a manifest. Raises ArtifactError for missing or changed files."""
     for name, known in noted.items():
         if not (folder / name).is_file():
             raise errors.ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
@@ -101,9 +101,9 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
-    """The files of a folder whose paths are taken, but for its card and no pickle; `notes` gets those that stay here.
+    """Files of a folder to upload, without its card and pickles; skipped files are added to `notes`.
 
-    Raises DataError where a link leads out of the folder.
+    Raises DataError for a link out of the folder.
     """
     files, stray = {}, []
     for path in sorted(folder.rglob("*")):
@@ -125,5 +125,5 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
 
 
 def matching(*patterns: str) -> Callable[[str], bool]:
-    """Whether a path matches one of these patterns."""
+    """Return whether a path matches one of these patterns."""
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)

@@ -23,13 +23,13 @@ def mteb_model(
     device: str | None = None,
     progress: bool | hp.runtime.Progress = False,
 ) -> "TaskSearcher":
-    """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
+    """A model for `mteb.evaluate` that encodes, indexes and searches like hardneg's commands.
 
-    Vectors of a corpus go into the store by content: another task over it, or the same after a stop, finds them.
+    Vectors of a corpus are stored by content, so other tasks over it and resumed runs reuse them.
 
     Args:
         model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
-        index: what the vectors are searched in, such as hnsw, or a dict of its options with its `name`; None: all of
+        index: the index over the vectors, such as hnsw, or a dict of its options with its `name`; None: all of
             them, exactly.
         settings: set any value, such as model.document_length=256.
         store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
@@ -76,7 +76,7 @@ class TaskSearcher:
         return self.system.meta
 
     def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
-        """Encodes and indexes a corpus, as far as the store lacks it.
+        """Encode and index a corpus, unless the store has it.
 
         Args:
             corpus: a `datasets.Dataset` with `id`, `text` and maybe `title`.
@@ -132,7 +132,7 @@ class TaskSearcher:
 def listed_rows(
     query_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]], rows: Mapping[str, int]
 ) -> NDArray[np.int64]:
-    """The documents of each query as rows, int64 [Q, C], padded with -1; a query without a list has none.
+    """Rows of each query's documents, int64 [Q, C], padded with -1; all -1 without a list.
 
     Raises:
         DataError: the corpus lacks one.

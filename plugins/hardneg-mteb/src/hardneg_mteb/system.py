@@ -69,7 +69,7 @@ class TaskTexts:
         return state.hexdigest()
 
     def size_hint(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return len(self.source)
 
     def documents(self) -> Iterator[hp.Document]:
@@ -98,10 +98,10 @@ class TaskTexts:
 
 @dataclass(frozen=True)
 class TaskSystem:
-    """A system that is evaluated.
+    """A system to evaluate.
 
     model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
-    index: of its vectors; None searches all of them, exactly. settings: `PATH=VALUE`, laid over the recipe.
+    index: over its vectors; None for exact search. settings: `PATH=VALUE` texts for the recipe.
     """
 
     model: str | None
@@ -178,7 +178,7 @@ class TaskSystem:
     def meta(self) -> Any:
         """mteb's `ModelMeta`: a name, a revision that changes with the content, and settings.
 
-        A hub id is filed under that and its commit, as mteb does it; a folder under its name and a digest of what is in
+        A hub id is filed with its commit, as in mteb, a folder with its name and a digest of its content
         it, so that results of other weights are never taken for its own. An index and settings make it an experiment.
 
         Raises:

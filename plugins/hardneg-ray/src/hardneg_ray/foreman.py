@@ -32,10 +32,10 @@ class Ranges:
         return len(self._missing)
 
     def take(self, actors: int) -> Sequence[int]:
-        """Blocks for one of so many actors: half of its even share, so that the last ones come out together.
+        """Blocks for one of `actors`: half of an even share, so that the last actors finish together.
 
-        A faster actor comes more often. They follow each other, as a pass over a run or an index then serves them all.
-        They are few, as the cluster may grow.
+        Faster actors ask more often. Blocks are consecutive, so that one pass over a run or index serves all of them.
+        They are few, because the cluster may grow.
         """
         share = min(_MOST, max(1, len(self._missing) // (2 * max(1, actors))))
         taken = [number for i, number in enumerate(self._missing[:share]) if number == self._missing[0] + i]
@@ -43,7 +43,7 @@ class Ranges:
         return taken
 
     def give_back(self, numbers: Iterable[int]) -> int:
-        """Blocks of an actor that was lost; returns how often the one was lost that was lost the most."""
+        """Take back the blocks of a lost actor; return the largest number of times any of them was lost."""
         back = list(numbers)
         self._missing = sorted([*self._missing, *back])
         self._lost.update(back[:1])
@@ -52,7 +52,7 @@ class Ranges:
 
 @dataclass(eq=False)
 class Member:
-    """An actor; waited: what of it comes next: that it has opened, or a block. numbers: what it is still to make."""
+    """An actor. waited: its next result, that it has opened or a block. numbers: its remaining blocks."""
 
     actor: Any
     waited: Any
@@ -61,7 +61,7 @@ class Member:
     working: bool = False
 
     def read(self) -> Report | None:
-        """What has come; None where all that it was given is made. Raises `Lost` where it is gone."""
+        """The next result; None if all its blocks are done. Raises `Lost` if the actor is gone."""
         try:
             if not self.working:
                 report: Report = ray.get(self.waited)
@@ -84,7 +84,7 @@ class Lost(Exception):
 
 
 class Foreman:
-    """A stage at work on a cluster; blocks: as the driver has opened it. members: its actors, hired as there is work.
+    """A stage running on a cluster. blocks: opened by the driver. members: its actors, started on demand.
 
     actor: makes one.
     """
@@ -108,14 +108,14 @@ class Foreman:
 
     @property
     def ready(self) -> list[Member]:
-        """Those that have opened the stage."""
+        """Actors that have opened the stage."""
         return [member for member in self.members if member.opened]
 
     def make(self) -> None:
-        """Has all blocks made.
+        """Make all blocks.
 
         Raises:
-            UsageError: there is no room for an actor.
+            UsageError: no room for an actor.
             ArtifactError: the same blocks were lost too often.
             ClusterLost: the Ray processes of this machine are gone.
             HardnegError: an actor's own.
@@ -141,12 +141,12 @@ class Foreman:
                 self._give_up(lost.member)
 
     def dismiss(self, member: Member) -> None:
-        """Ends an actor; should it still be alive, it writes what others write."""
+        """End an actor; if it is still alive, it writes the same content as others."""
         self.members.remove(member)
         ray.kill(member.actor)
 
     def _look(self) -> None:
-        """Whether the cluster is there; more actors, where there is work and room: one waits for a new machine."""
+        """Check the cluster and start actors if there is work and room; one waits for a new machine."""
         self.cluster.check()
         options, working = self.cluster.options, sum(member.working for member in self.members)
         most = self.cluster.room(self.needs) + 1 if options.actors == "auto" else options.actors
@@ -174,7 +174,7 @@ class Foreman:
             self.task.advance(self.blocks.sizes[report.number])
 
     def _give_up(self, member: Member) -> None:
-        """Gives out again what a lost actor has not finished."""
+        """Reassign the unfinished blocks of a lost actor."""
         self.dismiss(member)
         self.cluster.check()
         finished = self.blocks.finished()
@@ -196,7 +196,7 @@ class Foreman:
 def _at_work(
     cluster: Cluster, context: hp.stages.StageContext[hp.stages.StageSpec], blocks: hp.stage_blocks.StageBlocks
 ) -> Iterator[Foreman]:
-    """With actors that end when the block does."""
+    """Yield a foreman whose actors end with the block."""
     done, total = sum(blocks.sizes[number] for number in blocks.finished()), sum(blocks.sizes)
     with context.progress.task(f"{context.name} by ray", total, blocks.unit, done) as task:
         foreman = Foreman(cluster, context, blocks, task)

@@ -1,4 +1,4 @@
-"""Passages in, queries out: batches by their tokens, and draws that no batch changes. Generation is transformers'."""
+"""Query generation with transformers: batches by tokens, and sampling that does not depend on the batch."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -23,9 +23,9 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 class Drawn(LogitsProcessor):  # type: ignore[misc]
-    """Leaves of each row one token, drawn among the `top_k` likeliest by a number from 0 to 1.
+    """Logits processor that keeps one token per row, sampled from the `top_k` most likely by a number in [0, 1).
 
-    draws: float64 [rows, steps], the number of each row at each step.
+    draws: float64 [rows, steps], the random numbers.
     """
 
     def __init__(self, draws: Tensor, top_k: int) -> None:
@@ -54,7 +54,7 @@ class Generation:
 
     @classmethod
     def opened(cls, options: "Seq2seq", device: str | None) -> "Generation":
-        """The network on a device, or on the best one. Raises ModelError where it cannot be opened."""
+        """Open the network on a device, by default the best one. Raises ModelError if that fails."""
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         folder = model_files.locate(options.source, options.revision, fetch=True).path
@@ -77,7 +77,7 @@ class Generation:
         return cls(options, network.to(target).eval(), tokenizer)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """As `Seq2seq.write`."""
+        """Write queries as `Seq2seq.write` does."""
         stream = iter(documents)
         while window := list(islice(stream, _WINDOW)):
             texts = [self.options.prefix + document.contents if document.text.strip() else "" for document in window]
@@ -86,7 +86,7 @@ class Generation:
                 yield records.Written(next(queries, ()) if text else (), document)
 
     def _queries(self, texts: Sequence[str], count: int, seed: int) -> Iterator[list[str]]:
-        """Those of each text, in the order of the texts."""
+        """Queries of each text, in order."""
         if not texts:
             return
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.options.length)["input_ids"]

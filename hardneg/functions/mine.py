@@ -185,7 +185,7 @@ def _scores_of_model(
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
 _WRITERS = "Query writers, one drawn at random per passage; a name, or {name: NAME, ...}."
-_PASSAGES = "Write for a random sample of this many passages; default: all."
+_PASSAGES = "Number of passages to sample; default: all."
 _SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 
 Writers = Annotated[Sequence[arguments.Setting], arguments.Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]

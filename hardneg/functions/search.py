@@ -263,11 +263,11 @@ def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Se
 _log = logging.getLogger("hardneg")
 
 _TUNING = "Tuning"
-_METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank, or ranx's max, mnz, wsum."
+_METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum."
 _MISSING = "For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
 _TUNED = "Runs of other queries to tune on, one per fused run, in the same order."
 _JUDGED = Arg("Judgements of the queries to tune on.", cli=Path, panel=_TUNING)
-_TRIED = "Values to try of a run's weight or of `constant`, in all combinations; default: weights in steps of 0.1."
+_TRIED = "Values of a run's weight or of `constant` to try, in all combinations; default: steps of 0.1."
 _GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", panel=_TUNING)
 _WEIGHT = Arg("A run's weight, by its label; default 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
 

@@ -48,7 +48,7 @@ class Evaluate(StageSpec):
     )
     seed: int = SEED
     answer_match: fields.AnswerMatch = Field(
-        default="string", json_schema_extra=LATER, description="Answers are words, or regular expressions."
+        default="string", json_schema_extra=LATER, description="Match answers as words, or as regular expressions."
     )
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
     significance_level: float = Field(
@@ -56,23 +56,23 @@ class Evaluate(StageSpec):
         gt=0,
         lt=1,
         json_schema_extra=LATER,
-        description="A difference is marked where both corrected p are below this.",
+        description="Both corrected p values of a significant difference are below it.",
     )
     equivalence_margin: float = Field(
         default=MARGIN,
         gt=0,
         json_schema_extra=LATER,
-        description="Systems are equivalent where their means surely differ by less than this.",
+        description="Systems are equivalent if their means differ by less than this.",
     )
     query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group a line")] = Field(
         default=None,
         json_schema_extra=FREE,
-        description="The same with groups from a file: a query's id, a tab and its group per line.",
+        description="The same, with groups from a file: query id, tab and group per line.",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=LATER,
-        description="Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random.",
+        description="Sample the dataset's groups of queries, not queries (`where_known`: if it has groups).",
     )
     metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=LATER

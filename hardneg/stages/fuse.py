@@ -27,8 +27,7 @@ class Tuning(BaseModel):
     relevance_level: int = Field(1, gt=0, description=RELEVANT)
     grid: dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Values to try, in every combination: of a run's weight, or `constant`; default: all weights in "
-        "tenths that sum to 1.",
+        description="Values of a run's weight or of `constant` to try, in all combinations; default: steps of 0.1.",
     )
 
 
@@ -45,21 +44,21 @@ class Fuse(RunSpec):
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
     method: Method = Field(
         "weighted-sum",
-        description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
+        description="zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum.",
     )
     weights: Mapping[str, FiniteFloat] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."
     )
     missing_scores: Literal["lowest", "zero"] = Field(
-        "lowest", description="Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
+        "lowest", description="For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
     )
     constant: int = Field(Fusion.constant, ge=0, description="The constant of reciprocal-rank.")
     norm: Norm | None = Field(
-        None, json_schema_extra=LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
+        None, json_schema_extra=LATER, description="For ranx's methods: min-max (the default), none, zmuv, ..."
     )
     tuning: Tuning | None = Field(None, json_schema_extra=LATER)
     split: Name = "test"
-    depth: int = Field(Fusion.depth, gt=0, description="How many documents are kept for each query.")
+    depth: int = Field(Fusion.depth, gt=0, description="Number of documents per query.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Fuse":

@@ -54,8 +54,7 @@ class Mine(StageSpec):
     stage: Literal["mine"]
     miner: fields.MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
     filters: fields.FilterSettings = Field(
-        (),
-        description="Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.",
+        (), description="Drop candidates before the miner selects, in this order; a name, or {name: NAME, ...}."
     )
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     file: Annotated[Name | None, InputFile("negatives that another program mined")] = Field(
@@ -75,7 +74,7 @@ class Mine(StageSpec):
     ] = Field(
         default=(),
         json_schema_extra=FREE,
-        description="Judgements whose positives count beside the dataset's, such as a reader's marks.",
+        description="Judgements with more positives than the dataset's, such as your own marks.",
     )
 
     @model_validator(mode="after")

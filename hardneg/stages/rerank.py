@@ -43,7 +43,7 @@ class Rerank(RunSpec):
     )
     run: Annotated[Name, Reference(("run",), passes=(Trait.ADDED_POSITIVES, Trait.OWN_QUERIES))]
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many documents of each query are scored, the best.")
+    depth: int = Field(layout.LIST_DEPTH, gt=0, description="Number of top documents to rerank per query.")
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)

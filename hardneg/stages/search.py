@@ -61,7 +61,7 @@ class Search(RunSpec):
     model: Annotated[Name | None, Reference(("model",))] = None
     candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(layout.LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
+    depth: int = Field(layout.LIST_DEPTH, gt=0, description="Number of documents per query.")
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     query_prompt: str | None = Field(
         default=None, json_schema_extra=LATER, description="The prompt before each query, in place of the model's."

@@ -68,14 +68,14 @@ class WriteQueries(StageSpec):
     needs_dataset = True
     stage: Literal["write-queries"]
     writers: WriterSettings = Field(
-        description="Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
+        description="Query writers, one drawn at random per passage; a name, or {name: NAME, ...}."
     )
-    per_passage: int = Field(1, gt=0, description="The most queries of a passage.")
-    passages: int | None = Field(None, gt=0, description="Write for so many passages, drawn; by default for all.")
-    dev_share: float = Field(0.1, ge=0, lt=1, description="The part of the documents whose queries are split dev.")
-    test_share: float = Field(0.1, ge=0, lt=1, description="The part of the documents whose queries are split test.")
+    per_passage: int = Field(1, gt=0, description="Maximum number of queries per passage.")
+    passages: int | None = Field(None, gt=0, description="Number of passages to sample; default: all.")
+    dev_share: float = Field(0.1, ge=0, lt=1, description="Share of documents whose queries are in split dev.")
+    test_share: float = Field(0.1, ge=0, lt=1, description="Share of documents whose queries are in split test.")
     split_by: Literal["group", "passage"] = Field(
-        "group", description="What stays together in one split: a document's passages, or each passage alone."
+        "group", description="Unit of the split: all passages of a document, or single passages."
     )
     seed: int = Field(seeding.SEED, description="For writers that draw, and for the splits.")
 
@@ -355,7 +355,7 @@ class RoundTrip(StageSpec):
     stage: Literal["round-trip"]
     run: Annotated[Name, MEASURED] = Field(description="A search for the queries of the split.")
     split: Name = Field("train", description="The split whose queries go.")
-    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="A relevant passage must be among so many.")
+    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Rank cut-off of the round trip.")
 
     @property
     def parts(self) -> dict[str, str]:

@@ -65,7 +65,7 @@ def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:
         writer.close()
     np.save(tokens / "offsets.npy", np.array([0, 1]))
     for folder, backend, told in (
-        (tokens, "flat", f"{tokens} holds token-vectors, and flat is built from vectors"),
+        (tokens, "flat", f"{tokens} holds token-vectors, but flat is built from vectors"),
         (empty, "pq", f"{empty} was not written by `hardneg encode` or `hardneg index import`, but pq is built"),
     ):
         _, error = _build("--vectors", folder, "--backend", backend, "--output", tmp_path / "out")

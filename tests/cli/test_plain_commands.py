@@ -80,7 +80,7 @@ def test_mine_from_anyones_run(hardneg, place):
     out = hardneg(command)
     found = {row["query_id"]: [item["docid"] for item in row["negative_passages"]] for row in lines("run.jsonl")}
     assert found == {"q0": ["d42", "d41"], "q3": ["d40"]}  # as trec_eval orders ties
-    assert "left out: positive 1" in out, out
+    assert "dropped: positive 1" in out, out
     for what in ("run queries that are not in the split", "documents that are not in the corpus"):
         assert f"{what}: 1" in out, out
     out = hardneg(f"{command} --output scored.jsonl --form triplet --scores")
@@ -97,7 +97,7 @@ def test_a_run_is_filtered_by_the_scores_of_another(hardneg, place):
     command = "mine --dataset beir:data --run dense.txt --output negatives.arrow"
     filtered = f"{command} --form hardneg --miner denoised --filter-by ce.txt"
     out = hardneg(f"{filtered} --dropped dropped.arrow")
-    assert "left out: positive 1, score 1" in out and "scores: run documents that are not in the corpus: 1" in out
+    assert "dropped: positive 1, score 1" in out and "scores: run documents that are not in the corpus: 1" in out
     (row,) = [item for item in read_negatives(place / "negatives.arrow") if item.negatives]
     assert (row.query_id, row.negatives) == ("q3", ["d41"]) and row.scores.tolist() == [7]
     assert "rank 2 d40" in hardneg("analyze denoising dropped.arrow")
@@ -166,7 +166,7 @@ def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, place, monk
     assert steps[steps["candidates"].inputs["index"]].spec.backend.name == "bm25"
     assert steps["candidates"].spec.depth == steps["run"].spec.depth == 9
     line = "search --dataset beir:data --backend bm25 --candidates bm25 --output x.trec.gz"
-    with pytest.raises(UsageError, match="ranked by a model"):
+    with pytest.raises(UsageError, match="which ranks them"):
         hardneg(line)
 
 

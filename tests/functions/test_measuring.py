@@ -102,7 +102,7 @@ def test_mistakes_in_what_is_to_be_measured(at):
         hn.evaluate({"first": FIRST}, QRELS, baselines=["third"], **at)
     with pytest.raises(DataError, match=r"qrels\['q1'\]\['a'\]: a grade must be a whole number, not 'high'"):
         hn.evaluate(FIRST, {"q1": {"a": "high"}}, **at)
-    with pytest.raises(UsageError, match="give the judgements"):
+    with pytest.raises(UsageError, match="no judgements: give"):
         hn.evaluate(FIRST, **at)
     run = hn.fuse([FIRST, SECOND], "zip", **at)
     with pytest.raises(UsageError, match="two have the label 'zip'; give a dict"):

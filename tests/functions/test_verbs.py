@@ -170,7 +170,7 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
     assert "RankedRun('queries'" in repr(run)
     with pytest.raises(UsageError, match="sq8 is built from vectors: give vectors"):
         hn.index(place / "data", "sq8", **at)
-    with pytest.raises(UsageError, match="leave the others out"):
+    with pytest.raises(UsageError, match="give no dataset, model"):
         hn.search(place / "data", index=flat, query_vectors=place / "queries.npy", **at)
 
 

@@ -31,13 +31,13 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 
 
 class Command:
-    """A command that writes a function's result to a folder and prints its counts.
+    """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
 
     shows: its shared options. counts: facts to print first, each with its singular and plural noun; the other counts
     follow as what was skipped, except those in `unsaid`.
     """
 
-    output = adaptor.output("The folder to write.")
+    output: Any = None
 
     def __init__(
         self,
@@ -45,24 +45,29 @@ class Command:
         shows: Sequence[str],
         counts: Mapping[str, tuple[str, str]] = {},
         unsaid: Iterable[str] = (),
+        run: bool = False,
     ) -> None:
-        self.function, self.counts, self.unsaid = function, counts, {*unsaid}
+        self.function, self.counts, self.unsaid, self.run = function, counts, {*unsaid}, run
         self.arguments = adaptor.shown(function, shows)
 
     def options(self) -> Iterator[Parameter]:
         """Options for the output."""
-        yield from (keyword("output", default=self.output, annotation=Path), _OVERWRITE)
+        written = "The run to write, NAME.trec.gz." if self.run else "The folder to write."
+        yield from (keyword("output", default=self.output or adaptor.output(written), annotation=Path), _OVERWRITE)
 
     def targets(self, args: Args) -> list[Target]:
-        """The outputs. Raises UsageError if the form and the files do not match."""
-        return [Target(args["output"], folder=True)]
+        """The outputs. Raises UsageError for names that do not fit their content."""
+        if self.run and args["output"].suffix != ".gz":
+            raise errors.UsageError(f"{args['output']}: a run is a gzip file; use a name that ends in .trec.gz")
+        return [Target(args["output"], folder=not self.run)]
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
         """Link the result to the output and print its counts."""
         output, facts = args["output"], dict(result.facts)
         with session.outputs.laid_out():
             link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
-        self.tell(result)
+        for line in self.lines(result):
+            say(line)
         counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.counts.items()]
         say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
         if counts:
@@ -73,10 +78,16 @@ class Command:
         """Print tables and their explanation."""
         print_section(stdout_console(), section)
 
-    def tell(self, result: Any) -> None:
-        """Print facts of a result before its counts."""
-        if tuned := result.facts.get("tuned"):
-            say(f"tuned: {tuned}")
+    def lines(self, result: Any) -> Iterator[str]:
+        """Lines on a result before its counts."""
+        facts = result.facts
+        if tuned := facts.get("tuned"):
+            yield f"tuned: {tuned}"
+        if splits := facts.get("splits"):
+            yield ", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in splits.items())
+            for name, count in facts.items():
+                if count and name not in ("documents", "seconds") and isinstance(count, int | float):
+                    yield f"  {name}: {count:,}"
 
     def command(self, name: str) -> Callable[..., None]:
         """The function for typer: all processes compute the result, the first one writes and prints it."""
@@ -95,29 +106,6 @@ class Command:
 
         options, text = [*adaptor.parameters(self.arguments), *self.options()], adaptor.text_of(self.function)
         return adaptor.shaped(run, options, text, adaptor.flag_of(self.function))
-
-
-class RunCommand(Command):
-    """A command that writes a run."""
-
-    output = adaptor.output("The run to write, NAME.trec.gz.")
-
-    def targets(self, args: Args) -> list[Target]:
-        """The run, a gzip file."""
-        if args["output"].suffix != ".gz":
-            raise errors.UsageError(f"{args['output']}: a run is a gzip file; use a name that ends in .trec.gz")
-        return [Target(args["output"])]
-
-
-class WrittenQueriesCommand(Command):
-    """A command that writes a collection."""
-
-    def tell(self, result: Any) -> None:
-        """Print the number of queries by split, then other counts."""
-        say(", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in result.facts["splits"].items()))
-        for name, count in result.facts.items():
-            if count and name not in ("documents", "seconds") and isinstance(count, int | float):
-                say(f"  {name}: {count:,}")
 
 
 def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
@@ -239,16 +227,17 @@ def commands() -> dict[str, Command]:
     """Commands of the public functions by name."""
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
+    not_said = ["depth", "queries in the run"]
     passages = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
     return {
         "encode": Command(search.encode, ON_MANY),
-        "fuse": RunCommand(search.fuse, ("store",), {**queries, "documents": documents}),
+        "fuse": Command(search.fuse, ("store",), {**queries, "documents": documents}, run=True),
         "index build": Command(search.index, ("settings", "store"), passages, ["segments"]),
         "mine": NegativesCommand(mine.mine, ("seed", *ON_MANY)),
-        "rerank": RunCommand(search.rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
-        "search": RunCommand(search.search, ON_MANY, queries, ["depth"]),
+        "rerank": Command(search.rerank, ON_MANY, {**queries, "pairs": pairs}, not_said, run=True),
+        "search": Command(search.search, ON_MANY, queries, ["depth"], run=True),
         "train": Command(mine.train, ON_ONE),
-        "write-queries": WrittenQueriesCommand(mine.write_queries, ("seed", *ON_ONE)),
+        "write-queries": Command(mine.write_queries, ("seed", *ON_ONE)),
     }
 
 

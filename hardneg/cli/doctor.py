@@ -122,7 +122,8 @@ def _cpu() -> Finding:
 
 
 def _gpu() -> Finding:
-    if not _graphics_card():
+    cards = (card for pattern in ("nvidia[0-9]*", "kfd") for card in Path("/dev").glob(pattern))
+    if not (any(cards) or shutil.which("nvidia-smi")):
         return Finding("gpu", "note", "none", "recipes run on the CPU; the paper presets need a GPU")
     import torch
 
@@ -131,11 +132,6 @@ def _gpu() -> Finding:
         return Finding("gpu", "note", f"found, but torch {torch.__version__} cannot use it", meaning)
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return Finding("gpu", "ok", ", ".join(names), "used by default; `--device cpu` avoids it")
-
-
-def _graphics_card() -> bool:
-    cards = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("kfd")]
-    return bool(cards or shutil.which("nvidia-smi"))
 
 
 def _disk(store: Path) -> Finding:

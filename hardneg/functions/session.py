@@ -233,13 +233,8 @@ class Session:
 
     def execute(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
         """Like `make`, without protection from `artifacts gc` after a failure."""
-
-        def begins(step: "recipes.Step") -> None:
-            _log.info("%s: %s", step.name, step.verb)
-
-        return recipes.execute(
-            plan, self.store, self.options(until, force), recipes.Watcher(begins, progress=self.progress)
-        )
+        watcher = recipes.Watcher(lambda step: _log.info("%s: %s", step.name, step.verb), progress=self.progress)
+        return recipes.execute(plan, self.store, self.options(until, force), watcher)
 
     def artifacts(self, plan: "recipes.Plan", until: str | None = None) -> Mapping[str, Artifact]:
         """The artifacts of all steps, or of the steps up to one, by name.
@@ -248,13 +243,9 @@ class Session:
             OtherProcess: another of several processes has the result.
         """
         artifacts = self.make(plan, until).artifacts
-        self.leave()
-        return artifacts
-
-    def leave(self) -> None:
-        """Raise OtherProcess in all but the first of several processes."""
         if not world().first:
             raise OtherProcess("the first of several processes has the result; read it from the store")
+        return artifacts
 
     def make_dataset(self, plan: "recipes.Plan") -> Artifact:
         """The stored collection of a plan."""

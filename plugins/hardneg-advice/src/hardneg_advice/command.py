@@ -31,7 +31,7 @@ class RecommendCommand(Command):
     def targets(self, args: Mapping[str, Any]) -> list[stores.Target]:
         """The recipe."""
         if args["output"].suffix != ".yaml":
-            raise errors.UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
+            raise errors.UsageError(f"{args['output']}: must be a recipe; use a name that ends in .yaml")
         return [stores.Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
@@ -49,9 +49,9 @@ class RecommendCommand(Command):
 class BenchCommand(Command):
     """Prints a table."""
 
-    def tell(self, result: Any) -> None:
+    def lines(self, result: Any) -> Iterator[str]:
         """The table."""
-        terminal.say(result.text)
+        yield result.text
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")

@@ -302,7 +302,6 @@ def pyserini(
 
 
 ARGUMENTS = adaptor.shown(scored, ("settings", "store", "device"))
-_EXAMPLE = "Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10,mrr@10"
 
 
 def _evaluate(**args: Any) -> None:
@@ -343,7 +342,7 @@ _OPTIONS = [
     keyword("as_json", default=adaptor.JSON, annotation=bool),
 ]
 _called = adaptor.flag_of(scored)
-evaluate = adaptor.shaped(_evaluate, _OPTIONS, f"{adaptor.text_of(scored)}\n\n{_EXAMPLE}", _called)
+evaluate = adaptor.shaped(_evaluate, _OPTIONS, adaptor.text_of(scored), _called)
 
 
 def _report(**args: Any) -> None:

@@ -61,6 +61,8 @@ def evaluate(
     Raises:
         UsageError: unknown metric or baseline, invalid level, or no judgements.
         DataError: a malformed file.
+
+    Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10,mrr@10
     """
     arguments = {name: value for name, value in locals().items() if name != "where"}
     judging = RunsToScore.of(Session.of(where, evaluate), arguments)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
-_JUDGED = {False: "demo", True: "judged"}
-"""Presets of `from-documents`: evaluated on written queries, or on judged ones."""
 _STATIC = "packaged:wordllama"
 _MOST_TOKENS = 512
 """Document length for models whose cost grows faster than the length."""
@@ -220,8 +218,8 @@ class Beginning:
             if not judged:
                 yield "scores are on written queries, which differ from those of users"
         yield f"model {self.model}: {self._read[1]}"
-        if self._lexical:
-            yield f"no BM25 baseline: {self._lexical}"
+        if lacking := recipes.absent("lucene"):
+            yield f"no BM25 baseline: {lacking}"
 
     @cached_property
     def _resolved(self) -> "ResolvedModel":
@@ -240,18 +238,13 @@ class Beginning:
         return most, f"reads {part} of a document; BM25 reads all of it"
 
     @property
-    def _lexical(self) -> str:
-        """Why there is no BM25 baseline; empty if there is one."""
-        return recipes.absent("lucene")
-
-    @property
     def tree(self) -> dict[str, Any]:
         """The stages of the shipped recipe, adapted to the folder and the model."""
         contents, judged = self.contents, bool(self.contents.judged)
         shipped = (
             recipes.recipe_tree(WITH_LABELS, "demo")
             if self.labelled
-            else recipes.recipe_tree(WITHOUT_LABELS, _JUDGED[judged])
+            else recipes.recipe_tree(WITHOUT_LABELS, "judged" if judged else "demo")
         )
         stages: dict[str, Any] = shipped["stages"]
         known, tested = self._resolved.known, _DEV if judged and not contents.judged.get(_TEST) else _TEST
@@ -269,7 +262,7 @@ class Beginning:
         if contents.queries:
             own = {"stage": "search", "index": "documents-index", "dataset": "dataset", "depth": 100}
             stages["own-queries"] = {**own, "queries": str(contents.queries)}
-        if self._lexical:
+        if recipes.absent("lucene"):
             for name in ("bm25-index", BM25):
                 del stages[name]
             del stages["scores"]["runs"]["BM25"]

@@ -79,7 +79,7 @@ def test_a_plan_is_shown_and_nothing_is_made(hardneg, model, tmp_path):
 
 
 def test_mistakes_are_told_before_any_work(hardneg, tmp_path):
-    with pytest.raises(UsageError, match=r"best.txt: is to be a recipe; give a name that ends in .yaml"):
+    with pytest.raises(UsageError, match=r"best.txt: must be a recipe; use a name that ends in .yaml"):
         hardneg("--output", "best.txt")
     with pytest.raises(RecipeError) as told:
         hardneg("--train-option", "learning_rat=1", "--set", "model.nam=x")

@@ -28,7 +28,7 @@ _RUN = arguments.Arg("Select from this TREC run instead of a model's search.", c
 _LOSS = arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
 
 Miner = Annotated[arguments.Setting, arguments.Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
-MinedDepth = Annotated[int, arguments.Arg("How many documents are ranked for each query.", least=1)]
+MinedDepth = Annotated[int, arguments.Arg("Number of documents per query.", least=1)]
 Filters = Annotated[
     arguments.Setting | Sequence[arguments.Setting],
     arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME"),

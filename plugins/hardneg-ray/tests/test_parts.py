@@ -8,7 +8,7 @@ from hardneg_ray import cluster, foreman, worker
 from hardneg_ray.cluster import Cluster, Needs
 from hardneg_ray.engine import Ray
 from hardneg_ray.foreman import Lost, Member, Ranges
-from hardneg_ray.testing import context_of
+from hardneg_ray.testing import EngineTests, context_of
 from hardneg_ray.worker import BlockActor, Desk, Failed, choices_in
 from ray.exceptions import ObjectFetchTimedOutError, ObjectReconstructionFailedError, OwnerDiedError
 
@@ -107,3 +107,11 @@ def test_a_block_that_is_lost_with_its_machine_is_given_out_again(kind, monkeypa
     with pytest.raises(Lost) as gone:
         member.read()
     assert gone.value.member.numbers == [3]
+
+
+pytestmark = pytest.mark.slow  # its processes import torch
+
+
+@pytest.mark.usefixtures("cluster")
+class TestRay(EngineTests):
+    plugin = Ray(actors=2, num_cpus=1, losses=2)

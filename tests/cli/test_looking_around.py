@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -112,13 +110,6 @@ def test_what_is_written_passes_its_own_tests(pytester, monkeypatch):
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "--import-mode=importlib")
     outcomes = result.parseoutcomes()
     assert set(outcomes) == {"passed"} and outcomes["passed"] > 20, result.stdout.str()
-
-
-def test_what_is_written_is_in_good_style(tmp_path):
-    for kind in KINDS:
-        write_package(kind, "own", tmp_path / kind)
-    rules = ["--isolated", "--line-length=120", "--select=E,F,B,UP,SIM,PIE,RUF", "--ignore=RUF001,RUF002,RUF003"]
-    subprocess.run([sys.executable, "-m", "ruff", "check", *rules, str(tmp_path)], check=True)
 
 
 def test_mistakes_are_told(tmp_path):

@@ -76,10 +76,4 @@ __all__ = [  # noqa: RUF022
     "top_k", "towers", "train_config", "training_examples", "training_options", "training_stage", "two_level",
     "word_terms",
 ]  # fmt: skip
-
-
 __getattr__ = on_demand(__name__)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

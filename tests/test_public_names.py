@@ -130,7 +130,6 @@ def test_templates_of_new_packages_import_hardneg_plugin_alone() -> None:
 
 def test_plugin_lists_what_it_imports_and_finds_it() -> None:
     assert sorted(plugin.__all__) == sorted(hardneg.type_checkers_imports("hardneg.plugin"))
-    assert {*plugin.__all__} <= {*dir(plugin)}
     assert [name for name in plugin.__all__ if getattr(plugin, name) is None] == []
 
 

@@ -143,10 +143,11 @@ def _disk(store: Path) -> Finding:
 
 
 def _faiss() -> Finding:
-    if not importlib.util.find_spec("faiss"):
-        meaning = 'only for Pyserini\'s dense searcher: pip install "hardneg[cpu]"'
-        return Finding("faiss", "missing", "not installed", meaning)
-    return Finding("faiss", "ok", "installed", "opens the indexes made here")
+    if importlib.util.find_spec("faiss"):
+        return Finding("faiss", "ok", "installed", "opens the indexes made here")
+    return Finding(
+        "faiss", "missing", "not installed", 'only for Pyserini\'s dense searcher: pip install "hardneg[cpu]"'
+    )
 
 
 def _java() -> Finding:

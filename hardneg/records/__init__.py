@@ -1,7 +1,8 @@
 """What every room may name: frozen records with the field's words, errors, wording, and names of files and plugins."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hardneg import on_demand
 from hardneg.records.errors import *
 from hardneg.records.layout import *
 from hardneg.records.types import *
@@ -10,11 +11,4 @@ from hardneg.records.wording import *
 if TYPE_CHECKING:
     from hardneg.records.encoded import Encoded as Encoded, EncodedRows as EncodedRows
 
-
-def __getattr__(name: str) -> Any:
-    """The forms of encoded texts, which bring numpy in."""
-    if name not in ("Encoded", "EncodedRows"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hardneg.records import encoded
-
-    return getattr(encoded, name)
+__getattr__ = on_demand(__name__)

@@ -119,7 +119,7 @@ def test_without_a_gpu_it_is_told_what_to_take(source, tmp_path, monkeypatch):
         ({"degree": 6}, "degree must be even, at least 8"),
         ({"degree": 9}, "degree is 9"),
         ({"degree": 64, "intermediate": 32}, "no more than intermediate"),
-        ({"width": 513}, "width is 513: it must be from 1 to 512"),
+        ({"width": 513}, "width is 513: must be from 1 to 512"),
     ],
 )
 def test_options_that_cannot_be(options, told):
@@ -131,7 +131,7 @@ def test_folders_that_are_none_of_its_own(cuvs, source, tmp_path):
     Fp16().build(source, tmp_path / "made", Silent())
     with pytest.raises(ArtifactError, match="not a graph"):
         Cagra().open(tmp_path / "made")
-    with pytest.raises(UsageError, match=r"holds 100 vectors: intermediate must be less than that, or take flat"):
+    with pytest.raises(UsageError, match=r"holds 100 vectors: lower intermediate, or use flat"):
         Cagra().build(_written(tmp_path / "few", 100), tmp_path / "no", Silent())
 
 

@@ -42,7 +42,7 @@ def test_a_model_goes_as_one_commit_private_and_a_second_push_makes_none(hub, ru
     assert hub.messages == ["first"] and hub.private[NAME]
     assert files["model.safetensors"] == (run / "model" / "model.safetensors").read_bytes()
     assert {"README.md", "recipe.lock.yaml", "modules.json", "hardneg.json", "tokenizer.json"} < set(files)
-    assert push(run, store).rstrip().endswith("nothing has changed, no commit was made")
+    assert push(run, store).rstrip().endswith("nothing changed, no commit made")
     assert hub.messages == ["first"]
 
 
@@ -79,7 +79,7 @@ def test_public_is_asked_for_and_made_last(hub, run, store, monkeypatch):
 
 def test_a_repository_that_is_public_already_is_asked_for_too(hub, run, store):
     hub.create_repo(NAME, repo_type="model", private=False)
-    assert "org/tiny is public: everybody reads what is pushed; pass --yes" in push(run, store)
+    assert "org/tiny is public, so the pushed files will be public; pass --yes" in push(run, store)
     assert not there(hub)
     push(run, store, "--yes")
     assert "model.safetensors" in there(hub)
@@ -88,7 +88,7 @@ def test_a_repository_that_is_public_already_is_asked_for_too(hub, run, store):
 def test_a_dry_run_shows_files_and_card_and_asks_nothing(hub, run, store):
     told = push(run, store, "--dry-run")
     assert hub.asked == [] and "model.safetensors" in told and "model-index:" in told
-    assert told.rstrip().endswith("nothing was sent: a dry run")
+    assert told.rstrip().endswith("dry run: nothing was sent")
 
 
 def test_the_cards_say_that_the_queries_were_written(hub, run, store):
@@ -130,16 +130,16 @@ def test_without_a_login_without_a_network_and_offline(hub, run, store, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(hub, "repo_info", lost)
-        assert "cannot be reached: go online" in push(run, store)
+        assert "cannot be reached: check the network" in push(run, store)
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", "/nowhere")
-    assert "nobody is logged in to the hub: `hf auth login`, or set HF_TOKEN" in push(run, store)
+    assert "not logged in to the hub: run `hf auth login`, or set HF_TOKEN" in push(run, store)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE is set" in push(run, store)
 
 
 def test_names(hub, run, store):
-    assert "no repository may be called that" in push(run, store, name="a/b/c")
+    assert "not a repository name" in push(run, store, name="a/b/c")
     assert "model me/tiny: new" in push(run, store, name="tiny")
 
 
@@ -149,7 +149,7 @@ def test_the_function_makes_nothing_public_unasked(hub, run, store):
     made = hn.push(run, NAME, store=store.root)
     assert made.address == f"https://hub.test/{NAME}" and made.files == 12 and hub.private[NAME]
     hub.create_repo(NAME, repo_type="model", private=False)
-    with pytest.raises(UsageError, match="org/tiny is public: everybody reads what is pushed; set public=True"):
+    with pytest.raises(UsageError, match="org/tiny is public, so the pushed files will be public; set public=True"):
         hn.push(run, NAME, store=store.root)
     assert hn.push(run, NAME, "model", public=True, store=store.root).files == 12
 
@@ -177,6 +177,6 @@ def test_a_push_names_what_it_cannot_take(tmp_path: Path) -> None:
     line = ("push", tmp_path, "--repo", "a/b", "--dry-run")
     assert str(refused(lambda: pushing.push(tmp_path, "a/b", "texts"))).startswith("wanted 'texts': is one of")
     assert by_command(*line, "--what", "texts").startswith("--what 'texts': is one of")
-    assert by_command(*line, "--model", "a b").startswith("--model 'a b': no repository")
-    assert str(refused(lambda: pushing.push(tmp_path, "a b"))).startswith("repo 'a b': no repository")
-    assert by_command("push", tmp_path, "--repo", "a b", "--dry-run").startswith("--repo 'a b': no repository")
+    assert by_command(*line, "--model", "a b").startswith("--model 'a b': not a repository name")
+    assert str(refused(lambda: pushing.push(tmp_path, "a b"))).startswith("repo 'a b': not a repository name")
+    assert by_command("push", tmp_path, "--repo", "a b", "--dry-run").startswith("--repo 'a b': not a repository name")

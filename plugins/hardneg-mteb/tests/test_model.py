@@ -122,7 +122,7 @@ def test_mistakes_have_one_line(folders: dict[str, Path], tmp_path: Path, monkey
     for value in (3, ["hnsw"], {"m": 8}, {"name": 3}):
         with pytest.raises(UsageError, match="index must be a name, or a dict of options with a name, not"):
             mteb_model(folders["dense"], index=value)
-    with pytest.raises(UsageError, match="bm25 is an index itself: leave index out"):
+    with pytest.raises(UsageError, match="bm25 is an index already: remove index"):
         mteb_model("bm25", index="hnsw")
     with pytest.raises(UsageError, match="call index first"):
         mteb_model(folders["dense"]).search(None, task_metadata=None, top_k=1)

@@ -43,7 +43,7 @@ class Cagra:
             problem = f"degree is {self.degree} and intermediate is {self.intermediate}"
             raise errors.UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
         if not 1 <= self.width <= 512:
-            raise errors.UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
+            raise errors.UsageError(f"cagra: width is {self.width}: must be from 1 to 512")
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """Bytes of vectors and links."""
@@ -59,7 +59,7 @@ class Cagra:
         vectors = index_files.FlatVectors.open(source)
         compression.load_faiss()
         if len(vectors) <= self.intermediate:
-            problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
+            problem = f"{source} holds {len(vectors)} vectors: lower intermediate, or use flat"
             raise errors.UsageError(f"cagra: {problem}")
         graph = built_graph(vectors, self.degree, self.intermediate, self.algorithm)
         return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
@@ -84,7 +84,7 @@ class CagraSearcher(compression.CompressedSearcher):
         """
         opened = compression.CompressedSearcher.open(path)
         if not isinstance(opened.index, compression.load_faiss().IndexHNSWFlat):
-            raise errors.ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
+            raise errors.ArtifactError(f"{path / 'index'}: not a graph index")
         return cls(path, opened.index, width=width)
 
     def using(self, options: "ExactOptions", progress: runtime.Progress | None) -> "CagraSearcher":

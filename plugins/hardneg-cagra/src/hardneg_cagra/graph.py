@@ -106,7 +106,7 @@ def load_cagra() -> Any:
     import torch
 
     if not torch.cuda.is_available():
-        raise errors.UsageError("cagra is built and searched on a GPU, and torch sees none here: take hnsw or ivf-flat")
+        raise errors.UsageError("cagra needs a GPU, and torch finds none: use hnsw or ivf-flat")
     try:
         from cuvs.neighbors import cagra
     except ImportError as error:

@@ -38,7 +38,7 @@ class Lengths(Analysis):
         texts = inputs.texts(list(dict.fromkeys([*relevant, *(each for ids in doc_ids_of.values() for each in ids)])))
         if not texts:
             raise errors.DataError(
-                "analysis lengths: the corpus has none of the documents: take the one that was searched"
+                "analysis lengths: none of the documents is in the corpus: give the corpus that was searched"
             )
         words = {doc_id: len(text.split()) for doc_id, text in texts.items()}
         measured = {label: _mean(doc_ids, words) for label, doc_ids in doc_ids_of.items()}

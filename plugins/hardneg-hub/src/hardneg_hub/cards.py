@@ -159,7 +159,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
         card = ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).partition("\n")[0]
-        raise errors.DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
+        raise errors.DataError(f"README.md: invalid metadata block of a card: {first}") from None
     card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         own, content = run.scores(model)

@@ -50,15 +50,15 @@ def push(
             terminal.say(f"  {note}")
         if dry_run:
             terminal.say(f"\n{upload.card}")
-            terminal.say("nothing was sent: a dry run")
+            terminal.say("dry run: nothing was sent")
             return
         ready = Push.planned(upload, repo, public, message)
         state = "new" if ready.there is None else "there, public" if ready.there else "there, private"
         terminal.say(f"{upload.repo_type} {ready.name}: {state}")
         if ready.opens and not yes:
-            _ask(f"{ready.name} {'is' if ready.there else 'will be'} public: everybody reads what is pushed")
+            _ask(f"{ready.name} {'is' if ready.there else 'will be'} public, so the pushed files will be public")
         done = ready.send()
-    outcome = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
+    outcome = f"commit {done.commit}" if done.files else "nothing changed, no commit made"
     terminal.say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
 
 

@@ -51,7 +51,7 @@ def push(
         upload = prepare(Path(what), repo, sessions.usual_store(store), Path(scratch), wanted)
         ready = Push.planned(upload, repo, public, message)
         if ready.opens and not public:
-            raise errors.UsageError(f"{ready.name} is public: everybody reads what is pushed; set public=True")
+            raise errors.UsageError(f"{ready.name} is public, so the pushed files will be public; set public=True")
         return ready.send()
 
 
@@ -134,9 +134,9 @@ def _client() -> Any:
     from huggingface_hub import HfApi, constants, get_token
 
     if constants.HF_HUB_OFFLINE:
-        raise errors.HubError("HF_HUB_OFFLINE is set: take it out of the environment to push")
+        raise errors.HubError("HF_HUB_OFFLINE is set: unset it to push")
     if not get_token():
-        raise errors.HubError("nobody is logged in to the hub: `hf auth login`, or set HF_TOKEN")
+        raise errors.HubError("not logged in to the hub: run `hf auth login`, or set HF_TOKEN")
     return HfApi(library_name="hardneg")
 
 
@@ -158,8 +158,8 @@ def _explained(name: str) -> Iterator[None]:
     except Exception as error:  # the hub's client lets errors of several libraries through
         told = f"{type(error).__name__}: {_without_token(str(error))}"
         if isinstance(error, OSError) or "connect" in told.lower():
-            told = f"{constants.ENDPOINT} cannot be reached: go online ({told})"
-        raise errors.HubError(f"{name}: {told}: push again; what was sent is not lost", "repo") from None
+            told = f"{constants.ENDPOINT} cannot be reached: check the network ({told})"
+        raise errors.HubError(f"{name}: {told}: push again; files already sent are kept", "repo") from None
 
 
 def _without_token(text: str) -> str:

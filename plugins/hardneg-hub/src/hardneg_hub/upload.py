@@ -68,7 +68,7 @@ class Upload:
                         problems.append(f"{path}: holds {text}, which is private to this machine")
         if problems:
             raise errors.DataError(
-                "\n".join([*problems, "nothing was pushed: take it out of these files, then push again"])
+                "\n".join([*problems, "nothing was pushed: remove it from these files, then push again"])
             )
 
 
@@ -81,13 +81,13 @@ def listed_files(
 
     Raises:
         ArtifactError: one is missing, or has changed.
-        DataError: one is a pickle, or a link that leads out of the folder.
+        DataError: one is a pickle, or is a link out of the folder.
     """
     prefix = "" if part == "." else f"{part}/"
     own = {name.removeprefix(prefix): noted for name, noted in artifact.files.items() if name.startswith(prefix)}
     check_unchanged(folder, {name: "" if name in changed else noted for name, noted in own.items()})
     if pickles := [name for name in own if name.endswith(PICKLES)]:
-        raise errors.DataError(f"{folder / pickles[0]}: is a pickle, which may hold code: it is not pushed")
+        raise errors.DataError(f"{folder / pickles[0]}: is a pickle, which may hold code, so it is not pushed")
     return files_where(folder, own.__contains__, notes)
 
 
@@ -95,7 +95,7 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
     """Verify files against a manifest. Raises ArtifactError for missing or changed files."""
     for name, known in noted.items():
         if not (folder / name).is_file():
-            raise errors.ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
+            raise errors.ArtifactError(f"{folder / name}: is missing: run the recipe again")
         if known and stores.file_digest(folder / name) != known:
             raise errors.ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
 
@@ -115,12 +115,10 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
             continue
         files[name] = path.resolve()
         if not files[name].is_file() or not files[name].is_relative_to(folder.resolve()):
-            raise errors.DataError(
-                f"{path}: a link that leads out of {folder}: put the file itself there, then push again"
-            )
+            raise errors.DataError(f"{path}: is a link out of {folder}: replace it with the file, then push again")
     if stray:
         more = f" and {len(stray) - 5} more" if len(stray) > 5 else ""
-        notes.append(f"stays here, no part of it: {', '.join(stray[:5])}{more}")
+        notes.append(f"not uploaded: {', '.join(stray[:5])}{more}")
     return files
 
 

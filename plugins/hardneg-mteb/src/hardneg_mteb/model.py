@@ -56,7 +56,7 @@ def mteb_model(
     system = TaskSystem.named(str(model), chosen, tuple(session.settings))
     system.meta  # noqa: B018 - raises where the model is missing
     if system.model is None and chosen is not None:
-        raise hp.errors.UsageError(f"mteb_model: {model} is an index itself: leave index out")
+        raise hp.errors.UsageError(f"mteb_model: {model} is an index already: remove index")
     return TaskSearcher(system, session)
 
 
@@ -109,9 +109,9 @@ class TaskSearcher:
             UsageError: no corpus was indexed, or an index of texts is to rank listed documents.
         """
         if self._outcome is None:
-            raise hp.errors.UsageError("search: no corpus is indexed: call index first")
+            raise hp.errors.UsageError("search: no indexed corpus: call index first")
         if top_ranked is not None and self.system.model is None:
-            raise hp.errors.UsageError("search: an index of texts ranks no listed documents: name a model")
+            raise hp.errors.UsageError("search: an index of texts cannot rerank documents: give a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         searcher = self.session.open_index(self._plan.steps[self.system.last], self._outcome)
@@ -139,7 +139,7 @@ def listed_rows(
     """
     lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
     if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
-        raise hp.errors.DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
+        raise hp.errors.DataError(f"the task lists document {lacking!r}, which its corpus does not have")
     candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
     for row, listed in enumerate(lists):
         candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]

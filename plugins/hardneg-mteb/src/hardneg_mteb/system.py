@@ -195,7 +195,7 @@ class TaskSystem:
             content = hp.stores.digest(hp.stores.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
             facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
         else:
-            raise hp.errors.ModelError("a system has a model or an index of texts: give one")
+            raise hp.errors.ModelError("a system needs a model or an index of texts")
         return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
     def _model_facts(self, named: str) -> dict[str, Any]:

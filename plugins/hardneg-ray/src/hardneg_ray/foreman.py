@@ -187,7 +187,7 @@ class Foreman:
         if times >= self.cluster.options.losses:
             at = f" with block {left[0]}" if left else " before it had opened the stage"
             raise hp.errors.ArtifactError(
-                f"{problem}{at}, for the {times}th time: is there memory enough? What was finished is kept"
+                f"{problem}{at}, for the {times}th time: is there enough memory? Finished blocks are kept"
             )
         self.context.progress.note(f"{problem}; others make its {len(left)} blocks")
 
@@ -212,7 +212,7 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
     """A stage; one that reads files of this machine alone is made by this process. Raises as `Ray.make`."""
     if (context.device or "").startswith("cuda:"):
         raise hp.errors.UsageError(
-            f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
+            f"{{device}} {context.device}: Ray gives each actor its own GPU: use cuda, or remove the option", "device"
         )
     context.keep_only(hp.stores.SCRATCH)
     blocks = context.spec.blocks(replace(context, device="cpu"))

@@ -119,9 +119,7 @@ class BlockActor:
         while not path.exists() or path.read_text(encoding="utf-8") != self._token:
             if time.monotonic() > end:
                 problem = f"{socket.gethostname()} does not see {self._context.folder}"
-                raise hp.errors.UsageError(
-                    f"engine ray: {problem}: put the store where all machines have it at the same path"
-                )
+                raise hp.errors.UsageError(f"engine ray: {problem}: put the store at a path that all machines share")
             time.sleep(0.2)
         self._blocks = self._context.spec.blocks(self._context, first=False)
         return Opened(socket.gethostname())

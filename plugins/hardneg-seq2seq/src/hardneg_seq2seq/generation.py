@@ -72,7 +72,7 @@ class Generation:
             tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         if tokenizer.pad_token is None:
             raise errors.ModelError(
-                f"seq2seq: {options.source}: its tokenizer has neither padding nor end: add pad_token"
+                f"seq2seq: {options.source}: its tokenizer has no padding or end token: set pad_token"
             )
         return cls(options, network.to(target).eval(), tokenizer)
 

@@ -75,7 +75,7 @@ def named_dataset(dataset: Dataset, store: Store) -> str:
             return f"{layout.BEIR}:{os.fspath(dataset)}"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
-        raise errors.UsageError(f"dataset: {dataset!r:.60} is no name ({reason}); {_FORMS}") from None
+        raise errors.UsageError(f"dataset: {dataset!r:.60} is not a name ({reason}); {_FORMS}") from None
     return name_of("dataset", dataset)
 
 
@@ -304,7 +304,7 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
             except (TypeError, ValueError, OverflowError):
                 finite = False
             if not finite:
-                raise errors.DataError(f"{place}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+                raise errors.DataError(f"{place}[{doc_id!r}]: must be a finite 32-bit number, not {score!r:.60}")
         doc_ids = sorted(scores, reverse=True)  # trec_eval's order, with no equal scores
         values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
         order = np.argsort(-values, stable=True)

@@ -43,7 +43,7 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
     (r"seed: must be a whole number", lambda at: hn.mine(DATA, run=RUN, store=at, seed=True)),
     (r"settings: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, settings=[4])),
     (r"settings: seed: must be a finite number", lambda at: hn.mine(DATA, run=RUN, store=at, settings={"seed": NAN})),
-    (r"dataset: .* is no name \(File name too long\)", lambda at: hn.mine("d" * 5000, run=RUN, store=at)),
+    (r"dataset: .* is not a name \(File name too long\)", lambda at: hn.mine("d" * 5000, run=RUN, store=at)),
     (r"model: must be a name", lambda at: hn.mine(DATA, "", store=at)),
     (r"miner: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, miner={"depth": 3})),
     (r"query_vectors: must be a path", lambda at: hn.mine(DATA, index="i", query_vectors=np.eye(2), store=at)),

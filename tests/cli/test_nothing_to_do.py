@@ -10,10 +10,10 @@ import pytest
 from command_line import call, call as run, hardneg
 from recipes.recipes import small_collection, small_tree, write_recipe
 
-import hardneg.training.loop
 from hardneg.formats.runs import read_run
 from hardneg.records import DataError
 from hardneg.store import Store
+from hardneg.training import loop
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -98,7 +98,7 @@ def own(session: Path, tiny_model: Path) -> Path:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_nothing_that_a_command_has_made_is_garbage(name: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    update, seen = hardneg.training.loop.update, []
+    update, seen = loop.update, []
 
     def cleaned(*arguments: Any, **options: Any) -> Any:
         if not seen:
@@ -106,7 +106,7 @@ def test_nothing_that_a_command_has_made_is_garbage(name: str, own: Path, monkey
             raise SystemExit(130)
         return update(*arguments, **options)
 
-    monkeypatch.setattr(hardneg.training.loop, "update", cleaned)
+    monkeypatch.setattr(loop, "update", cleaned)
     command = COMMANDS[name]
     assert run(command).exit_code == 130
     assert f"running: hardneg {name} to {own / 'out'}, started" in seen[0] and "0 folders" in seen[0]
@@ -125,7 +125,7 @@ def test_stopped_runs_are_forgotten_when_that_is_asked_for(own: Path, monkeypatc
     def stop(*_: Any, **__: Any) -> None:
         raise SystemExit(130)
 
-    monkeypatch.setattr(hardneg.training.loop, "update", stop)
+    monkeypatch.setattr(loop, "update", stop)
     assert run(COMMANDS["train"]).exit_code == 130
     told = run("artifacts", "gc", "--forget-unfinished").output
     assert "its artifacts go with --delete" in told and "5 folders" in told

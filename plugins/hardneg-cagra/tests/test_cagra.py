@@ -104,7 +104,7 @@ def test_lists_that_a_gpu_cannot_hold_come_from_the_cpu(cuvs, source, tmp_path):
 
 def test_without_a_gpu_it_is_told_what_to_take(source, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UsageError, match=r"cagra is built .* on a GPU, and torch sees none here: take hnsw or ivf"):
+    with pytest.raises(UsageError, match=r"cagra needs a GPU, and torch finds none: use hnsw or ivf"):
         Cagra().build(source, tmp_path / "made", Silent())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setitem(sys.modules, "cuvs", None)

@@ -85,7 +85,7 @@ def test_a_link_out_of_the_folder_is_refused(run, tmp_path):
 
 
 def test_a_folder_of_nothing_is_told_what_could_be_there(tmp_path):
-    with pytest.raises(HardnegError, match="no run folder, and no model, index or negatives there"):
+    with pytest.raises(HardnegError, match="no run folder, and no model, index or negatives in it"):
         prepared(tmp_path, Store(tmp_path / "none"))
 
 

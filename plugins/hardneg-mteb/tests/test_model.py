@@ -161,7 +161,7 @@ def test_listed_documents_are_not_ranked(tmp_path):
     task = animals(type="Reranking", top_ranked={"q0": ["d0"]})
     ours, data = mteb_model("bm25", store=tmp_path), task.dataset["default"]["test"]
     ours.index(data["corpus"], task_metadata=task.metadata)
-    with pytest.raises(UsageError, match="ranks no listed documents: name a model"):
+    with pytest.raises(UsageError, match="cannot rerank documents: give a model"):
         ours.search(data["queries"], task_metadata=task.metadata, top_k=5, top_ranked={})
 
 

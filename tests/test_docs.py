@@ -1,4 +1,4 @@
-"""The Markdown files: short lines, links that lead somewhere, commands that exist; the pages made from the code."""
+"""Pages of docs: links, recipes, commands and programs."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""`import hardneg` is light and gives each public name when asked; `hardneg.plugin` has all a package may import."""
+"""Public names of `hardneg` and `hardneg.plugin`; flags and printing belong to the command line."""
 
 import ast
 import inspect

@@ -1,3 +1,5 @@
+"""`hardneg evaluate` and `hardneg report` on run files."""
+
 import json
 import re
 from pathlib import Path

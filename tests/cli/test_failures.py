@@ -1,4 +1,4 @@
-"""What the system refuses is one line with its exit code: full disks, closed folders, a store that is none."""
+"""System errors as one line with an exit code: full disks, closed folders, invalid stores, missing devices."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""`hardneg index build` on vectors, as a user calls it."""
+"""`hardneg index build` on vectors, and `hardneg fuse`."""
 
 from pathlib import Path
 

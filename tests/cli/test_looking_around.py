@@ -1,4 +1,4 @@
-"""What there is, told to a person and as JSON: recipes and their plans, plugins, datasets, the store."""
+"""Recipes, plans, plugins, datasets and the store, as text and JSON; packages from templates."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`hardneg mine` takes no more memory for ten times as many documents, with each kind of encoder."""
+"""The memory of `hardneg mine`, and plain commands in several processes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The walk of docs/mine-for-sentence-transformers.md, its own commands and its own program, on a tiny collection."""
+"""The walks of docs/mine-for-sentence-transformers.md and docs/commands.md on a tiny collection."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Nothing to work on is no success: one line, and the exit code of a data file."""
+"""Empty inputs as errors of a data file; room in the store while a command runs, and after it was stopped."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What could steer a terminal is printed as an escape, JSON as it was written, and tables as wide as a terminal."""
+"""Escaped output, tables as wide as the terminal, and completion for the Tab key."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A misspelt name is answered with the nearest one, under the option or the path where it stands."""
+"""Help with examples, suggestions for misspelt names, and commands of packages that are not installed."""
 
 import inspect
 import re

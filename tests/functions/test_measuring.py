@@ -1,4 +1,4 @@
-"""Runs measured, fused and analysed, and recipes run, as the commands do."""
+"""`evaluate` and `analyze` on objects in memory, and the same numbers from every way to evaluate."""
 
 import json
 import math

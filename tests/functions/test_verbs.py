@@ -1,4 +1,4 @@
-"""Functions make the artifacts of the commands, under the same keys, from data and models in any of their forms."""
+"""The functions of each verb, `write_queries` among them, on objects in memory."""
 
 import json
 from pathlib import Path

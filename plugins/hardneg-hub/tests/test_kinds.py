@@ -1,4 +1,4 @@
-"""Indexes, negatives and runs: what goes to the hub, and that the libraries open it from there."""
+"""Indexes, negatives and runs on the hub, opened by the libraries, with cards of written queries."""
 
 import json
 from collections.abc import Mapping

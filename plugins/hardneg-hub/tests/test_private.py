@@ -1,4 +1,4 @@
-"""What must not leave is cut off, or stops the push; what is no part of a model stays."""
+"""Private content that is cut off or stops a push."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pushes to a hub in memory: what goes there, how often, for whom, and what is told when it does not."""
+"""Pushes to a hub in memory, and the names of arguments in refusals."""
 
 import sys
 from collections.abc import Callable

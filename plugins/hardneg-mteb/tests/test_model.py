@@ -1,4 +1,4 @@
-"""Scores of mteb's tasks are those that mteb gives sentence-transformers' own classes."""
+"""The model for mteb on made tasks, over a dense model and over BM25."""
 
 from collections.abc import Callable
 from pathlib import Path

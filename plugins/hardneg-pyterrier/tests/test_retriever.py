@@ -1,4 +1,4 @@
-"""A run folder retrieves what its own searches found."""
+"""Transformers of PyTerrier: runs, indexes and rerankers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How a cluster is joined, or that it is not there."""
+"""Joining a cluster, and fencing the one that was started here."""
 
 import ipaddress
 import os

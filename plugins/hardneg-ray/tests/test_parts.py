@@ -1,4 +1,4 @@
-"""The parts of the engine that need no cluster."""
+"""The parts of the engine without a cluster, and its contract."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What actors make of encode, search, mine and rerank: the bytes that one process makes."""
+"""Stages on actors give the bytes of one process, also after kills and on a deployed cluster."""
 
 import importlib.util
 import random

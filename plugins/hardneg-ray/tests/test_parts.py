@@ -56,10 +56,10 @@ def test_a_process_of_an_engine_asks_the_engine(monkeypatch):
 
 def test_a_machine_that_does_not_see_the_store_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "_PATIENCE", 0.0)
-    monkeypatch.setattr("hardneg.runtime.distributed.settle_by", lambda settle: None)
+    monkeypatch.setattr("hardneg.runtime.settle_by", lambda settle: None)
     report = BlockActor(context_of(tmp_path / "work"), "a token", None).open()
     assert isinstance(report, Failed) and report.class_name == "UsageError"
-    assert f"does not see {tmp_path / 'work'}: put the store where all machines have it" in report.text
+    assert f"does not see {tmp_path / 'work'}: put the store at a path that all machines share" in report.text
 
 
 NODES = [

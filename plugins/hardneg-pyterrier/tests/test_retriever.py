@@ -159,7 +159,7 @@ def lengths(monkeypatch: pytest.MonkeyPatch) -> Reranker:
         assert (kind, setting.name) == ("rerankers", "lengths")
         return _Lengths()
 
-    monkeypatch.setattr(transformers.hp, "configure", configured, raising=False)
+    monkeypatch.setattr(transformers.hp.registry, "configure", configured)
     return Reranker("lengths")
 
 

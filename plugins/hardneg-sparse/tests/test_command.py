@@ -35,7 +35,7 @@ def test_indexes_weights_of_terms(tmp_path: Path) -> None:
     _, error = _build("--dataset", "pydocs", "--backend", "sparse", "--output", tmp_path / "other")
     assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors, a folder of w" in str(error)
     _, error = _build("--vectors", source, "--backend", "flat", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and f"{source} holds weights, and flat is built from vectors" in str(error)
+    assert isinstance(error, UsageError) and f"{source} holds weights, but flat is built from vectors" in str(error)
     assert not (tmp_path / "other").exists()
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 VERB_KIND = "stages"
@@ -252,15 +252,25 @@ def names_of_plugin_module() -> Iterator[str]:
     for room in rooms:
         yield f"## {room}\n"
         names = sorted(name for name, home in homes.items() if home == room)
-        known = {name: getattr(plugin, name) for name in names}
-        said = {name: (inspect.getdoc(each) or "").split("\n\n")[0] for name, each in known.items() if callable(each)}
-        yield from _table(("name", "what it is"), [(f"`{name}`", said.get(name, "")) for name in names])
+        said = {}
+        for name, each in ((name, getattr(plugin, name)) for name in names):
+            text = inspect.getdoc(each) if callable(each) or inspect.ismodule(each) else ""
+            within = f" It has {', '.join(_public(each))}." if inspect.ismodule(each) and _public(each) else ""
+            said[name] = " ".join((text or "").split("\n\n")[0].split()) + within
+        yield from _table(("name", "what it is"), [(f"`{name}`", said[name]) for name in names])
+
+
+def _public(module: ModuleType) -> list[str]:
+    """The public classes and functions of a module, or of a package's modules."""
+    homes = {name: getattr(each, "__module__", None) or "" for name, each in vars(module).items()}
+    own = (name for name, home in homes.items() if home.startswith(module.__name__))
+    return sorted(f"`{name}`" for name in own if name[0] != "_")
 
 
 def functions() -> Iterator[str]:
     """Every public function of the package with its arguments, then results."""
     import hardneg
-    from hardneg.functions import analyzing, evaluate, recipes, results
+    from hardneg.functions import evaluate, recipes, results
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     apart = {*hardneg._APART} & {*dir(hardneg)}  # those of packages that are installed
@@ -270,7 +280,7 @@ def functions() -> Iterator[str]:
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
     yield "## Results\n"
     made = [results.MinedNegatives, results.RankedRun, results.BuiltIndex, results.TrainedModel, evaluate.Evaluation]
-    made += [analyzing.AnalysisResult]
+    made += [recipes.AnalysisResult]
     for kind in (*made, recipes.ChosenRecipe, recipes.RecipePlan, recipes.RunFolder):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
         members = {name: each for name, each in inspect.getmembers(kind) if not name.startswith("_")}

@@ -1,26 +1,23 @@
-"""hardneg trains dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function.
-
-What is public is imported when it is asked for.
-"""
+"""Train dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function, imported on use."""
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hardneg.functions.analyzing import analyze as analyze
     from hardneg.functions.evaluate import evaluate as evaluate
-    from hardneg.functions.fuse import fuse as fuse
-    from hardneg.functions.mine import mine as mine
-    from hardneg.functions.mine import train as train
-    from hardneg.functions.mine import write_queries as write_queries
-    from hardneg.functions.recipes import load_recipe as load_recipe
-    from hardneg.functions.search import encode as encode
-    from hardneg.functions.search import index as index
-    from hardneg.functions.search import rerank as rerank
-    from hardneg.functions.search import search as search
+    from hardneg.functions.mine import mine as mine, train as train, write_queries as write_queries
+    from hardneg.functions.recipes import analyze as analyze, load_recipe as load_recipe
+    from hardneg.functions.search import (
+        encode as encode,
+        fuse as fuse,
+        index as index,
+        rerank as rerank,
+        search as search,
+    )
     from hardneg.functions.starting import start as start
     from hardneg.records import HardnegError as HardnegError
 
@@ -32,12 +29,12 @@ _APART = {
     "mteb_model": "hardneg-mteb",
     "push": "hardneg-hub",
 }
-"""The package, of the folder `plugins`, that holds each of these names."""
+"""Package under `plugins` that provides each of these names."""
 
 
 @cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
-    """The module of each name that a module imports for type checkers, and the name it has there."""
+    """Home of each name that a module imports under TYPE_CHECKING: its module and its name there."""
     import ast
 
     source = sys.modules[module].__spec__.loader.get_source(module)  # type: ignore[union-attr]
@@ -46,22 +43,32 @@ def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
     return {alias.asname or alias.name: (node.module or "", alias.name) for node in imports for alias in node.names}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _APART:
-        module = _APART[name].replace("-", "_")
-        try:
-            return getattr(import_module(module), name)
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
-        from hardneg.records import MissingDependency
-        from hardneg.registry import install_command
+def on_demand(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module: imports on first use what the module imports under TYPE_CHECKING."""
 
-        raise MissingDependency(f"{name}: {install_command(_APART[name])}")
-    public = type_checkers_imports(__name__)
-    if name not in public:
-        raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
-    return getattr(import_module(public[name][0]), name)
+    def found(name: str) -> Any:
+        if name not in (known := type_checkers_imports(module)):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, called = known[name]
+        value = None if home == module else getattr(import_module(home), called, None)
+        return import_module(f"{home}.{called}") if value is None else value
+
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _APART:
+        return on_demand(__name__)(name)
+    module = _APART[name].replace("-", "_")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+    from hardneg.records import MissingDependency
+    from hardneg.registry import install_command
+
+    raise MissingDependency(f"{name}: {install_command(_APART[name])}")
 
 
 def __dir__() -> list[str]:

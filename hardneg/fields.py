@@ -16,8 +16,7 @@ from hardneg.formats.segments import Segments
 from hardneg.formats.text_lines import find_file
 from hardneg.records import BEIR, DataError, PluginSetting, UsageError
 from hardneg.store import options_in_key
-from hardneg.store.identity import FREE as FREE
-from hardneg.store.identity import LATER as LATER
+from hardneg.store.identity import FREE as FREE, LATER as LATER
 
 SECTION = "section"
 """The artifact type of a reference to stages in a report: any whose verb has a section for it."""
@@ -45,7 +44,7 @@ class Reference:
     """Marks a field as the name of a stage that makes one of `artifact_types`.
 
     refuses: traits that make the artifact useless here, each with what to do instead. passes: traits that the result
-    takes over from it. with_model: the model that encodes the queries of an index is read too.
+    takes over from it. with_model: the index's query encoder is an input too.
     """
 
     artifact_types: tuple[str, ...]
@@ -56,7 +55,7 @@ class Reference:
 
 OF_QUERIES = {Trait.OF_POSITIVES: "name one whose `text_of` is query"}
 MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without `positives` or `text_of`"})
-"""Marks a field as the name of a run that something is measured by."""
+"""Marks a field as the name of a run to evaluate."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ _Mark = TypeVar("_Mark")
 
 
 def each_once(value: _Listed) -> _Listed:
-    """The list, unless something stands in it twice: then a ValueError."""
+    """Return the list. Raises ValueError for duplicates."""
     if twice := sorted({item for item in value if value.count(item) > 1}, key=str):
         raise ValueError(f"{twice[0]} is listed twice")
     return value
@@ -162,7 +161,7 @@ def parse_names(value: Any) -> Any:
 
 
 def parse_dimensions(value: Any) -> Any:
-    """Dimensions with weights, of 1 for those of a list; largest first."""
+    """Dimensions with weights (1 for a list), largest first."""
     if isinstance(value, list | tuple):
         value = dict.fromkeys(each_once(value), 1.0)
     if isinstance(value, Mapping):
@@ -171,7 +170,7 @@ def parse_dimensions(value: Any) -> Any:
 
 
 def known_metric(name: str, answers: bool = False) -> str:
-    """The name of a metric of judged lists, or with `answers` an `answer@k`; a ValueError where there is none."""
+    """The name of a metric, or with `answers` of an `answer@k`. Raises ValueError for unknown names."""
     from hardneg.evaluation import metrics
 
     try:
@@ -215,7 +214,7 @@ Kept = Annotated[
     PlainSerializer(lambda kept: options_in_key(kept) | ({"halves": 2} if kept.halves else {})),  # the cut's version
 ]
 OwnCut = Annotated[Cut | None, BeforeValidator(lambda value: None if value is False else value)]
-"""How documents are cut; `false`: not at all, even if the recipe has `segments`."""
+"""Segmentation of documents; `false`: none, even if the recipe has `segments`."""
 Name = Annotated[str, Field(min_length=1)]
 Dimensions = Annotated[
     dict[pydantic.PositiveInt, pydantic.PositiveFloat],
@@ -257,7 +256,7 @@ def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
 
 
 def _names(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The names in a field, in a mapping or a list of it, or in those of these."""
+    """Yield the names in a field, and in nested mappings and lists, with their paths."""
     if isinstance(value, str):
         yield path, value
     elif value is not None:

@@ -68,7 +68,7 @@ class Loss(Protocol):
     version: ClassVar[int]
 
     def __call__(self, batch: ScoreBatch) -> "Tensor":
-        """Return a scalar, finite for scores of any size; zero with zero gradient where there is nothing to learn."""
+        """Return a scalar, finite for scores of any size; zero with zero gradient if there is nothing to learn."""
 
 
 class Searcher(Protocol):
@@ -105,7 +105,7 @@ class DenseSearcher(Searcher, Protocol):
 
 @runtime_checkable
 class ProductSearcher(DenseSearcher, Protocol):
-    """An opened index whose vectors are M centroids in a line, times the transposed rotation where there is one."""
+    """An opened index whose vectors concatenate M centroids, times the transposed rotation if there is one."""
 
     def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
         """Return the codes of rows int64 [n]: uint8 [n, M]."""
@@ -127,7 +127,7 @@ RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
 class IndexBackend(Protocol):
     """An index backend (`hardneg.indexes`).
 
-    `input` is what it is built from: `"texts"`, or encoded texts: `"vectors"`, one per document,
+    `input`: the data it is built from: `"texts"`, or encoded texts: `"vectors"`, one per document,
     `"weights"` of terms, or `"token-vectors"`.
     """
 
@@ -198,7 +198,7 @@ class DatasetLoader(Protocol):
         """Return a digest of the source's content, which differs whenever any byte that is read may differ."""
 
     def size_hint(self) -> int:
-        """Return about how many documents there are, without reading them all; 0 if unknown."""
+        """Return the approximate number of documents without reading them all; 0 if unknown."""
 
 
 @runtime_checkable
@@ -206,7 +206,7 @@ class LooksUp(Protocol):
     """A loader that looks up its files before a run."""
 
     def look_up(self) -> Lookup:
-        """Return the files it will read, local or to download; none is fetched. Raises where one is not available."""
+        """Return the files it will read, local or to download; none is downloaded. Raises if one is unavailable."""
 
 
 @runtime_checkable
@@ -226,7 +226,7 @@ class SessionWriter(Protocol):
 
 
 class FilterTexts(Protocol):
-    """The texts that a filter may read beside ranked lists."""
+    """Texts that a filter may read besides ranked lists."""
 
     def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
         """Return the text of each query."""
@@ -235,7 +235,7 @@ class FilterTexts(Protocol):
         """Return documents of the corpus."""
 
     def answers(self, match: Literal["string", "regex"]) -> "AnswerFinder":
-        """Return the matcher of the queries' short answers. Raises DataError where they have none."""
+        """Return the matcher of the queries' short answers. Raises DataError if there are none."""
 
 
 class AnswerFinder(Protocol):
@@ -246,7 +246,7 @@ class AnswerFinder(Protocol):
 
 
 class NegativeFilter(Protocol):
-    """Drops candidates that are no negatives, before a miner selects from the others (`hardneg.filters`).
+    """Drops candidates that are not negatives before a miner selects (`hardneg.filters`).
 
     One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; one that compares candidates
     with the scores of positives sets `compares`, as a miner does.

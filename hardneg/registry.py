@@ -31,7 +31,7 @@ CHOICES = {
         "shuffled": "Shuffled", "topic-balanced": "TopicBalanced",
     },
 }  # fmt: skip
-"""Options of a training that are chosen by name, with options of their own, as plugins are; packages add none."""
+"""Training options chosen by name, with options of their own, like plugins; packages cannot add any."""
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
@@ -179,7 +179,7 @@ def needs_of(loss: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Raise PluginError where one of these plugins, of another package than hardneg, fails in its own code."""
+    """Raise PluginError if one of these plugins fails in code of a package other than hardneg."""
     try:
         yield
     except HardnegError:
@@ -203,7 +203,7 @@ def no_such_option(option: str, known: Collection[str]) -> str:
 
 
 def kind_of(word: str) -> str:
-    """The kind that a word names, in the singular or the plural. Raises UsageError: it names none."""
+    """The kind for a word in the singular or plural. Raises UsageError for other words."""
     kind = SINGULARS.get(word, word)
     if kind not in KINDS and kind not in CHOICES:
         known = ", ".join(SINGULARS)
@@ -253,10 +253,10 @@ def _claimed_twice(kind: str, name: str, points: Iterable[importlib.metadata.Ent
 
 
 def faster(name: str) -> Any:
-    """The module of an installed package with faster ways of the same results: `passes` or `search`; None without one.
+    """Return a module of an installed package with faster equivalents, `passes` or `search`; None without one.
 
-    passes: `arrange(network)` has a copy of a network, without gradients, compute faster; its vectors change by
-    rounding alone. `packing(encoder, side, parts)` lays out texts that are not padded, or is None. search:
+    passes: `arrange(network)` makes a copy of a network faster without gradients; its vectors change by
+    rounding only. `packing(encoder, side, parts)` lays out texts that are not padded, or is None. search:
     `rough_search(device, queries, vectors, dimension, k)` finds candidates of an exact search, or is None where float32
     is as fast. The package `hardneg-fast-cpu` has both.
     """

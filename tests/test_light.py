@@ -29,7 +29,7 @@ def test_a_command_that_looks_around(words: str, heavy: str) -> None:
     ("program", "heavy"),
     [
         ("import hardneg.cli.main", "torch transformers matplotlib sklearn scipy pydantic numpy yaml rich"),
-        ("import hardneg.cli.evaluate, hardneg.cli.console", "torch numpy ranx numba scipy pyarrow matplotlib"),
+        ("import hardneg.cli.commands, hardneg.cli.console", "torch numpy ranx numba scipy pyarrow matplotlib"),
         ("import hardneg.encoders.open.resolved, hardneg.encoders.spec", "torch transformers sentence_transformers"),
         ("import hardneg.runtime.devices as devices; devices.check_device('cpu')", "torch"),
         ("import sys; sys.modules['pytest'] = None; import hardneg.testing", "torch"),

@@ -1,10 +1,11 @@
-"""`import hardneg` is light and gives each public name when asked; `hardneg.plugin` has all a package may import."""
+"""Public names of `hardneg` and `hardneg.plugin`; flags and printing belong to the command line."""
 
 import ast
 import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,7 @@ def test_a_name_that_is_not_there_is_no_attribute() -> None:
 def test_the_short_path_leads_to_the_trainers() -> None:
     from hardneg.integrations.adore_loss import AdoreLoss
     from hardneg.integrations.refresher import RefreshedNegatives
-    from hardneg.trainer import AdoreLoss as Loss
-    from hardneg.trainer import RefreshedNegatives as Negatives
+    from hardneg.trainer import AdoreLoss as Loss, RefreshedNegatives as Negatives
 
     assert (Loss, Negatives) == (AdoreLoss, RefreshedNegatives)
 
@@ -128,12 +128,65 @@ def test_templates_of_new_packages_import_hardneg_plugin_alone() -> None:
     assert {name for name in imports if not name.startswith(("hardneg.plugin", "hardneg.testing"))} == set()
 
 
-@pytest.mark.parametrize("name", plugin.__all__)
-def test_each_name_of_plugin_is_where_its_import_says(name: str) -> None:
-    assert getattr(plugin, name) is not None
+def test_plugin_lists_what_it_imports_and_finds_it() -> None:
+    assert sorted(plugin.__all__) == sorted(hardneg.type_checkers_imports("hardneg.plugin"))
+    assert [name for name in plugin.__all__ if getattr(plugin, name) is None] == []
 
 
-def test_plugin_lists_what_it_imports() -> None:
-    assert sorted(plugin.__all__) == sorted(hardneg.type_checkers_imports("hardneg.plugin")) and {*plugin.__all__} <= {
-        *dir(plugin)
-    }
+BESIDE = {
+    f"{path.parent.name}/{path.name}": ast.parse(path.read_text("utf-8"))
+    for path in (Path(house.__file__).parents[1] / "plugins").glob("*/src/**/*.py")
+}
+"""The modules of the packages in `plugins/`."""
+
+
+def flags(tree: ast.Module) -> Iterator[str]:
+    """The texts of a module, but for docstrings, that have a flag; values in them are written as `x`."""
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        text = "".join(str(each.value) if isinstance(each, ast.Constant) else "x" for each in parts)
+        if node not in docstrings and re.search(r"(?<![\w!-])--[a-z]", text):
+            yield text
+
+
+def test_flags_are_named_by_the_command_line_alone() -> None:
+    """Below it errors name arguments, which a command renders as flags and a function as they are."""
+    below = {path: tree for path, tree in house.TREES.items() if house.room(path) not in {"cli", "testing"}}
+    lines = [f"{path}: {text}" for path, tree in {**below, **BESIDE}.items() for text in flags(tree)]
+    lines = [line for line in lines if "/command.py: " not in line]  # the commands of packages
+    assert [line for line in lines if not any(other in line for other in PROGRAMS)] == []
+    for text in ("--split", "give `--split`", "'--split'", "(--split)", "split/--split"):
+        assert [*flags(ast.parse(f"raise Error({text!r})"))] == [text]
+    assert [*flags(ast.parse("raise Error(f'--{name} is wrong')"))] == ["--x is wrong"]
+    assert [*flags(ast.parse('"`--split`"\nx = "a -- b, <!-- c -->, well--known"'))] == []
+
+
+PROGRAMS = (
+    "indexes/lucene.py",
+    "--ink: ",
+    "hardneg artifacts check",
+    " --preset ",
+    "hardneg browse",
+    "hardneg evaluate --run",
+    "pip install --force-reinstall",
+    "report/content.py: ",
+)
+"""Options of other programs, variables of a page, and whole commands to copy."""
+
+
+def printing(tree: ast.Module) -> Iterator[str]:
+    """Where a module prints, or has the standard output at hand."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "pprint", "typer.echo", "click.echo"):
+            yield ast.unparse(node.func)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.__stdout__"):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and node.module in ("sys", "pprint", "builtins"):
+            yield from {each.name for each in node.names} & {"stdout", "pprint", "print"}
+
+
+def test_only_commands_print() -> None:
+    prints = {path: [*printing(tree)] for path, tree in house.TREES.items() if house.room(path) != "cli"}
+    assert {path: lines for path, lines in prints.items() if lines} == {}
+    assert [*printing(ast.parse("print(1)\nsys.stdout.write('')\nfrom sys import stdout\ntyper.echo('')"))]

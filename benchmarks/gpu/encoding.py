@@ -7,8 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from gpu.material import encoder, insurance, seconds, texts
-from gpu.material import model as bert_model
+from gpu.material import encoder, insurance, model as bert_model, seconds, texts
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from hardneg.evaluation import metrics, metrics_json
-from hardneg.fields import Name, Reference, marked_fields, marked_references
-from hardneg.fields import Option as Option
+from hardneg.fields import Name, Option as Option, Reference, marked_fields, marked_references
 from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import Qrels, positives, read_qrels
 from hardneg.formats.runs import EMPTY, Run, read_run

@@ -1,4 +1,4 @@
-"""The command of an analysis, made from its fields, and its fields from what was given for them."""
+"""Commands of analyses, made from their fields."""
 
 from collections.abc import Iterator, Mapping
 from inspect import Parameter
@@ -10,12 +10,12 @@ import typer
 from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
-from hardneg.cli import adaptor, completion, evaluate, planned_work
+from hardneg.cli import adaptor, commands, planned_work
 from hardneg.cli.console import bars, print_section, say_json, stdout_console
 from hardneg.fields import Reference, known_metric
-from hardneg.functions.analyzing import checked, files_of, stages_of
 from hardneg.functions.arguments import WRITTEN, AnalyzeArguments, options_of
 from hardneg.functions.given import run_labels
+from hardneg.functions.recipes import checked, files_of, stages_of
 from hardneg.records import LOCK, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.report import figure, table
@@ -23,7 +23,7 @@ from hardneg.store import Target
 
 _KEYWORDS = options_of(AnalyzeArguments)
 _FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "relevance_level": int, "seed": int}
-"""What a command takes beside the fields, where the analysis asks for it."""
+"""Types of the options besides fields that an analysis can ask for."""
 _PLOT = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
 _OUTPUTS = (
     adaptor.keyword("as_json", default=adaptor.JSON, annotation=bool),
@@ -53,7 +53,7 @@ def command_of(chosen: type[Analysis]) -> Any:
             figure.check_forms([plot])
             beside = (files.judged, files.topics, files.corpus, files.hidden)
             reads = [*(path for path in map(Path, files.named.values()) if path.exists()), *filter(None, beside)]
-            reads = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # it may hold figures
+            reads = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # which may hold figures
             planned_work.store_outputs("analyze", [Target(plot)], reads, args["overwrite"]).check()
         with plugin_errors([analysis]):
             numbers = analysis.measure(files)
@@ -73,7 +73,7 @@ def command_of(chosen: type[Analysis]) -> Any:
 
 
 def _asked(chosen: type[Analysis]) -> Iterator[Parameter]:
-    """The options for what an analysis asks for beside its fields."""
+    """Options that an analysis asks for besides its fields."""
     if "stages" in chosen.asks:
         folder = typer.Argument(metavar="RUN_FOLDER", help=_KEYWORDS["run_folder"].help)
         yield adaptor.keyword("run_folder", annotation=Annotated[Path, folder])
@@ -86,7 +86,7 @@ def _asked(chosen: type[Analysis]) -> Iterator[Parameter]:
 
 
 class _Field:
-    """A field of an analysis as an option. of_stages: references are names of stages."""
+    """An option for a field of an analysis. of_stages: references are names of stages."""
 
     def __init__(self, name: str, info: FieldInfo, of_stages: bool) -> None:
         self.name, self.info, self.of_stages = name, info, of_stages
@@ -109,7 +109,7 @@ class _Field:
             said: Any = typer.Argument(**text)
         else:
             if self.name == "metric" or self.metrics:
-                text["autocompletion"] = completion.metrics
+                text["autocompletion"] = adaptor.complete_metrics
             if form in (int, list[int]):
                 bounds = (each.gt + 1 if hasattr(each, "gt") else getattr(each, "ge", None) for each in self.marks)
                 text["min"] = next((bound for bound in bounds if bound is not None), None)
@@ -119,9 +119,9 @@ class _Field:
         return adaptor.keyword(self.name, default=default, annotation=Annotated[optional, said])
 
     def value(self, given: Any) -> Any:
-        """What was given, as the field takes it."""
+        """The field's value from the command line."""
         if isinstance(given, list) and self.metrics:
-            given = evaluate.metric_names(given)
+            given = commands.metric_names(given)
         if get_origin(self.info.annotation) is not dict:
             return str(given) if isinstance(given, Path) else given
         texts, inner = list(map(str, given)), get_args(self.info.annotation)[1]
@@ -143,17 +143,17 @@ class _Field:
         return UsageError(f"{'' if self.mark.argument else f'{self.flag} '}{text}: {problem}")
 
     def _named(self, texts: list[str], several: bool) -> dict[str, Any]:
-        """NAME=VALUE; where several belong to a name, it may come again, and words stand with commas between them."""
+        """Parse NAME=VALUE texts; with `several` values are joined by commas and names may repeat."""
         values: dict[str, Any] = {}
         for text in texts:
             name, _, value = text.partition("=")
             if not (name and value):
-                raise self._mistake(text, f"must be of the form NAME={'STAGE[,STAGE]' if several else 'VALUE'}")
+                raise self._mistake(text, f"must be NAME={'STAGE[,STAGE]' if several else 'VALUE'}")
             values[name] = [*values.get(name, ()), *value.split(",")] if several else value
         return values
 
     def _table(self, texts: list[str]) -> Mapping[str, dict[str, str]]:
-        """ROW:COLUMN=VALUE; of files [LABEL:]NUMBER=PATH, the number that of a step or a size of vectors."""
+        """Parse ROW:COLUMN=VALUE texts, or for files [LABEL:]NUMBER=PATH; NUMBER is a step or a dimension."""
         values: dict[str, dict[str, str]] = {}
         for text in texts:
             named, _, value = text.partition("=")
@@ -168,7 +168,7 @@ class _Field:
 
 
 def _form(annotation: Any) -> Any:
-    """What the parser takes for a field: a text, a number, a choice, or a list of such."""
+    """The command-line type of a field: text, number, choice, or a list of them."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _form(inner[0])

@@ -1,27 +1,36 @@
-"""The commands of the public functions, what each writes and says; what is taken from and given to other programs."""
+"""Commands of the public functions, and of the exchange with other programs."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import typer
 
-from hardneg.cli import adaptor, completion
+from hardneg import evaluation, formats, report as reports
+from hardneg.cli import adaptor
 from hardneg.cli.adaptor import keyword
-from hardneg.cli.console import bars, print_section, say, stdout_console, tell_left_out
+from hardneg.cli.console import (
+    bars,
+    measured_tables,
+    print_section,
+    say,
+    say_json,
+    say_next,
+    stdout_console,
+    tell_left_out,
+)
 from hardneg.cli.planned_work import TerminalSession, configured, opened, store_outputs, together
-from hardneg.formats.form_names import NAMES, OWN, check_form
-from hardneg.functions import arguments, fuse, mine, results, search
+from hardneg.formats import form_names
+from hardneg.functions import arguments, mine, results, search
+from hardneg.functions.evaluate import RunsToScore, evaluate as scored
 from hardneg.functions.session import AdhocRecipe, OtherProcess
-from hardneg.records import counted, errors, layout
+from hardneg.records import counted, errors, layout, wording
 from hardneg.store import MANIFEST, Target, link_file, link_folder, replacing_folder
-
-if TYPE_CHECKING:
-    from hardneg.report.table import Section
-
 
 ON_ONE = ("settings", "store", "device")
 ON_MANY = (*ON_ONE, "engine")
@@ -31,13 +40,13 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 
 
 class Command:
-    """A command that writes a function's result as a folder, and prints some of its facts.
+    """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
 
-    shows: the options that it has of those that every function takes. counts: facts that are printed first, each with
-    what one and several of them are called; then the others, as what was left out, but those that are `unsaid`.
+    shows: its shared options. counts: facts to print first, each with its singular and plural noun; the other counts
+    follow as what was skipped, except those in `unsaid`.
     """
 
-    output = adaptor.output("The folder to write.")
+    output: Any = None
 
     def __init__(
         self,
@@ -45,44 +54,52 @@ class Command:
         shows: Sequence[str],
         counts: Mapping[str, tuple[str, str]] = {},
         unsaid: Iterable[str] = (),
+        run: bool = False,
     ) -> None:
-        self.function, self.counts, self.unsaid = function, counts, {*unsaid}
+        self.function, self.counts, self.unsaid, self.run = function, counts, {*unsaid}, run
         self.arguments = adaptor.shown(function, shows)
 
     def options(self) -> Iterator[Parameter]:
-        """Those for what it writes."""
-        yield from (keyword("output", default=self.output, annotation=Path), _OVERWRITE)
+        """Options for the output."""
+        written = "The run to write, NAME.trec.gz." if self.run else "The folder to write."
+        yield from (keyword("output", default=self.output or adaptor.output(written), annotation=Path), _OVERWRITE)
 
     def targets(self, args: Args) -> list[Target]:
-        """What is written. Raises UsageError where the form and the files do not go together."""
-        return [Target(args["output"], folder=True)]
+        """The outputs. Raises UsageError for names that do not fit their content."""
+        if self.run and args["output"].suffix != ".gz":
+            raise errors.UsageError(f"{args['output']}: a run is a gzip file; use a name that ends in .trec.gz")
+        return [Target(args["output"], folder=not self.run)]
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Lay the result at the output, and tell what was made and what was left out."""
+        """Link the result to the output and print its counts."""
         output, facts = args["output"], dict(result.facts)
         with session.outputs.publish():
             link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
-        self.tell(result)
+        for line in self.lines(result):
+            say(line)
         counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.counts.items()]
         say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
         if counts:
             left = {name: count for name, count in facts.items() if name not in self.unsaid}
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
-    def show(self, section: "Section") -> None:
-        """Print tables and what explains them."""
+    def show(self, section: "reports.table.Section") -> None:
+        """Print tables and their explanation."""
         print_section(stdout_console(), section)
 
-    def tell(self, result: Any) -> None:
-        """What is printed of a result before its counts."""
-        if tuned := result.facts.get("tuned"):
-            say(f"tuned: {tuned}")
+    def lines(self, result: Any) -> Iterator[str]:
+        """Lines on a result before its counts."""
+        facts = result.facts
+        if tuned := facts.get("tuned"):
+            yield f"tuned: {tuned}"
+        if splits := facts.get("splits"):
+            yield ", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in splits.items())
+            for name, count in facts.items():
+                if count and name not in ("documents", "seconds") and isinstance(count, int | float):
+                    yield f"  {name}: {count:,}"
 
     def command(self, name: str) -> Callable[..., None]:
-        """The function that typer calls: it makes the result in the processes that were asked for.
-
-        The first of these writes it at the output, and speaks.
-        """
+        """The function for typer: all processes compute the result, the first one writes and prints it."""
 
         def run(**args: Any) -> None:
             targets, given = self.targets(args), adaptor.values(self.arguments, args)
@@ -100,35 +117,12 @@ class Command:
         return adaptor.shaped(run, options, text, adaptor.flag_of(self.function))
 
 
-class RunCommand(Command):
-    """One that writes a run."""
-
-    output = adaptor.output("The run to write, NAME.trec.gz.")
-
-    def targets(self, args: Args) -> list[Target]:
-        """The run, whose name has to be that of a gzip file."""
-        if args["output"].suffix != ".gz":
-            raise errors.UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
-        return [Target(args["output"])]
-
-
-class WrittenQueriesCommand(Command):
-    """One that writes a collection."""
-
-    def tell(self, result: Any) -> None:
-        """The queries of each split, and what was written and left out."""
-        say(", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in result.facts["splits"].items()))
-        for name, count in result.facts.items():
-            if count and name not in ("documents", "seconds") and isinstance(count, int | float):
-                say(f"  {name}: {count:,}")
-
-
 def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
     return typer.Option(default, flag, help=meaning, rich_help_panel=arguments.WRITTEN, **more)
 
 
-_DONE = completion.words(*NAMES)
-_FORM = _written("n-tuple", "--form", f"{', '.join(NAMES)}.", autocompletion=_DONE)
+_DONE = adaptor.complete_words(*form_names.NAMES)
+_FORM = _written("n-tuple", "--form", f"{', '.join(form_names.NAMES)}.", autocompletion=_DONE)
 _CORPUS = _written(None, "--corpus-output", "For tevatron-v2: write the corpus here too.")
 _NEGATIVES: dict[str, tuple[Any, Any]] = {
     "form": (_FORM, str),
@@ -136,12 +130,12 @@ _NEGATIVES: dict[str, tuple[Any, Any]] = {
     "output": (_FILE, Path),
     "scores": (_written(False, "--scores", "Write the scores too, if the form has a field for them."), bool),
     "corpus": (_CORPUS, Path | None),
-    "dropped": (_written(None, "--dropped", "The file for what a filtering miner dropped, and why."), Path | None),
+    "dropped": (_written(None, "--dropped", "Also write the candidates that a miner dropped."), Path | None),
 }
 
 
 class NegativesTarget(NamedTuple):
-    """What to write: the form, how many negatives a query, where, with scores or not; the corpus; what was dropped."""
+    """The files of a negatives command: form, negatives per query, output, scores, corpus, and dropped candidates."""
 
     form: str
     negatives: int | None
@@ -151,65 +145,64 @@ class NegativesTarget(NamedTuple):
     dropped: Path | None = None
 
     def checked(self) -> list[Target]:
-        """The files. Raises UsageError where the form and they do not go together."""
-        check_form(self.form, self.output)
+        """The output files. Raises UsageError if the form and the files do not match."""
+        form_names.check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
-            problem = "goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
-            raise errors.UsageError(f"--corpus-output FILE {problem}")
+            raise errors.UsageError(
+                "--corpus-output FILE and --form tevatron-v2, whose rows hold ids only: use both or neither"
+            )
         if self.corpus is not None and self.corpus.suffix != ".jsonl":
-            raise errors.UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
+            raise errors.UsageError(f"{self.corpus}: must end in .jsonl")
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def write(self, mined: results.MinedNegatives) -> None:
-        """Write negatives, and tell what was left out."""
-        from hardneg.formats.forms import write_tevatron_corpus
-
+        """Write negatives and print what was skipped."""
         counts = dict(mined.write_form(self.output, self.form, self.negatives, self.scores))
         say(f"{self.output}: {counted(counts.pop('rows'), 'row')}, form {self.form}")
         tell_left_out(counts)
         if self.corpus is not None:
             corpus = mined.source.collection.corpus
-            say(f"{self.corpus}: {counted(write_tevatron_corpus(self.corpus, corpus), 'document')}")
+            say(f"{self.corpus}: {counted(formats.forms.write_tevatron_corpus(self.corpus, corpus), 'document')}")
 
 
 class NegativesCommand(Command):
-    """One that writes negatives in the form of a training program, and what was dropped beside them."""
+    """A command that writes negatives in the format of a training program, and optionally the dropped candidates."""
 
     def options(self) -> Iterator[Parameter]:
-        """The form, and how much of it."""
+        """Options for the format and the outputs."""
         for name, (default, annotation) in _NEGATIVES.items():
             yield keyword(name, default=default, annotation=annotation)
         yield _OVERWRITE
 
     def targets(self, args: Args) -> list[Target]:
-        """All files."""
+        """The output files."""
         return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Write the negatives, and tell of them."""
+        """Write the negatives and print counts."""
         target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
         counts.pop("queries in the run", None)
         named = [name for name in counts if name.startswith("dropped as ")]
         if left := ", ".join(f"{name.removeprefix('dropped as ')} {counts.pop(name)}" for name in named):
-            say(f"  candidates left out: {left}")
+            say(f"  candidates dropped: {left}")
         tell_left_out(counts)
         with session.outputs.publish():
             if target.dropped is not None:
                 if not (result.folder / layout.DROPPED).is_file():
-                    raise errors.UsageError("--dropped: this miner does not record what it drops; leave it out")
+                    raise errors.UsageError("--dropped: this miner records no dropped candidates; remove the option")
                 link_file(result.folder / layout.DROPPED, target.dropped)
-                say(f"{target.dropped}: what was dropped")
+                say(f"{target.dropped}: dropped candidates")
             target.write(result)
 
 
 def export(
     dataset: str = typer.Option(
-        ..., help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
+        ..., help="The dataset of the negatives.", autocompletion=adaptor.complete_plugins("datasets")
     ),
     negatives: Path = typer.Option(..., help="The file to read."),
-    source_form: str = typer.Option(OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
+    source_form: str = typer.Option(form_names.OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
     split: str = typer.Option("train", help="The queries' split."),
     form: str = _FORM,
     count: int | None = _written(None, "--count", "How many to write for each query; default all.", min=1),
@@ -219,21 +212,20 @@ def export(
     settings: list[str] = adaptor.SET,
     store: Path | None = adaptor.STORE,
 ) -> None:
-    """Convert negatives from one form to another; texts are matched to the corpus by content.
+    """Convert negatives between formats; texts are matched to the corpus by content.
 
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
-    from hardneg.formats.forms import TextLookup, read_form
-    from hardneg.formats.negatives import write_negatives
-
     target, session = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus), opened(store)
     session.command, session.targets, session.overwrite = "export", target.checked(), overwrite
-    check_form(source_form, negatives)
+    form_names.check_form(source_form, negatives)
     with session.held, TemporaryDirectory() as folder:
         plan = session.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
         texts = results.TextSource.of(session.make_dataset(plan), split, session.store)
-        lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
-        queries = write_negatives(Path(folder) / layout.NEGATIVES, read_form(source_form, negatives, lookup))
+        lookup = formats.forms.TextLookup(texts.collection.queries(split), texts.collection.corpus)
+        queries = formats.negatives.write_negatives(
+            Path(folder) / layout.NEGATIVES, formats.forms.read_form(source_form, negatives, lookup)
+        )
         say(f"{negatives}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
         with session.outputs.publish():
@@ -241,19 +233,20 @@ def export(
 
 
 def commands() -> dict[str, Command]:
-    """All of them by name."""
+    """Commands of the public functions by name."""
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
+    not_said = ["depth", "queries in the run"]
     passages = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
     return {
         "encode": Command(search.encode, ON_MANY),
-        "fuse": RunCommand(fuse.fuse, ("store",), {**queries, "documents": documents}),
+        "fuse": Command(search.fuse, ("store",), {**queries, "documents": documents}, run=True),
         "index build": Command(search.index, ("settings", "store"), passages, ["segments"]),
         "mine": NegativesCommand(mine.mine, ("seed", *ON_MANY)),
-        "rerank": RunCommand(search.rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
-        "search": RunCommand(search.search, ON_MANY, queries, ["depth"]),
+        "rerank": Command(search.rerank, ON_MANY, {**queries, "pairs": pairs}, not_said, run=True),
+        "search": Command(search.search, ON_MANY, queries, ["depth"], run=True),
         "train": Command(mine.train, ON_ONE),
-        "write-queries": WrittenQueriesCommand(mine.write_queries, ("seed", *ON_ONE)),
+        "write-queries": Command(mine.write_queries, ("seed", *ON_ONE)),
     }
 
 
@@ -271,32 +264,30 @@ def import_(
     ),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in the order of the rows."),
 ) -> None:
-    """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
+    """Import vectors into a flat index that Pyserini's FaissSearcher opens.
 
     Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
 
     Example: hardneg index import --vectors vectors.parquet --output index
     """
-    from hardneg.formats.vectors_import import import_vectors, open_vectors
-
     reads = [path for path in (vectors, ids) if path is not None]
     outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
     outputs.check()
     with outputs.publish(), replacing_folder(output) as folder:
-        file = open_vectors(vectors, ids)
-        count = import_vectors(file, folder, bars())
+        file = formats.vectors_import.open_vectors(vectors, ids)
+        count = formats.vectors_import.import_vectors(file, folder, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
 
 
 def pyserini(
     folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
-    model: str | None = typer.Option(None, "--model", help="The model that encoded the index, if it is of no run."),
+    model: str | None = typer.Option(None, "--model", help="The model of an index outside a run folder."),
     option: list[str] = typer.Option(
-        [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
+        [], "--option", metavar="KEY=VALUE", help="An option the index was built with, such as scale=51.2 or k1=1.2."
     ),
     store: Path | None = adaptor.STORE,
 ) -> None:
-    """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
+    """Print Python code that opens each index of a run folder, or one index folder, in Pyserini.
 
     Example: hardneg pyserini runs/star-passage
 
@@ -308,3 +299,118 @@ def pyserini(
     spec = None if model is None else ModelSpec(model)
     for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
         say(f"# {name}\n{with_java(text)}\n")
+
+
+ARGUMENTS = adaptor.shown(scored, ("settings", "store", "device"))
+
+
+def _evaluate(**args: Any) -> None:
+    judging = _judging_of(args)
+    measured = judging.measured()
+    tested = judging.tested(measured) if judging.baselines or not args["as_json"] else measured
+    if args["as_json"]:
+        for note in measured.notes:
+            say(note, err=True)
+        content, wanted = (
+            evaluation.metrics_json.to_json(tested),
+            {"comparisons": tested.comparisons, "per_query": args["per_query"]},
+        )
+        more = [key for key, asked in wanted.items() if asked]
+        notes = ["notes"] if tested.notes else []  # the means only, or keys of a metrics file
+        return say_json({key: content[key] for key in ("metrics", *more, *notes)} if more else content["metrics"])
+    for label, scores in tested.results.items() if args["per_query"] else ():
+        for metric, by_query in scores.items():
+            for query_id, score in by_query.items():
+                say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
+    measured_tables(stdout_console(), tested)
+    say_next(_next_steps(judging, tested))
+
+
+def _next_steps(judging: RunsToScore, measured: Any, system: str = "") -> list[tuple[str, str]]:
+    runs = {label: str(path) for label, path in judging.files.items()}
+    return reports.content.next_steps(measured, system, runs=runs)
+
+
+def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
+    given = adaptor.values(ARGUMENTS, {**args, "metrics": metric_names(args["metrics"] or [])})
+    return RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
+
+
+def metric_names(texts: Sequence[str]) -> list[str]:
+    """Metric names from repeated or comma-separated values."""
+    return [name for text in texts for name in text.split(",") if name]
+
+
+_PER_QUERY = typer.Option(False, "--per-query", help="Print each query's scores too.")
+_OPTIONS = [
+    *adaptor.parameters(ARGUMENTS),
+    keyword("per_query", default=_PER_QUERY, annotation=bool),
+    keyword("as_json", default=adaptor.JSON, annotation=bool),
+]
+_called = adaptor.flag_of(scored)
+evaluate = adaptor.shaped(_evaluate, _OPTIONS, adaptor.text_of(scored), _called)
+
+
+def _report(**args: Any) -> None:
+    """Score run files, test their differences, and write report.html, report.md and queries.tsv.
+
+    With --dataset the page shows the texts of queries and of retrieved passages. --format prints tables alone, of the
+    runs or of a run folder's metrics, and writes nothing.
+
+    Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
+    """
+    content, page, pages = reports.content, reports.page, args["form"] == "pages"
+    tables = page.latex if args["form"] == "latex" else page.markdown
+    if args["folder"] is not None:
+        found = evaluation.metrics_json.read_metrics(args["folder"] / layout.METRICS)
+        return say(tables(content.ReportContent.of(args["title"], found)), nl=False)
+    if not args["runs"] or (pages and args["output"] is None):
+        raise errors.UsageError("report: give {runs} and {output}, or a RUNFOLDER", "runs", "output")
+    judging = _judging_of(args)
+    runs, dataset = judging.files, judging.dataset
+    judging = replace(judging, baselines=judging.baselines or [*runs][:1])
+    system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
+    if system and system not in runs:
+        raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
+    if not pages:
+        tested = judging.tested(judging.measured())
+        return say(tables(content.ReportContent.of(args["title"], tested)), nl=False)
+    file, source = judging.qrels if isinstance(judging.qrels, Path) else None, (dataset or "").partition(":")[2]
+    reads = [*runs.values(), *([file] if file else []), *([Path(source).expanduser()] if source else [])]
+    outputs = store_outputs("report", [Target(args["output"], folder=True, names=page.NAMES)], reads, args["overwrite"])
+    outputs.check()
+    measured = judging.tested(judging.measured())
+    shown = content.ReportContent.of(args["title"], measured, system=system)
+    judged_by = file.name if file else f"split {judging.split} of {dataset}"
+    settings: dict[str, Any] = {
+        "evaluated on": f"{wording.counted(shown.queries, 'query')} of {judged_by}",
+        "relevant from grade": judging.fields["relevance_level"],
+        "baselines": ", ".join(judging.baselines),
+    }
+    passages = reports.query_section.Passages(runs, judging.grades(), judging.collection, judging.split)
+    browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
+    steps = _next_steps(judging, measured, system)
+    shown = replace(shown, settings=settings, over=settings["evaluated on"], browse=browse, next=steps)
+    with outputs.publish():
+        for path in page.write_report(args["output"], shown, measured, passages):
+            say(str(path))
+    say_next(steps)
+
+
+_FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
+_ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the one with the highest mean.")
+_TITLE = typer.Option("Results", "--title", help="The page's title.")
+_OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.", None)
+_RUNFOLDER = typer.Argument(None, metavar="RUNFOLDER", help="A finished recipe's folder, in place of runs.")
+_FORMAT = typer.Option("pages", "--format", help="What to write.")
+_REPORT_OPTIONS = [
+    *adaptor.parameters({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),
+    keyword("folder", default=_RUNFOLDER, annotation=Path | None),
+    keyword("form", default=_FORMAT, annotation=Literal["pages", "markdown", "latex"]),
+    keyword("output", default=_OUTPUT, annotation=Path | None),
+    keyword("about", default=_ABOUT, annotation=str),
+    keyword("title", default=_TITLE, annotation=str),
+    keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool),
+]
+_REPORT_OPTIONS = [each.replace(default=None) if each.name == "runs" else each for each in _REPORT_OPTIONS]
+report = adaptor.shaped(_report, _REPORT_OPTIONS, adaptor.text_of(_report), _called)

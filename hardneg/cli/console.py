@@ -1,37 +1,48 @@
-"""The one place where text leaves for the terminal, escaped: lines, JSON, tables, and progress."""
+"""Terminal output, with control characters escaped: lines, JSON, tables and progress."""
 
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg import evaluation, report as reports
+from hardneg.records import HardnegError
 from hardneg.runtime import Lines
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable  # noqa: TID251
 
-    from hardneg.evaluation.metrics_json import Measured
-    from hardneg.report.table import Section, Table
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""C0 and C1 but tab and newline, orders to turn the direction of writing, and bytes that are no text."""
+"""C0 and C1 controls except tab and newline, bidirectional overrides, and surrogates."""
 
 
 def visible(text: str) -> str:
-    r"""The text with each character that could steer a terminal as an escape, such as `\x1b`."""
+    r"""The text with control characters escaped, such as `\x1b`."""
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @contextmanager
+def flags_named(called: Callable[[str], str]) -> Iterator[None]:
+    """Name arguments in errors as the command does, unless the error already has names for them."""
+    try:
+        yield
+    except HardnegError as error:
+        if "called" not in vars(error):
+            error.called = called
+        raise
+
+
+@contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Names the stream in what the system says of it, such as that the disk behind it is full."""
+    """Name the stream in system errors, such as a full disk behind it."""
     try:
         yield
     except OSError as error:
@@ -41,7 +52,7 @@ def stream(name: str) -> Iterator[None]:
 
 
 def say(text: object = "", err: bool = False, nl: bool = True) -> None:
-    """Prints one text, on stderr if it is not the answer itself."""
+    """Print one text; err: on stderr."""
     with stream("standard error" if err else "standard output"):
         typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
 
@@ -53,14 +64,14 @@ def say_next(steps: Iterable[tuple[str, str]]) -> None:
 
 
 def say_json(content: Any, indent: int | None = None) -> None:
-    """Prints JSON and nothing else; it reads as if nothing had been escaped."""
+    """Print JSON; control characters are escaped as JSON does, so it parses to the same content."""
     text = json.dumps(content, indent=indent, ensure_ascii="utf" not in sys.stdout.encoding.lower(), allow_nan=False)
     with stream("standard output"):
         typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251
 
 
 def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
-    """Prints an answer: as JSON, or in lines for a person."""
+    """Print an answer as JSON, or as lines."""
     if as_json:
         return say_json(content, indent=1)
     for line in lines:
@@ -68,26 +79,26 @@ def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
 
 
 def aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """A line for each pair; what stands second begins in the same column."""
+    """One line per pair, in two aligned columns."""
     known = list(pairs)
     width = max((len(first) for first, _ in known), default=0)
     return (f"{first:<{width}}  {second}" for first, second in known)
 
 
 def tell_left_out(counts: Mapping[str, int]) -> None:
-    """One line for each reason that anything was left out for."""
+    """Print one line per reason, with its count."""
     for reason, count in counts.items():
         if count:
             say(f"  {reason}: {count}")
 
 
 def stderr_console() -> "Console":
-    """The console for everything that is not the answer itself."""
+    """A console for messages and progress."""
     return _console(stderr=True, soft_wrap=True)
 
 
 def stdout_console() -> "Console":
-    """The console for the answer itself: a table's row is one line, unless a terminal is too narrow for it."""
+    """A console for the answer: one line per table row, unless the terminal is too narrow."""
     console = _console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000
@@ -98,7 +109,7 @@ def _console(**options: Any) -> "Console":
     from rich.console import Console
 
     class VisibleConsole(Console):
-        """Escapes what could steer a terminal, and takes nothing as markup."""
+        """Escapes control characters, without markup."""
 
         def print(self, *objects: Any, **options: Any) -> None:
             with stream("standard error" if self.stderr else "standard output"):
@@ -107,48 +118,44 @@ def _console(**options: Any) -> "Console":
     return VisibleConsole(highlight=False, markup=False, **options)
 
 
-def measured_tables(console: "Console", measured: "Measured") -> None:
-    """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.report.content import BRACKETS, ReportContent, outcomes_explained, systems_section, tests_by_metric
-
-    content = ReportContent.of("", measured)
-    section = systems_section(content)
+def measured_tables(console: "Console", measured: "evaluation.metrics_json.Measured") -> None:
+    """Print one row per system, best in bold, significant differences marked, and one row per paired test."""
+    content = reports.content.ReportContent.of("", measured)
+    section = reports.content.systems_section(content)
     [systems] = section.tables
     room = console.options.update(max_width=10_000)
     notes = console.measure(_rich_table(systems, notes=True), options=room).maximum <= console.width
     print_table(console, systems, notes)
-    lines = [line for line in (section.lead, *section.lines) if notes or line != BRACKETS]
+    lines = [line for line in (section.lead, *section.lines) if notes or line != reports.content.BRACKETS]
     _print_dim(console, *lines)
-    for tests in tests_by_metric(content):
+    for tests in reports.content.tests_by_metric(content):
         console.print()
         print_table(console, tests)
     if measured.comparisons:
         holm = "Paired, two-sided, p after Holm's correction over all comparisons by the same metric."
-        _print_dim(console, holm, outcomes_explained(content))
+        _print_dim(console, holm, reports.content.outcomes_explained(content))
 
 
-def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: str = "") -> None:
-    """Prints a table without a frame: words are folded where the terminal is too narrow for them.
+def print_table(console: "Console", rows: "reports.table.Table", notes: bool = False, narrow: str = "") -> None:
+    """Print a table without a frame; words wrap in a narrow terminal.
 
-    notes: what stands beside figures is printed too. narrow: the column that is cut instead, so that rows are lines.
+    notes: print the notes of cells too. narrow: the column to truncate instead, so that each row is one line.
     """
     console.print(_rich_table(rows, notes, narrow))
 
 
-def _rich_table(rows: "Table", notes: bool = False, narrow: str = "") -> "RichTable":
+def _rich_table(rows: "reports.table.Table", notes: bool = False, narrow: str = "") -> "RichTable":
     from rich.table import Table  # noqa: TID251
     from rich.text import Text
 
-    from hardneg.report.table import cell
-
     shown = Table(box=None, pad_edge=False)
-    for number, name in enumerate(visible(cell(column).text) for column in rows.columns):
+    for number, name in enumerate(visible(reports.table.cell(column).text) for column in rows.columns):
         if number < rows.words:
             whole = bool(narrow) and name != narrow
             shown.add_column(name, no_wrap=whole, overflow="ellipsis" if narrow else "fold")
         else:
             shown.add_column(name, justify="right", no_wrap=True, overflow="ellipsis")
-    lines = [list(map(cell, row)) for row in rows.rows]
+    lines = [list(map(reports.table.cell, row)) for row in rows.rows]
     signs = [max(len(content.marks) for content in column) for column in zip(*lines, strict=True)]
     for line in lines:
         texts = []
@@ -161,8 +168,8 @@ def _rich_table(rows: "Table", notes: bool = False, narrow: str = "") -> "RichTa
     return shown
 
 
-def print_section(console: "Console", section: "Section") -> None:
-    """The tables, what explains them, and lines after these."""
+def print_section(console: "Console", section: "reports.table.Section") -> None:
+    """Print the tables of a section, their explanation and its lines."""
     for table in section.tables:
         print_table(console, table)
     if section.explained:
@@ -182,7 +189,7 @@ def bars() -> "Bars":
 
 
 class Bars:
-    """Progress with rate and time left, on stderr: bars where that is a terminal, lines elsewhere."""
+    """Progress with rate and remaining time on stderr: bars in a terminal, else lines."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
@@ -190,7 +197,7 @@ class Bars:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """A bar that disappears when its work is done; or lines, which stay."""
+        """A bar that disappears at the end, or lines that stay."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar
@@ -219,5 +226,5 @@ class Bars:
             )
 
     def note(self, text: str) -> None:
-        """One line that stays."""
+        """Print one line that stays."""
         self._console.print(f"    {text}")

@@ -1,11 +1,11 @@
-"""`hardneg doctor`: what this machine has, and what that means for a recipe."""
+"""`hardneg doctor`: a report on this machine, or on how a model is used."""
 
 import importlib.metadata
 import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 
 class Finding(NamedTuple):
-    """What was looked at, how it is, what was found, and what it means. `broken`: the core cannot work."""
+    """The result of one check; state `broken`: the core cannot work."""
 
     subject: str
     state: Literal["ok", "note", "missing", "broken"]
@@ -31,9 +31,9 @@ class Finding(NamedTuple):
 def doctor(
     store: Path = adaptor.STORE,
     as_json: bool = adaptor.JSON,
-    model: str | None = typer.Option(None, "--model", help="Print only how this model is meant to be used."),
+    model: str | None = typer.Option(None, "--model", help="Report only how this model is used."),
 ) -> None:
-    """Report what this machine has and what that means for recipes; fails only if the core cannot work.
+    """Report what this machine has and what it means for recipes; fails only if the core cannot work.
 
     Example: hardneg doctor
 
@@ -41,8 +41,8 @@ def doctor(
     """
     if model is not None:
         declared = _declared(model)
-        told = {name.replace("_", " "): value for name, value in declared.items() if value not in (None, "", {})}
-        shown = ((name, (repr if name.endswith(" prompt") else str)(value)) for name, value in told.items())
+        told = {name: value for name, value in declared.items() if value not in (None, "", {})}
+        shown = ((name.replace("_", " "), _in_words(name, value)) for name, value in told.items())
         return console.say_answer(declared, console.aligned(shown), as_json)
     findings = list(examine(adaptor.open_store(store).root))
     width = max(len(finding.subject) for finding in findings)
@@ -55,33 +55,42 @@ def doctor(
         raise typer.Exit(1)
 
 
+def _in_words(name: str, value: Any) -> str:
+    if name == "code":
+        verbs = {True: "may depend", False: "do not depend"}
+        return "; ".join(f"{file} is not run, vectors {verbs[used]} on it" for file, used in value.items())
+    if isinstance(value, Mapping):
+        return ", ".join(f"{each} {text!r}" for each, text in value.items())
+    return repr(value) if name.endswith("_prompt") else str(value)
+
+
 def _declared(name: str) -> dict[str, Any]:
-    """What a model on this machine says of itself. Raises ModelError: it is not here; nothing is downloaded."""
+    """The declared properties of a local model. Raises ModelError if it needs a download."""
     from hardneg.encoders.open.contract import tokens_read
     from hardneg.encoders.open.resolved import resolve
 
     model = resolve(name)
     if model.folder is None and (commit := model.location.commit) is not None:
         there = f"on the hub (commit {commit[:12]}), not on this machine"
-        raise ModelError(f"model {name!r}: {there}: fetch it with `hf download {name}`")
+        raise ModelError(f"model {name!r}: {there}; run `hf download {name}`")
     contract = asdict(model.contract)
     lengths = {field: tokens_read(contract[field]) for field in ("query_length", "document_length")}
     return {"files": str(model.path), "encoder": getattr(model.family, "called", ""), **contract, **lengths}
 
 
 def examine(store: Path) -> Iterator[Finding]:
-    """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
+    """All findings in printing order; torch is imported only if there is a GPU, other heavy modules never."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
         "versions": _versions,
     }  # fmt: skip
-    yield Finding("python", "ok", f"Python {sys.version.split()[0]}, {sys.executable}", "its plugins are used")
+    yield Finding("python", "ok", f"Python {sys.version.split()[0]}, {sys.executable}", "runs hardneg and its plugins")
     for name, check in checks.items():
         try:
             found = check()
             yield from found if isinstance(found, list) else [found]
-        except Exception as error:  # a check that fails is a finding, not the end
-            yield Finding(name, "note", f"failed ({type(error).__name__}: {error})", "the others are not affected")
+        except Exception as error:  # a failed check is a finding
+            yield Finding(name, "note", f"failed ({type(error).__name__}: {error})", "other checks are not affected")
 
 
 def _memory() -> Finding:
@@ -92,7 +101,7 @@ def _memory() -> Finding:
 
 
 def memory() -> tuple[int, int]:
-    """Bytes of memory in all and available, within the limits of the control group."""
+    """Total and available bytes of memory, within the limits of the control group."""
     import psutil
 
     in_use = psutil.virtual_memory()
@@ -106,41 +115,38 @@ def memory() -> tuple[int, int]:
 def _cpu() -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     bf16 = bf16_on_cpu()
-    meaning = "auto precision and large searches compute in bf16" if bf16 else "auto precision is fp32 without a GPU"
+    meaning = "automatic precision and large searches use bf16" if bf16 else "automatic precision is fp32 without a GPU"
     units = f"{'with' if bf16 else 'without'} units for bfloat16"
     return Finding("cpu", "ok" if cores > 1 else "note", f"{cpu_name()}, cores: {cores}, {units}", meaning)
 
 
 def _gpu() -> Finding:
-    if not _graphics_card():
-        return Finding("gpu", "note", "none", "recipes run on the CPU; the paper presets want a GPU")
+    cards = (card for pattern in ("nvidia[0-9]*", "kfd") for card in Path("/dev").glob(pattern))
+    if not (any(cards) or shutil.which("nvidia-smi")):
+        return Finding("gpu", "note", "none", "recipes run on the CPU; the paper presets need a GPU")
     import torch
 
     if not torch.cuda.is_available():
         meaning = "recipes run on the CPU: check the driver, or install a torch build for this GPU"
-        return Finding("gpu", "note", f"there is one, but torch {torch.__version__} cannot use it", meaning)
+        return Finding("gpu", "note", f"found, but torch {torch.__version__} cannot use it", meaning)
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return Finding("gpu", "ok", ", ".join(names), "used by default; `--device cpu` avoids it")
-
-
-def _graphics_card() -> bool:
-    cards = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("kfd")]
-    return bool(cards or shutil.which("nvidia-smi"))
 
 
 def _disk(store: Path) -> Finding:
     free = planned_work.free_bytes(store)
     if not os.access(next(folder for folder in (store, *store.parents) if folder.exists()), os.W_OK):
         return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
-    meaning = "the demo takes 0.2 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"
+    meaning = "the demo needs 0.2 GB; MS MARCO (8.8 million passages, 768 dimensions) needs 27 GB per model"
     return Finding("store", "ok" if free > _GIB else "note", f"{free / 1e9:.1f} GB free at {store}", meaning)
 
 
 def _faiss() -> Finding:
-    if not importlib.util.find_spec("faiss"):
-        meaning = 'no dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]"'
-        return Finding("faiss", "missing", "not installed", meaning)
-    return Finding("faiss", "ok", "installed", "opens the indexes made here")
+    if importlib.util.find_spec("faiss"):
+        return Finding("faiss", "ok", "installed", "opens the indexes made here")
+    return Finding(
+        "faiss", "missing", "not installed", 'only for Pyserini\'s dense searcher: pip install "hardneg[cpu]"'
+    )
 
 
 def _java() -> Finding:
@@ -151,7 +157,7 @@ def _java() -> Finding:
     try:
         java = find_java()
     except MissingDependency as error:
-        return Finding(BM25, "missing", "no fitting Java", str(error))
+        return Finding(BM25, "missing", "no suitable Java", str(error))
     found, meaning = f"Pyserini, Java {java.version} in {java.home}", "BM25 works"
     meaning += "" if java.has_vector else "; a JDK with jdk.incubator.vector is faster"
     if starts_alone():
@@ -160,7 +166,7 @@ def _java() -> Finding:
 
 
 def _versions() -> list[Finding]:
-    """One finding for what the core requires, one for each extra."""
+    """One finding for the core's requirements and one for each extra with a problem."""
     from packaging.requirements import Requirement
 
     extras = ["", *(importlib.metadata.metadata("hardneg").get_all("Provides-Extra") or [])]
@@ -176,9 +182,9 @@ def _versions() -> list[Finding]:
             problems += [] if fits else [f"{item.name} {version} is not {item.specifier}"]
         except importlib.metadata.PackageNotFoundError:
             problems.append(f"{item.name} is not installed")
-    findings = [Finding("versions", "broken", "; ".join(unfit.pop("")), "pip install hardneg mends them")]
+    findings = [Finding("versions", "broken", "; ".join(unfit.pop("")), "pip install --upgrade hardneg")]
     for extra, problems in unfit.items():
         meaning = f'only if you need it: pip install "hardneg[{extra}]"'
         findings.append(Finding(f"versions [{extra}]", "missing", "; ".join(problems), meaning))
-    fit = "in the declared ranges"
-    return [each if each.found else Finding(each.subject, "ok", fit, "they fit") for each in findings]
+    fit = Finding("versions", "ok", "in the declared ranges", "all requirements are met")
+    return [each if each.found else fit._replace(subject=each.subject) for each in findings]

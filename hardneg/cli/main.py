@@ -1,4 +1,4 @@
-"""The `hardneg` command: groups its commands, turns errors into one line and an exit code."""
+"""The `hardneg` command: its groups, and errors as one line and an exit code."""
 
 import errno
 import os
@@ -12,13 +12,13 @@ from typing import Any
 import typer
 
 import hardneg
-from hardneg.cli import adaptor, artifacts, commands, console, doctor, evaluate, packages, plugins, recipe
+from hardneg.cli import adaptor, commands, console, doctor, plugins, recipe
 from hardneg.records import ArtifactError, DataError, HardnegError
 from hardneg.runtime import world
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "
-    "5 the store, or an output that cannot be written, 6 a model, 7 something is not installed, 8 training, "
+    "5 the store, or an output that cannot be written, 6 a model, 7 a missing dependency, 8 training, "
     "9 the Hugging Face hub, 130 stopped with Ctrl-C."
 )
 _ROOM = {
@@ -30,12 +30,12 @@ _ROOM = {
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
-class _Group(packages.PackageGroup):
-    """All commands."""
+class _Group(adaptor.PackageGroup):
+    """The main group."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; its errors call arguments by flags."""
-        with adaptor.flags_named(adaptor.plain_flag):
+        """Run a command; its errors name arguments by their flags."""
+        with console.flags_named(adaptor.plain_flag):
             return super().invoke(ctx)
 
 
@@ -49,19 +49,19 @@ app = typer.Typer(
 )
 for panel, name, group in (
     (adaptor.RECIPES, "recipe", recipe.app),
-    (adaptor.RECIPES, "artifacts", artifacts.app),
+    (adaptor.RECIPES, "artifacts", recipe.artifacts_app),
     (adaptor.AROUND, "data", plugins.data),
     (adaptor.AROUND, "plugins", plugins.app),
     (adaptor.STAGES, "index", commands.index_app),
-    (adaptor.RESULTS, "analyze", packages.analyses),
+    (adaptor.RESULTS, "analyze", adaptor.analyses),
 ):
     app.add_typer(group, name=name, rich_help_panel=panel)
 for name, command in commands.commands().items():
     within, shown = (commands.index_app, None) if name == "index build" else (app, adaptor.STAGES)
     within.command(name.rpartition(" ")[2], rich_help_panel=shown)(command.command(name))
 for shown, function in (
-    (adaptor.RESULTS, evaluate.evaluate),
-    (adaptor.RESULTS, evaluate.report),
+    (adaptor.RESULTS, commands.evaluate),
+    (adaptor.RESULTS, commands.report),
     (adaptor.RECIPES, recipe.start),
     (adaptor.RECIPES, doctor.doctor),
     (adaptor.STAGES, commands.export),
@@ -85,16 +85,16 @@ def _root(
 
 def _stop(number: int, frame: FrameType | None) -> None:
     if world().first:
-        console.say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
+        console.say("hardneg: stopped; finished work is saved. Run the same command to resume", err=True)
     sys.exit(128 + number)
 
 
 def main() -> None:
-    """Runs the command line; set HARDNEG_DEBUG=1 to see where an error comes from."""
+    """Run the command line; HARDNEG_DEBUG=1 shows tracebacks."""
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     for each in (sys.stdout, sys.stderr):
-        if isinstance(each, TextIOWrapper) and "utf" not in each.encoding.lower():  # it lacks characters
+        if isinstance(each, TextIOWrapper) and "utf" not in each.encoding.lower():  # cannot encode all characters
             each.reconfigure(errors="backslashreplace")
     try:
         try:
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def end(error: HardnegError | OSError) -> None:
-    """Tells an error on stderr and exits with its code; what waits for a stdout that cannot be written is dropped."""
+    """Print an error on stderr and exit with its code."""
     shown = error if isinstance(error, HardnegError) else as_hardneg_error(error)
     if "called" not in vars(shown):
         shown.called = adaptor.plain_flag
@@ -123,7 +123,7 @@ def end(error: HardnegError | OSError) -> None:
 
 
 def as_hardneg_error(error: OSError) -> HardnegError:
-    """The error of hardneg's that says what the system's one does: of writing (5), or of reading (4)."""
+    """The system error as an ArtifactError if a write failed, else as a DataError."""
     number, name = error.errno or 0, error.filename2 or error.filename
     where = str(name) if name is not None else "standard output or a file"
     if number in _ROOM:
@@ -138,7 +138,7 @@ def as_hardneg_error(error: OSError) -> HardnegError:
 
 
 def drop_stdout() -> None:
-    """Lets stdout go nowhere where it cannot be written, so that the program's end does not complain."""
+    """Redirect an unwritable stdout to the null device, so that the exit raises no second error."""
     try:
         sys.stdout.flush()
     except OSError:

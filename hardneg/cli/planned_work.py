@@ -1,4 +1,4 @@
-"""Where a command works: outputs are checked before anything is made, a step is a line, processes work as one."""
+"""The session of a command: outputs checked first, one printed line per step, several processes, and plans shown."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,31 +15,32 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hardneg import recipes
 from hardneg.cli import console
 from hardneg.cli.adaptor import open_store, plugin_options, tell_once
 from hardneg.cli.console import bars, say
 from hardneg.functions.session import Session
-from hardneg.records import HardnegError, UsageError, layout, types, wording
+from hardneg.records import HardnegError, UsageError, errors, layout, types, wording
 from hardneg.registry import configure
+from hardneg.report.table import Table
 from hardneg.runtime import World, distributed, world
 from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
-    from hardneg.recipes import Options, Outcome, Plan, Step
     from hardneg.stages import Engine
 
 _LOST = 75
-"""Exit code of a process that ends because another one did."""
+"""Exit code of a process that ends because another one ended."""
 _GRACE = 5.0
-"""Seconds in which the launcher ends a process that may have failed because another one is gone."""
+"""Seconds to wait for the launcher to end this process, if it failed because another one is gone."""
 
 
 @dataclass
 class TerminalSession(Session):
-    """Where a command works.
+    """The session of a command.
 
-    command: whose outputs these are. plans: whether it shows the steps and does nothing; as JSON if that is 2.
-    held: what is closed when the command ends.
+    command: its name. targets: its outputs. plans: 1 to show the steps and make nothing, 2 for JSON. held: closed at
+    the end of the command.
     """
 
     command: str = ""
@@ -49,21 +50,19 @@ class TerminalSession(Session):
     held: ExitStack = field(default_factory=ExitStack)
 
     def tell(self, note: str) -> None:
-        """One line on stderr."""
+        """Print a note on stderr."""
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
-        """The plan, after the outputs are found free; without one a store that cannot be written stands aside.
+        """The plan, after its outputs are checked; without a plan a read-only store is replaced by a temporary one.
 
         Raises:
-            UsageError: an output is an input, or is there and is not this command's own.
+            UsageError: an output is an input, or exists and is not this command's own.
         """
         if self.plans and recipe is not None:
-            from hardneg.cli.recipe import show_plan
-
             show_plan((ahead or recipe).plan(tell_once), self.store, as_json=self.plans == 2)
             raise typer.Exit
-        plan: Plan | None = None if recipe is None else recipe.plan(tell_once)
+        plan: recipes.Plan | None = None if recipe is None else recipe.plan(tell_once)
         self.outputs = store_outputs(self.command, self.targets, reads, self.overwrite, self.store, plan)
         self.held.enter_context(self.outputs.reserve())
         with suppress(OSError):
@@ -72,37 +71,35 @@ class TerminalSession(Session):
             self.store = Store(Path(self.held.enter_context(TemporaryDirectory())))
         return plan
 
-    def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
-        """The artifacts of all steps, or of those up to one; of several processes each calls this."""
+    def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
+        """The artifacts of all steps, or of the steps up to one; each of several processes calls this."""
         return run_plan(plan, self.store, self.options(until, force))
 
 
 def opened(
     store: Path | None, device: str | None = None, settings: Sequence[str] | None = (), engine: "Engine | None" = None
 ) -> TerminalSession:
-    """Where a command works: in this store, on this device, each None for the usual, with these texts of settings."""
+    """Open a session; None for the default store or device."""
     return TerminalSession(open_store(store), device, settings=settings or (), progress=bars(), engine=engine)
 
 
-def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
-    """Makes what the store lacks, with what a step is for and its result on stderr; each of several processes calls it.
+def run_plan(plan: "recipes.Plan", store: Store, options: "recipes.Options") -> "recipes.Outcome":
+    """Make the artifacts missing in the store, with a line per step on stderr; each of several processes calls it.
 
     Raises:
-        UsageError: this process sees other files than the first.
+        UsageError: this process sees different files than the first one.
     """
-    from hardneg.recipes import Watcher, execute
-
     if distributed.from_first(plan.keys) != plan.keys:
-        raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
+        raise UsageError(f"process {world().rank} and process 0 see different files of the model or the dataset")
     if not world().first:
-        return execute(plan, store, options, Watcher())
+        return recipes.execute(plan, store, options, recipes.Watcher())
     terminal, count, total = console.stderr_console(), 0, len(plan.until(options.until))
 
-    def begins(step: "Step") -> None:
+    def begins(step: "recipes.Step") -> None:
         words = dict.fromkeys(filter(None, (step.name, step.verb, step.spec.why())))  # a name may be a verb
         terminal.print(f"[{count + 1}/{total}] {': '.join(words)}")
 
-    def ends(step: "Step", artifact: Artifact, seconds: float | None) -> None:
+    def ends(step: "recipes.Step", artifact: Artifact, seconds: float | None) -> None:
         nonlocal count
         count += 1
         if seconds is None:
@@ -111,19 +108,19 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
         facts = [f"{key} {value}" for key, value in told.items() if isinstance(value, int | str)]
         terminal.print("; ".join([f"    {wording.duration(seconds)}", *([", ".join(facts)] if facts else [])]))
 
-    return execute(plan, store, options, Watcher(begins, ends, console.Bars(terminal)))
+    return recipes.execute(plan, store, options, recipes.Watcher(begins, ends, console.Bars(terminal)))
 
 
 def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
-    """The engine that a command names, with its options.
+    """The engine of a command, configured with its options.
 
     Raises:
-        PluginError: there is no such engine, or it has no such option.
-        UsageError: it is another than the built-in one, in several processes.
+        PluginError: no such engine, or no such option of it.
+        UsageError: an engine other than the built-in one, in several processes.
     """
     name = name or layout.LOCAL
     if name != layout.LOCAL and world().size > 1:
-        raise UsageError(f"--engine {name}: it starts its own processes; leave out torchrun and accelerate")
+        raise UsageError(f"--engine {name}: it starts its own processes; run hardneg without torchrun or accelerate")
     engine: Engine = configure("engines", types.PluginSetting(name, plugin_options(options or (), "--engine-option")))
     return engine
 
@@ -134,47 +131,45 @@ def store_outputs(
     inputs: Sequence[Path],
     overwrite: bool,
     store: Store | None = None,
-    plan: "Plan | None" = None,
+    plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """The outputs of a command, which a store knows, by default the usual one; plan: whose steps lead to them."""
+    """The outputs of a command; store: records them, by default the usual one; plan: the steps that make them."""
     keys: list[str] = []
     if plan is not None:
-        from hardneg.recipes import inputs_of
-
-        inputs, keys = [*inputs_of(plan.recipe), *inputs], list(plan.keys.values())
+        inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())
     known, words = open_store(None) if store is None else store, Words("--output", "--overwrite", "hardneg {}")
     return Outputs(command, targets, inputs, known, overwrite, keys, words, lambda text: say(f"note: {text}", err=True))
 
 
 def free_bytes(path: Path) -> int:
-    """What is free where a path is, or will be."""
+    """Free bytes on the disk of a path, which need not exist."""
     return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free
 
 
 def own_device(here: World, device: str | None) -> str:
-    """`cpu`, or the GPU of this process. Raises UsageError: there are too few GPUs, or one is named."""
+    """`cpu`, or the GPU of this process. Raises UsageError if there are too few GPUs, or a GPU is named."""
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu":
         return device
     if device != "cuda":
-        raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
+        raise UsageError(f"--device {device}: several processes need `cpu`, or `cuda` with one GPU each")
     if (gpu := distributed.gpu_of(here)) is None:
-        there = f"it has {torch.cuda.device_count()} GPUs, one a process is needed; or --device cpu"
-        raise UsageError(f"{here.local_size} processes on one machine: {there}")
+        there = f"{torch.cuda.device_count()} GPUs; start one process per GPU, or use --device cpu"
+        raise UsageError(f"{here.local_size} processes on a machine with {there}")
     return f"cuda:{gpu}"
 
 
 @contextmanager
 def together(device: str | None) -> Iterator[str | None]:
-    """Meets the other processes, gives the device to use, and leaves with them; only one of them reports an error."""
+    """Join the other processes and yield the device to use; only one of the processes reports an error."""
     here = world()
     if here.size == 1:
         yield device
         return
     for number in (signal.SIGTERM,) if here.first else (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)  # the launcher speaks, and waiting in C code must not delay the end
+        signal.signal(number, signal.SIG_DFL)  # the launcher reports it; waiting in C code must not delay the end
     distributed.join(on_cpu=device == "cpu")
     ending = threading.Event()
     threading.Thread(target=distributed.watch_others, args=(_end, ending), daemon=True).start()
@@ -191,5 +186,74 @@ def together(device: str | None) -> Iterator[str | None]:
 
 
 def _end(rank: int) -> None:
-    say(f"hardneg: process {rank} is gone; finished work is kept. Run the same command to resume", err=True)
+    say(f"hardneg: process {rank} is gone; finished work is saved. Run the same command to resume", err=True)
     os._exit(_LOST)
+
+
+def show_plan(
+    plan: "recipes.Plan",
+    store: Store,
+    problems: Sequence[errors.HardnegError] = (),
+    as_json: bool = False,
+    until: str | None = None,
+    documents: int | None = None,
+) -> None:
+    """Print the steps of a plan, what does not fit on the disk, and what is missing before it can run."""
+    rows = recipes.estimate(plan, store, until, documents)
+    too_large = list(recipes.no_room(rows, free_bytes(store.root)))
+    ahead = [*map(str, problems), *(need.missing for need in recipes.packages(plan) if need.missing)]
+    if as_json:
+        return console.say_json({**_content(plan, rows), "too large": too_large, "before it can run": ahead}, indent=1)
+    plan_table(rows, plan.recipe.copies)
+    for line in too_large:
+        say(f"too large: {line}")
+    if any(layout.START in step.inputs.values() for step in plan.until(until)):
+        model = plan.recipe.models.of(plan.recipe.model)
+        for line in model.remarks if model.folder is not None else ():
+            say(f"model {model.spec.name}: {line}")
+    for problem in ahead:
+        say(f"before it can run: {problem}")
+
+
+def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[str, Any]:
+    """The steps and their totals for `--json`; unknown times are null."""
+    copies = plan.recipe.copies
+    seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
+    ahead = [row for row in rows if not row.cached]
+    to_run = {"steps": len(ahead), "disk": sum(row.disk for row in ahead)}
+    steps = []
+    for row in rows:
+        named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}
+        counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
+        like = {"like": row.like.key if row.like else None}
+        steps.append(named | counts | like | seed_copies.get(row.step.name, {}))
+    return {"recipe": plan.recipe.name, "preset": plan.recipe.preset, "steps": steps, "to run": to_run}
+
+
+def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
+    """Print one row per step and the totals to run; seconds if the store has a similar step.
+
+    A stage made once per seed has one row, with the sums over its seeds.
+    """
+    stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
+    groups: dict[str, list[recipes.Estimate]] = {}
+    for row in rows:
+        groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
+    lines = []
+    for name, group in groups.items():
+        first, count, stored = group[0], len(group), sum(row.cached for row in group)
+        called = f"{name} x {wording.counted(count, 'seed')}" if name in copies else name
+        state = "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run"
+        key = first.step.key[:8] if count == 1 else f"{count} keys"
+        items, disk = f"{sum(row.items for row in group):,} {first.unit}", wording.size(sum(row.disk for row in group))
+        seconds = sum(row.seconds or 0 for row in group)
+        lines.append([called, first.step.verb, state, key, items, disk, wording.duration(seconds) if seconds else ""])
+    columns = ["step", "stage", "state", "key", "items", "disk", "similar step took"]
+    shown = len(columns) - (not any(line[-1] for line in lines))
+    terminal = console.stdout_console()
+    console.print_table(terminal, Table(columns[:shown], [line[:shown] for line in lines], words=4), narrow="stage")
+    ahead = [row for row in rows if not row.cached]
+    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {wording.size(sum(row.disk for row in ahead))} of disk"]
+    if known := [row.seconds for row in ahead if row.seconds is not None]:
+        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, as similar steps took")
+    terminal.print(", ".join(parts), soft_wrap=True)

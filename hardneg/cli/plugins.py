@@ -1,4 +1,4 @@
-"""`hardneg plugins` and `hardneg data`: what is installed, a package to begin with, what a dataset holds."""
+"""`hardneg plugins` and `hardneg data`: installed plugins, a template for a new one, and the content of datasets."""
 
 import keyword
 import re
@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from hardneg import registry
-from hardneg.cli import completion, console, packages, planned_work
+from hardneg import formats, registry
+from hardneg.cli import adaptor, console, planned_work
 from hardneg.cli.adaptor import JSON, STORE, output, tell_once
 from hardneg.functions.session import AdhocRecipe
 from hardneg.records import UsageError
@@ -28,13 +28,13 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-KIND = typer.Argument(help=f"{', '.join(registry.SINGULARS)}; or the plural.", autocompletion=completion.kinds)
+KIND = typer.Argument(help=f"{', '.join(registry.SINGULARS)}; or the plural.", autocompletion=adaptor.complete_kinds)
 _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 
 @app.command("list")
 def list_(
-    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=completion.kinds),
+    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=adaptor.complete_kinds),
     as_json: bool = JSON,
 ) -> None:
     """List the installed plugins; nothing is imported.
@@ -54,9 +54,10 @@ def list_(
 
 @app.command()
 def show(
-    kind: str = KIND, name: str = typer.Argument(help="The plugin's name.", autocompletion=completion.named_plugins)
+    kind: str = KIND,
+    name: str = typer.Argument(help="The plugin's name.", autocompletion=adaptor.complete_named_plugins),
 ) -> None:
-    """Show what a plugin does, its options with types and defaults, and where it comes from.
+    """Show what a plugin does, its options with types and defaults, and its package.
 
     Example: hardneg plugins show loss star
     """
@@ -80,7 +81,7 @@ def new(
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
     output: Path | None = output("The folder to write; default hardneg-NAME.", None),
 ) -> None:
-    """Write a package with a working plugin and its tests, to change into your own.
+    """Write a package with a working plugin and its tests, as a template for your own.
 
     Example: hardneg plugins new loss my-loss --output my-loss
     """
@@ -92,24 +93,24 @@ def new(
 
 
 def write_package(kind: str, name: str, folder: Path) -> list[Path]:
-    """Writes the package `hardneg-NAME` into `folder`, which must be new or empty; returns the files.
+    """Write the package `hardneg-NAME` into a new or empty folder and return its files.
 
     Raises:
         ArtifactError: the folder cannot be written.
-        UsageError: the kind or the name is not one, or the folder holds something.
+        UsageError: unknown kind, invalid or taken name, or a folder that is not empty.
     """
     kind, others = kind_of(kind), list_plugins(kind_of(kind))
     if kind not in _WRITTEN.values():
-        known = f"{', '.join(_WRITTEN)}; the page `Write a plugin` says what the others have"
-        raise UsageError(f"no package is written for {kind}; there are: {known}")
+        known = f"{', '.join(_WRITTEN)}; for other kinds see the page `Write a plugin`"
+        raise UsageError(f"no template for {kind}; there are: {known}")
     singular = next(one for one, many in _WRITTEN.items() if many == kind)
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        form = f"lower-case letters, digits and single hyphens, and no word of Python's own, as in 'my-{singular}'"
-        raise UsageError(f"{name!r} cannot be a plugin's name: {form}")
+        form = f"use lower-case letters, digits and single hyphens, and no Python keyword, as in 'my-{singular}'"
+        raise UsageError(f"{name!r} is not a plugin name: {form}")
     if claimed := {plugin.package for plugin in others if plugin.name == name} - {f"hardneg-{name}"}:
-        raise UsageError(f"{name!r}: {', '.join(sorted(claimed))} has a {singular} of that name; take another")
+        raise UsageError(f"{name!r}: {', '.join(sorted(claimed))} has a {singular} of that name; choose another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
+        raise UsageError(f"{folder}: exists and is not an empty folder; choose another with --output")
     module, cls = name.replace("-", "_"), "".join(part.capitalize() for part in name.split("-"))
     words = {"kind": kind, "singular": singular, "name": name, "module": module, "cls": cls}
     written = {
@@ -127,15 +128,15 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     return [folder / path for path in written]
 
 
-data = typer.Typer(cls=packages.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
+data = typer.Typer(cls=adaptor.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
 _SOURCES = "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name."
-DATASET = typer.Argument(help=_SOURCES, autocompletion=completion.plugins("datasets"))
+DATASET = typer.Argument(help=_SOURCES, autocompletion=adaptor.complete_plugins("datasets"))
 _LOADER = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
 
 
 @data.command("list")
 def list_datasets(as_json: bool = JSON) -> None:
-    """List the loaders of datasets with what each reads; nothing is imported.
+    """List dataset loaders and what each reads; nothing is imported.
 
     Example: hardneg data list
     """
@@ -154,18 +155,17 @@ def show_dataset(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Show what a dataset holds: counts, splits, lengths, its first rows, and what was left out.
+    """Show the content of a dataset: counts, splits, lengths, first rows, and what was skipped.
 
-    The collection is kept in the store, as by every command.
+    The collection is saved in the store.
 
     Example: hardneg data show beir:scifact --limit 3
     """
-    from hardneg.formats.collection import StoredCollection
     from hardneg.formats.texts import document_lengths
 
     plan = AdhocRecipe("data show", dataset, settings=settings).plan(tell_once)
     artifact = planned_work.opened(store).make_dataset(plan)
-    collection = StoredCollection.open(artifact.path)
+    collection = formats.collection.StoredCollection.open(artifact.path)
     facts = {name: artifact.facts.get(name) for name in ("documents", "splits", "notes")}
     facts["splits"] = {split: artifact.facts["splits"][split] for split in collection.splits}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}

@@ -1,35 +1,33 @@
-"""`hardneg recipe` and `hardneg start`: list, show, plan and run recipes, and write one that fits a folder."""
+"""`hardneg recipe`, `hardneg start` and `hardneg artifacts`: recipes, a recipe for a folder, and the store."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from time import time
+from typing import Any
 
 import typer
 
-from hardneg.cli import completion, console
-from hardneg.cli.adaptor import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, output, tell_once
+from hardneg import evaluation, recipes
+from hardneg.cli import adaptor, console
+from hardneg.cli.adaptor import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, tell_once
 from hardneg.cli.console import say, say_answer
-from hardneg.cli.packages import PackageGroup
-from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, store_outputs, together
+from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, show_plan, store_outputs, together
 from hardneg.functions.session import planned_recipe
 from hardneg.records import errors, layout, wording
-from hardneg.report.table import Table
 from hardneg.runtime import world
-from hardneg.store import Target, artifacts, atomic_write
-
-if TYPE_CHECKING:
-    from hardneg.recipes import Estimate, Need, Options, Plan
+from hardneg.store import Store, artifacts, outputs, pack as packing, replace_text
 
 app = typer.Typer(
-    cls=PackageGroup, help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True
+    cls=adaptor.PackageGroup,
+    help="List, plan, run and verify recipes, pipelines to a tested result.",
+    no_args_is_help=True,
 )
 
-NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
+NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=adaptor.complete_recipes)
 _PRESETS = "`demo` (the default: minutes, no network), `paper`, or another preset of the recipe."
-PRESET = typer.Option(None, "--preset", "-p", help=_PRESETS, autocompletion=completion.presets)
-_MANY = "Plan for N documents, such as 1e9, with none of them in the store."
+PRESET = typer.Option(None, "--preset", "-p", help=_PRESETS, autocompletion=adaptor.complete_presets)
+_MANY = "Plan for N documents, such as 1e9, as if the store were empty."
 _AGAIN = "Rerun this stage and all that depend on it."
 _ONE = "Change one value, such as stages.star.options.epochs=2."
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
@@ -37,29 +35,25 @@ SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the recipes: those that come with hardneg, then those of installed packages.
+    """List the recipes that come with hardneg, then those of installed packages.
 
     Example: hardneg recipe list
     """
-    from hardneg.recipes import find_recipe, head_comment, named_recipes
-
-    recipes = {name: find_recipe(name) for name in named_recipes()}
-    summary = {name: next(iter(head_comment(source)), "") for name, source in recipes.items()}
-    rows = [{"name": name, "about": summary[name], "path": str(source)} for name, source in recipes.items()]
+    sources = {name: recipes.find_recipe(name) for name in recipes.named_recipes()}
+    summary = {name: next(iter(recipes.head_comment(source)), "") for name, source in sources.items()}
+    rows = [{"name": name, "about": summary[name], "path": str(source)} for name, source in sources.items()]
     say_answer(rows, console.aligned(summary.items()), as_json)
 
 
 @app.command()
 def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SET) -> None:
-    """Print a recipe; save it to a file, change it, and run it by its path.
+    """Print a recipe, to save to a file, change, and run by its path.
 
-    A file that stands alone is printed as it is, other recipes as the plain stages of a preset.
+    A self-contained file is printed unchanged; other recipes are printed as the plain stages of a preset.
 
     Example: hardneg recipe show star-passage --preset paper > mine.yaml
     """
-    from hardneg.recipes import find_recipe, plain_text
-
-    say(plain_text(find_recipe(name), preset, settings), nl=False)
+    say(recipes.plain_text(recipes.find_recipe(name), preset, settings), nl=False)
 
 
 @app.command()
@@ -67,14 +61,14 @@ def plan(
     name: str = NAME,
     preset: str | None = PRESET,
     settings: list[str] = SET,
-    until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
+    until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=adaptor.complete_stages),
     documents: float | None = typer.Option(None, min=1, metavar="N", help=_MANY),
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Show each step, in the store or to run, with its key, its items and its bytes.
+    """Show each step with its state, key, items and bytes on disk.
 
-    Seconds are told where the store has a step like it: of the same stage and options, dataset and start model.
+    Seconds are shown if the store has a step with the same stage, options, dataset and start model.
 
     Example: hardneg recipe plan star-passage --preset paper
     """
@@ -94,22 +88,20 @@ def check(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Look up all that a run needs without fetching it: what is missing, what will be fetched, how large it is.
+    """Check everything a run needs without downloading it: what is missing, what will be downloaded, and its size.
 
     Example: hardneg recipe check star-passage --preset paper
     """
-    from hardneg.recipes import estimate, needs
-
     problems: list[errors.HardnegError] = []
     recipe_plan, opened = planned_recipe(name, preset, settings, tell_once, problems), open_store(store)
-    needed = list(needs(recipe_plan))
+    needed = list(recipes.needs(recipe_plan))
     missing = [need for need in needed if need.missing]
     summary = {
         "recipe": recipe_plan.recipe.name,
         "preset": recipe_plan.recipe.preset,
         "ready": not missing and not problems,
         "ahead": sum(need.ahead for need in needed),
-        "disk": sum(row.disk for row in estimate(recipe_plan, opened) if not row.cached),
+        "disk": sum(row.disk for row in recipes.estimate(recipe_plan, opened) if not row.cached),
         "free": free_bytes(opened.root),
         "store": str(opened.root),
         "problems": list(map(str, problems)),
@@ -118,7 +110,7 @@ def check(
     if missing:
         raise typer.Exit(missing[0].exit_code)
     if problems:
-        raise problems[0]  # what is wrong with what is here
+        raise problems[0]
 
 
 @app.command()
@@ -126,37 +118,32 @@ def run(
     name: str = NAME,
     preset: str | None = PRESET,
     settings: list[str] = SET,
-    until: str | None = typer.Option(None, help="Stop after this stage.", autocompletion=completion.stages),
-    force: list[str] = typer.Option([], help=_AGAIN, autocompletion=completion.stages),
-    output: Path | None = output("The run folder; default runs/NAME-PRESET.", None),
+    until: str | None = typer.Option(None, help="Stop after this stage.", autocompletion=adaptor.complete_stages),
+    force: list[str] = typer.Option([], help=_AGAIN, autocompletion=adaptor.complete_stages),
+    output: Path | None = adaptor.output("The run folder; default runs/NAME-PRESET.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
     engine: str = ENGINE,
     engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
-    """Run a recipe: reuse what the store has, make the rest, and write the results to the run folder.
+    """Run a recipe: reuse artifacts in the store, make the others, and write the results to the run folder.
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
-    from hardneg.recipes import COMMAND, Options, default_folder, names
-
     chosen = configured(engine, engine_option)
     with together(device) as own_device:
-        options = Options(until, tuple(force), own_device, chosen)
+        options = recipes.Options(until, tuple(force), own_device, chosen)
         recipe_plan, opened = planned_recipe(name, preset, settings, tell_once), open_store(store)
         _check_stages(recipe_plan, until, force)
-        folder = output or default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
-        target = Target(folder, folder=True, names=names(recipe_plan), marked_by=layout.LOCK)
-        with store_outputs(COMMAND, [target], [], overwrite, opened, recipe_plan).reserve():
+        folder = output or recipes.default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
+        target = outputs.Target(folder, folder=True, names=recipes.names(recipe_plan), marked_by=layout.LOCK)
+        with store_outputs(recipes.COMMAND, [target], [], overwrite, opened, recipe_plan).reserve():
             _run(recipe_plan, opened, options, folder)
 
 
-def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folder: Path) -> None:
-    """The first of several processes prints and publishes: the report's table, where the results are, what is next."""
-    from hardneg.evaluation.metrics_json import from_json
-    from hardneg.recipes import next_steps, publish
-
+def _run(recipe_plan: "recipes.Plan", opened: Store, options: "recipes.Options", folder: Path) -> None:
+    """Run a plan; the first process publishes the results and prints the tables, files and next step."""
     terminal, answer = console.stderr_console(), console.stdout_console()
     if world().first:
         terminal.print(_headline(recipe_plan))
@@ -165,23 +152,25 @@ def _run(recipe_plan: "Plan", opened: artifacts.Store, options: "Options", folde
     outcome = run_plan(recipe_plan, opened, options)
     if not world().first:
         return
-    publish(recipe_plan, outcome.artifacts, opened, folder)
+    recipes.publish(recipe_plan, outcome.artifacts, opened, folder)
     terminal.print(f"{len(outcome.ran)} of {wording.counted(len(outcome.artifacts), 'step')} ran")
     if any(artifact.artifact_type == "metrics" for artifact in outcome.artifacts.values()):
-        console.measured_tables(answer, from_json(json.loads((folder / layout.METRICS).read_text(encoding="utf-8"))))
+        console.measured_tables(answer, evaluation.metrics_json.read_metrics(folder / layout.METRICS))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
             answer.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
     if (folder / layout.REPORT_HTML).is_file():
-        terminal.print(f"next: open {folder / layout.REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
-    console.say_next(next_steps(recipe_plan.recipe, folder))
+        hint = ""
+        if recipe_plan.recipe.source in map(recipes.find_recipe, recipes.named_recipes()):
+            hint = "; to use your own data, add --set dataset=beir:FOLDER"
+        terminal.print(f"next: open {folder / layout.REPORT_HTML}{hint}")
+    console.say_next(recipes.next_steps(recipe_plan.recipe, folder))
 
 
-def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
-    """All mistakes in the names of stages, before anything is printed or made."""
-    named = [("--until", until), *(("--force", name) for name in force)]
+def _check_stages(plan: "recipes.Plan", until: str | None, force: Sequence[str] = ()) -> None:
+    """Raise UsageError for all unknown stage names at once."""
     problems = []
-    for option, name in named:
+    for option, name in [("--until", until), *(("--force", name) for name in force)]:
         try:
             plan.until(name)
         except errors.UsageError as error:
@@ -190,140 +179,203 @@ def _check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) ->
         raise errors.UsageError("\n".join(problems))
 
 
-def _headline(plan: "Plan") -> str:
-    """The recipe's name and preset, and the others that it has."""
-    from hardneg.recipes import preset_names
-
-    others = [preset for preset in preset_names(plan.recipe.source) if preset != plan.recipe.preset]
+def _headline(plan: "recipes.Plan") -> str:
+    """The recipe's name and preset, and its other presets."""
+    others = [preset for preset in recipes.preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 
-def show_plan(
-    plan: "Plan",
-    store: artifacts.Store,
-    problems: Sequence[errors.HardnegError] = (),
-    as_json: bool = False,
-    until: str | None = None,
-    documents: int | None = None,
-) -> None:
-    """Print what a plan makes, what is too large for the disk, and what is missing before it can run."""
-    from hardneg.recipes import estimate, no_room, packages
-
-    rows = estimate(plan, store, until, documents)
-    too_large = list(no_room(rows, free_bytes(store.root)))
-    ahead = [*map(str, problems), *(need.missing for need in packages(plan) if need.missing)]
-    if as_json:
-        return console.say_json({**_content(plan, rows), "too large": too_large, "before it can run": ahead}, indent=1)
-    plan_table(rows, plan.recipe.copies)
-    for line in too_large:
-        say(f"too large: {line}")
-    if any(layout.START in step.inputs.values() for step in plan.until(until)):
-        model = plan.recipe.models.of(plan.recipe.model)
-        for line in model.remarks if model.folder is not None else ():
-            say(f"model {model.spec.name}: {line}")
-    for problem in ahead:
-        say(f"before it can run: {problem}")
-
-
-def _content(plan: "Plan", rows: "Sequence[Estimate]") -> dict[str, Any]:
-    """The steps and their sum for `--json`; null for times that are not known."""
-    copies = plan.recipe.copies
-    seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
-    ahead = [row for row in rows if not row.cached]
-    to_run = {"steps": len(ahead), "disk": sum(row.disk for row in ahead)}
-    steps = []
-    for row in rows:
-        named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}
-        counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
-        like = {"like": row.like.key if row.like else None}
-        steps.append(named | counts | like | seed_copies.get(row.step.name, {}))
-    return {"recipe": plan.recipe.name, "preset": plan.recipe.preset, "steps": steps, "to run": to_run}
-
-
-def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
-    """Print one row a step, and the sum of all that is to run; seconds where a step like one is in the store.
-
-    A stage that is made once a seed has one row, with the counts of all seeds.
-    """
-    stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
-    groups: dict[str, list[Estimate]] = {}
-    for row in rows:
-        groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
-    lines = []
-    for name, group in groups.items():
-        first, count, stored = group[0], len(group), sum(row.cached for row in group)
-        called = f"{name} x {wording.counted(count, 'seed')}" if name in copies else name
-        state = "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run"
-        key = first.step.key[:8] if count == 1 else f"{count} keys"
-        items, disk = f"{sum(row.items for row in group):,} {first.unit}", wording.size(sum(row.disk for row in group))
-        seconds = sum(row.seconds or 0 for row in group)
-        lines.append([called, first.step.verb, state, key, items, disk, wording.duration(seconds) if seconds else ""])
-    columns = ["step", "stage", "state", "key", "items", "disk", "a step like it took"]
-    shown = len(columns) - (not any(line[-1] for line in lines))
-    terminal = console.stdout_console()
-    console.print_table(terminal, Table(columns[:shown], [line[:shown] for line in lines], words=4), narrow="stage")
-    ahead = [row for row in rows if not row.cached]
-    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {wording.size(sum(row.disk for row in ahead))} of disk"]
-    if known := [row.seconds for row in ahead if row.seconds is not None]:
-        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, as steps like them took")
-    terminal.print(", ".join(parts), soft_wrap=True)
-
-
-def _lines(needed: Sequence["Need"], summary: Mapping[str, Any]) -> Iterator[str]:
+def _lines(needed: Sequence["recipes.Need"], summary: Mapping[str, Any]) -> Iterator[str]:
     for need in needed:
         if need.missing:
-            yield f"missing   {need.category} {need.subject}: {need.missing}"
+            yield f"missing  {need.category} {need.subject}: {need.missing}"
             continue
         sizes = [wording.size(need.ahead)] * bool(need.ahead)
-        sizes += [f"{wording.size(need.there)} are there"] * bool(need.there and need.ahead)
+        sizes += [f"{wording.size(need.there)} already here"] * bool(need.there and need.ahead)
         facts = ", ".join([*sizes, *([need.note] if need.note else [])])
-        state = "to fetch" if need.ahead else "there"
-        yield f"{state:<8}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
-    free = f"{wording.size(summary['free'])} are free"
-    free += ": too little" if summary["disk"] + summary["ahead"] > summary["free"] else ""
-    takes = f"the run takes about {wording.size(summary['disk'])} in {summary['store']}, where {free}"
-    yield f"to come {wording.size(summary['ahead'])}; {takes}"
+        state = "fetch" if need.ahead else "here"
+        yield f"{state:<7}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
+    low = " (not enough)" if summary["disk"] + summary["ahead"] > summary["free"] else ""
+    yield (
+        f"download {wording.size(summary['ahead'])}; the run writes about {wording.size(summary['disk'])} to "
+        f"{summary['store']}, {wording.size(summary['free'])} free{low}"
+    )
     if missing := sum(bool(need.missing) for need in needed):
         yield f"{missing} of {len(needed)} missing"
     elif summary["ready"]:
-        yield "ready: all of it is here or can be fetched"
+        yield "ready: everything is here or can be downloaded"
 
 
 def start(
-    folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, maybe with queries, maybe with judgements."),
-    model: str | None = typer.Option(None, help="Where training begins; by default a static table."),
-    glob: str | None = typer.Option(None, help="Which documents are read, such as 'guide/**/*.md'; by default all."),
-    runs: bool = typer.Option(False, "--run", help="Run the recipe too, into runs/NAME."),
-    output: Path | None = output("The recipe to write; default NAME.yaml, after the folder.", None),
+    folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, optionally with queries and judgements."),
+    model: str | None = typer.Option(None, help="The start model; default: static word vectors."),
+    glob: str | None = typer.Option(None, help="Documents to read, such as 'guide/**/*.md'; default: all."),
+    runs: bool = typer.Option(False, "--run", help="Also run the recipe, into runs/NAME."),
+    output: Path | None = adaptor.output("The recipe to write; default NAME.yaml, named after the folder.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
-    """Look at a folder, say what can be trained from it, and write the recipe.
+    """Inspect a folder, report what can be trained from it, and write a recipe.
 
-    Documents alone, queries beside them, or judgements too: in a form that a dataset of hardneg reads.
+    The folder holds documents, optionally queries, and optionally judgements, in a format that a dataset reads.
 
     Example: hardneg start docs --run
     """
     from hardneg.functions.starting import Beginning, takes
-    from hardneg.recipes import estimate
 
     beginning = Beginning.of(folder, glob, model)
     (recipe, results), session = beginning.paths(output, runs), opened(store, device)
     command = f"hardneg recipe run {quote(str(recipe))}"
-    target = Target(recipe, use=f"`{command}` runs it as it is")
-    outputs = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)
-    outputs.check()
+    target = outputs.Target(recipe, use=f"`{command}` runs it as it is")
+    written = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)
+    written.check()
     say("\n".join(beginning.sentences()))
-    with outputs.publish():
-        atomic_write.replace_text(recipe, beginning.recipe(recipe))
+    with written.publish():
+        replace_text(recipe, beginning.recipe(recipe))
     problems: list[errors.HardnegError] = []
     recipe_plan = planned_recipe(str(recipe), None, [], tell_once, problems)
-    say(f"{recipe}: written; {takes(estimate(recipe_plan, session.store))}")
+    say(f"{recipe}: written; {takes(recipes.estimate(recipe_plan, session.store))}")
     if problems:
         raise problems[0]
     if runs:
         run(str(recipe), None, [], None, [], results, overwrite, store, device, layout.LOCAL, [])
     else:
         say(f"run it: {command} --output {quote(str(results))}")
+
+
+artifacts_app = typer.Typer(
+    help="Manage the store: list artifacts, explain why a step runs, verify, free space.", no_args_is_help=True
+)
+
+
+@artifacts_app.command("list")
+def list_artifacts(store: Path | None = STORE, as_json: bool = JSON) -> None:
+    """List the finished artifacts: key, kind, stage, size.
+
+    Example: hardneg artifacts list --json
+    """
+    rows: list[dict[str, Any]] = []
+    lines = []
+    for item in open_store(store).artifacts():
+        if isinstance(item, Exception):
+            rows.append({"damaged": str(item)})
+            lines.append(f"damaged: {item}")
+            continue
+        total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
+        about = {"key": item.key, "kind": item.artifact_type, "name": item.origin["name"]}
+        rows.append({**about, "bytes": total, "path": str(item.path)})
+        lines.append(f"{item.key}  {item.artifact_type:<10}  {item.origin['name']:<16}  {wording.size(total)}")
+    say_answer(rows, lines, as_json)
+
+
+@artifacts_app.command()
+def why(
+    stage: str = typer.Argument(help="A stage of the recipe.", autocompletion=adaptor.complete_stages),
+    recipe: str = typer.Option(
+        "star-passage", help="The recipe's name or path.", autocompletion=adaptor.complete_recipes
+    ),
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
+    store: Path | None = STORE,
+) -> None:
+    """Explain why a stage would run: what differs from the most similar artifact in the store.
+
+    Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
+    """
+    plan = planned_recipe(recipe, preset, settings, lambda note: None)
+    for line in recipes.explain(plan.until(stage)[-1], open_store(store)):
+        say(line)
+
+
+@artifacts_app.command()
+def pack(
+    folder: Path = typer.Argument(metavar="RUNFOLDER", help="The folder of a finished recipe."),
+    to: Path | None = typer.Option(None, "--to", help="The file to write, .tar or .tar.gz; default RUNFOLDER.tar."),
+    overwrite: bool = OVERWRITE,
+    store: Path | None = STORE,
+) -> None:
+    """Write a run folder and the artifacts behind it into one file, for another machine or an archive.
+
+    Example: hardneg artifacts pack runs/star-passage-demo --to star.tar.gz
+    """
+    opened, file = open_store(store), to or folder.with_name(f"{folder.resolve().name}.tar")
+    behind = recipes.artifacts_of(folder, opened)
+    written = store_outputs("artifacts pack", [outputs.Target(file)], [folder], overwrite, opened)
+    written.check()
+    with written.publish():
+        packing.pack(folder, behind, file)
+    say(f"{file}: {wording.counted(len(behind), 'artifact')}, {wording.size(file.stat().st_size)}")
+
+
+@artifacts_app.command()
+def unpack(
+    file: Path = typer.Argument(help="A file of `hardneg artifacts pack`."),
+    output: Path | None = adaptor.output("The run folder; default the packed one's name.", None),
+    store: Path | None = STORE,
+) -> None:
+    """Put a packed run's artifacts into the store, and its run folder here; every byte is verified first.
+
+    Example: hardneg artifacts unpack star.tar.gz --output runs/star
+    """
+    say(packing.unpack(file, open_store(store), output))
+
+
+@artifacts_app.command("check")
+def check_store(
+    repair: bool = typer.Option(False, "--repair", help="Remove damaged artifacts; the next run makes them again."),
+    store: Path | None = STORE,
+) -> None:
+    """Verify every byte in the store; exit with code 5 if an artifact is damaged.
+
+    Example: hardneg artifacts check --repair
+    """
+    opened = open_store(store)
+    entries = list(artifacts.check(opened, console.bars()))
+    damaged = [item for item in entries if item.problem]
+    for item in damaged:
+        say(f"{item.stage}: {item.problem}")
+        if repair:
+            with opened.lock(item.key):
+                opened.discard(item.key)
+            users = ", ".join(str(path) for path in outputs.owners(opened, item.key) if path.exists())
+            linked = f"; hard links to it in {users} are damaged too: run that again" if users else ""
+            say(f"  removed; the next run makes it again{linked}")
+    if earlier := sum(item.size_only for item in entries):
+        say(f"{earlier} of an earlier version of hardneg: sizes checked, no checksums recorded")
+    if newer := sum(item.newer for item in entries):
+        say(f"{newer} of a newer version of hardneg: not checked")
+    done = "removed" if repair else "to remove with --repair"
+    state = f"{len(damaged)} damaged, {done}" if damaged else "none damaged"
+    say(f"{wording.counted(len(entries), 'artifact')}, {wording.size(sum(item.size for item in entries))}: {state}")
+    if damaged and not repair:
+        raise typer.Exit(errors.ArtifactError.exit_code)
+
+
+@artifacts_app.command()
+def gc(
+    delete: bool = typer.Option(False, "--delete", help="Remove them; by default they are only listed."),
+    forget: bool = typer.Option(False, "--forget-unfinished", help="Include the artifacts of stopped runs."),
+    store: Path | None = STORE,
+) -> None:
+    """List or remove artifacts that no existing result, unfinished run or process uses.
+
+    The artifacts of a stopped run stay until the same command finishes, or with --forget-unfinished.
+
+    Example: hardneg artifacts gc
+    """
+    opened = open_store(store)
+    for run in outputs.unfinished(opened):
+        state, kept = "unfinished", "its artifacts stay; --forget-unfinished includes them"
+        if run.running:
+            state, kept = "running", "its artifacts stay"
+        elif forget:
+            kept = "its artifacts are removed" if delete else "its artifacts go with --delete"
+        since = wording.duration(max(0.0, time() - run.started))
+        say(f"{state}: hardneg {run.command} to {run.owner}, started {since} ago; {kept}")
+    entries = outputs.collect(opened, forget) if delete else outputs.garbage(opened, forget)
+    for path, count in entries:
+        say(f"{path.name}  {wording.size(count)}")
+    total = wording.size(sum(count for _, count in entries))
+    say(f"{len(entries)} folders, {total} {'removed' if delete else 'to remove with --delete'}")

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.encoders.open import contract as contracts
-from hardneg.encoders.open import model_files, resolved
+from hardneg.encoders.open import contract as contracts, model_files, resolved
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.records import Lookup, ModelError, PluginError

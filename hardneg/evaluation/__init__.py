@@ -1,6 +1,14 @@
 """Metrics, their intervals and tests; the level of significance and the margin of equivalence."""
 
+from typing import TYPE_CHECKING
+
+from hardneg import on_demand
 from hardneg.records import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.evaluation import fusion, metrics, metrics_json, significance
+
+__getattr__ = on_demand(__name__)
 
 LEVEL = 0.01
 """The default level of significance."""

@@ -1,1 +1,10 @@
-"""Formats: corpus, queries, qrels, runs, negatives and vectors; readers and writers that stream."""
+"""Formats: corpus, queries, qrels, runs, negatives and vectors; streaming readers and writers."""
+
+from typing import TYPE_CHECKING
+
+from hardneg import on_demand
+
+if TYPE_CHECKING:
+    from hardneg.formats import collection, forms, negatives, qrels, runs, texts, vectors, vectors_import
+
+__getattr__ = on_demand(__name__)

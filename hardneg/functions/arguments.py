@@ -1,4 +1,4 @@
-"""The arguments of public functions: a sentence on each, what a terminal must know of it, and the checks of values."""
+"""Arguments of public functions: their help, their form on the command line, and checks of values."""
 
 import inspect
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
 
+from hardneg import recipes
 from hardneg.records import complaint, errors, layout
 from hardneg.registry import load_plugin
 from hardneg.runtime import SEED, Progress
@@ -18,25 +19,23 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 REQUIRED: Any = ...
-"""The default of an argument that must be given."""
+"""Default of a required argument."""
 
-MACHINE = "Where it runs"
-WRITTEN = "What is written"
+MACHINE, WRITTEN = "Machine", "Output"
 _FEW = 4
-"""So many words are a choice of the command's; more are completed."""
+"""Up to this many words are a choice of the command; more are only completed."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Arg:
-    """A sentence on an argument, and what a terminal needs beside its name, type and default.
+    """Help for an argument, and its form on the command line if not derived from name, type and default.
 
-    objects: what Python takes too. cli: the type that a terminal gives, if it is not the annotation's; a dict is of
-    NAME=VALUE, given again and again. flag: the option's name, if another; same: others that it has too. default: where
-    the signature has None, or none. plugin: the kind of plugin that it names, whose options are given by `--option`.
-    panel: its group in the help. words: complete it; metrics: names of metrics do. least: the lowest number. operand:
-    it is given without a flag.
+    objects: what Python accepts besides. cli: the type on the command line; a dict is a repeatable NAME=VALUE. flag:
+    the option's name; same: further names. default: replaces None in the signature. plugin: the kind of plugin it
+    names, with options from `--option`. panel: its group in the help. words: completions; metrics: complete metric
+    names. least: the minimum. operand: a positional argument.
     """
 
     help: str
@@ -59,7 +58,7 @@ class Arg:
 
 
 Setting = str | Mapping[str, Any]
-"""A plugin: its name, or a dict of its options with its `name`."""
+"""A plugin: its name, or a dict of its `name` and options."""
 Dataset = Annotated[
     str | Path | Mapping[str, Any] | Any,
     Arg(
@@ -96,31 +95,31 @@ Settings = Annotated[
     Sequence[str] | Mapping[str, Any],
     Arg("Set any value, such as model.document_length=256.", cli=list[str], flag="set", metavar="PATH=VALUE"),
 ]
-_STORE = "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store."
+_STORE = "The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."
 Store = Annotated[str | Path | None, Arg(_STORE, cli=Path, metavar="PATH", panel=MACHINE)]
 Device = Annotated[
     str | None, Arg("cpu, cuda, cuda:1, mps; default: the best available.", panel=MACHINE, words=("cpu", "cuda", "mps"))
 ]
-_ENGINE = "Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them."
+_ENGINE = "The engine that runs encode, search, mine and rerank; `hardneg plugins list engines` shows them."
 
 
 class Where(TypedDict, total=False):
-    """What every function takes by name."""
+    """Keyword arguments of every function."""
 
     settings: Annotated[Sequence[str] | Mapping[str, Any], replace(get_args(Settings)[1], default=())]
     store: Store
     device: Device
     engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=layout.LOCAL, plugin="engines", panel=MACHINE)]
     seed: Annotated[int, Arg("The seed of random draws.", default=SEED)]
-    progress: Annotated[bool | Progress, Arg("Whether to show bars, or what shows them.", cli=bool, default=False)]
+    progress: Annotated[bool | Progress, Arg("Show progress bars, or an object that does.", cli=bool, default=False)]
 
 
 Split = Annotated[str | None, Arg("The queries' split.", default="test")]
-"""None: the usual one, or the only one of a dataset in memory."""
+"""None: the default, or the only split of a dataset in memory."""
 TrainSplit = Annotated[Split, replace(get_args(Split)[1], default="train")]
 VectorIndex = Annotated[
     str | Path | Any,
-    Arg("With vectors of queries: a dense index folder, in place of a model.", "what `encode` returned", cli=Path),
+    Arg("With query vectors: a dense index folder, instead of a model.", "what `encode` returned", cli=Path),
 ]
 VectorFile = Annotated[
     str | Path, Arg("The queries' vectors: Parquet, JSON Lines, or a .npy array with their ids.", cli=Path)
@@ -135,12 +134,12 @@ TRAIN_OPTION = Arg(
 
 
 class AnalyzeArguments(Where, total=False):
-    """What analyses take beside their fields, those that read it."""
+    """Arguments of analyses besides their fields."""
 
     qrels: AnyQrels | None
-    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, or id and text by tab.")]
-    corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for documents' texts.")]
-    withheld: Annotated[AnyQrels | None, Arg("Judgements that the filters do not know.", "grades by document by query")]
+    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, or lines of id, tab and text.")]
+    corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for the texts of documents.")]
+    withheld: Annotated[AnyQrels | None, Arg("Judgements hidden from the filters.", "grades by document by query")]
     relevance_level: Annotated[
         int, Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", default=1)
     ]
@@ -148,7 +147,7 @@ class AnalyzeArguments(Where, total=False):
 
 
 def arg_of(annotation: Any) -> Arg | None:
-    """What an annotation says of an argument; the outermost mark counts."""
+    """The outermost `Arg` in an annotation."""
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
         marks = [each for each in inner if isinstance(each, Arg)]
@@ -157,7 +156,7 @@ def arg_of(annotation: Any) -> Arg | None:
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
-    """The arguments of a function by name, those that it shares with others last; each with its default."""
+    """The arguments of a function by name, shared ones last, each with its default."""
     arguments = {}
     for each in inspect.signature(function).parameters.values():
         if each.kind != Parameter.VAR_KEYWORD and (arg := arg_of(each.annotation)):
@@ -170,7 +169,7 @@ def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
 
 
 def options_of(options: type) -> dict[str, Arg]:
-    """The arguments that a TypedDict declares; those of every function last."""
+    """The arguments declared by a TypedDict, those of `Where` last."""
     marks = {name: arg_of(annotation) for name, annotation in options.__annotations__.items()}
     names = sorted(marks, key=lambda name: name in Where.__annotations__)
     return {
@@ -181,7 +180,7 @@ def options_of(options: type) -> dict[str, Arg]:
 
 
 def _form(annotation: Any) -> Any:
-    """What a terminal gives for an argument of this type: a number, yes or no, one of a few words, else a text."""
+    """The command-line type for an annotation: int, float, bool, a Literal, else str."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin in (Annotated, Union, UnionType):
         return _form(inner[0])
@@ -189,9 +188,9 @@ def _form(annotation: Any) -> Any:
 
 
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
-    """The function; its signature has each argument of its `**options: Unpack[...]`, as notebooks show it.
+    """Expand `**options: Unpack[...]` of a function into the signature that notebooks show.
 
-    A function that takes others beside, such as a plugin's, keeps `**options`; what is listed is then named.
+    options: the TypedDict for a function with further keyword arguments, which then keeps its `**` parameter.
     """
     signature = inspect.signature(function)
     *named, rest = signature.parameters.values()
@@ -206,12 +205,12 @@ def spelled_out(function: _Function, options: type | None = None) -> _Function:
 
 
 def refused(argument: str, value: Any, wanted: str) -> errors.UsageError:
-    """The error of an argument that must be something else."""
+    """The error for an argument of the wrong type."""
     return errors.UsageError(f"{{{argument}}}: must be {wanted}, not {value!r:.60}", argument)
 
 
 def names_of(argument: str, value: Any) -> list[str]:
-    """One name, or several of any iterable. Raises UsageError where something is no text."""
+    """One or several names as a list. Raises UsageError if one is not a string."""
     names = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
     if odd := [name for name in names if not isinstance(name, str)]:
         raise refused(argument, odd[0], "a name or a list of names")
@@ -219,21 +218,21 @@ def names_of(argument: str, value: Any) -> list[str]:
 
 
 def name_of(argument: str, value: Any) -> str:
-    """A text. Raises UsageError where it is none, or empty."""
+    """A non-empty string. Raises UsageError otherwise."""
     if isinstance(value, str) and value:
         return value
     raise refused(argument, value, "a name")
 
 
 def mapping_of(argument: str, value: Any) -> dict[str, Any]:
-    """Values by name. Raises UsageError where it is no dict."""
+    """A mapping as a dict. Raises UsageError otherwise."""
     if isinstance(value, Mapping):
         return dict(value)
     raise refused(argument, value, "a dict of values by name")
 
 
 def file_path(value: Any, argument: str = "path") -> Path:
-    """A path. Raises UsageError where it is none, or has a name longer than a file's may be."""
+    """A path with `~` expanded. Raises UsageError for other types and for names that are too long."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if isinstance(text, str) and text and "\0" not in text and max(map(len, text.split("/"))) <= 255:
         return Path(text).expanduser()
@@ -241,23 +240,23 @@ def file_path(value: Any, argument: str = "path") -> Path:
 
 
 def files_of(argument: str, value: Any) -> list[Path]:
-    """One path, or several. Raises UsageError where something is none."""
+    """One or several paths as a list. Raises UsageError if one is not a path."""
     several = value if isinstance(value, Iterable) and not isinstance(value, str | os.PathLike) else [value]
     return [file_path(each, argument) for each in several]
 
 
 def whole_number(argument: str, value: Any, least: int | None = None) -> int:
-    """A whole number. Raises UsageError where it is none, or too low."""
+    """An int of at least `least`. Raises UsageError otherwise."""
     if not isinstance(value, Integral) or isinstance(value, bool) or (least is not None and value < least):
         raise refused(argument, value, "a whole number" + ("" if least is None else f", {least} or more"))
     return int(value)
 
 
 def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
-    """A plugin with its options beside its `name`, from that, NAME:SOURCE, or its name alone.
+    """A plugin as a dict of its `name` and options, from such a dict, NAME or NAME:SOURCE.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: another form.
     """
     if isinstance(value, str):
         name, colon, source = value.partition(":")
@@ -268,17 +267,16 @@ def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
 
 
 def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
-    """Plugins with their options, from one or several: as `plugin_setting` takes each, or a mapping in YAML.
+    """One or several plugins as `plugin_setting` reads them, or as YAML mappings.
 
     Raises:
-        UsageError: one is none of these.
+        UsageError: another form.
     """
-    from hardneg.recipes import parse_setting
-
     several = value if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
     try:
         read = (
-            parse_setting(each) if isinstance(each, str) and each.lstrip().startswith("{") else each for each in several
+            recipes.parse_setting(each) if isinstance(each, str) and each.lstrip().startswith("{") else each
+            for each in several
         )
         return [plugin_setting(argument, each) for each in read]
     except ValueError as error:
@@ -286,12 +284,12 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
 
 
 def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
-    """The stage of a verb with these fields, each as the verb takes it; None where that is a default is left out.
+    """The recipe stage of a verb with validated fields; a None that is the default is omitted.
 
-    names: what the caller calls some of the fields. A field of what another holds has a path, such as `tuning.grid`.
+    fields: by path, such as `depth` or `tuning.grid`. names: other names of fields, for messages.
 
     Raises:
-        UsageError: fields do not take their values; all are told.
+        UsageError: all invalid values at once.
     """
     values, problems, wrong = {"stage": verb}, list[str](), list[str]()
     for path, value in fields.items():
@@ -308,7 +306,7 @@ def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -
 
 
 def verb_field(path: str) -> "FieldInfo":
-    """The field of a verb at a path, such as `search.depth`, or `fuse.tuning.metric` of what a field holds."""
+    """The field of a verb at a path, such as `search.depth` or `fuse.tuning.metric`."""
     verb, *names = path.split(".")
     model: Any = load_plugin("stages", verb)
     for name in names[:-1]:
@@ -319,7 +317,7 @@ def verb_field(path: str) -> "FieldInfo":
 
 
 def _field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
-    """A value as a field takes it: plugins with options, paths, a number within bounds, and whole where that is."""
+    """A value validated against a field: a plugin with options, a path, or what pydantic accepts in strict mode."""
     from pydantic import TypeAdapter, ValidationError
 
     from hardneg.fields import InputFile, PluginKind
@@ -339,7 +337,7 @@ def _field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
 
 
 def _plain(number: Any) -> Any:
-    """Numbers of other libraries as Python's own."""
+    """Numbers of other libraries as Python numbers, also in mappings and lists."""
     if isinstance(number, Mapping):
         return {name: _plain(value) for name, value in number.items()}
     if isinstance(number, list):

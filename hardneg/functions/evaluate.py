@@ -1,22 +1,18 @@
-"""`evaluate`: runs scored as trec_eval does, and their differences tested."""
+"""`evaluate`: scores of runs as trec_eval computes them, and paired tests."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
+from hardneg import evaluation, formats, report as reports
 from hardneg.evaluation import LEVEL, MARGIN, known_level, known_margin
 from hardneg.functions import given, results
 from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, names_of, spelled_out, stage
 from hardneg.functions.session import AdhocRecipe, Session
 from hardneg.records import MissingDependency, UsageError, counted
-
-if TYPE_CHECKING:
-    from hardneg.evaluation.metrics_json import Measured
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.qrels import Qrels
 
 _log = logging.getLogger("hardneg")
 
@@ -27,7 +23,7 @@ _QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's."
 _METRICS = f"One or several, joined by commas; default {','.join(METRICS)}."
 _GROUPS = "The same, with groups from a file: query id, tab and group per line."
 _BY_GROUP = "Sample the dataset's groups of queries, not queries (`where_known`: if it has groups)."
-_BASELINES = "Compare with this run only (its file's name); default: all pairs."
+_BASELINES = "Compare with this run only, by its file name; default: all pairs."
 _DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
 
 Metrics = Annotated[
@@ -56,15 +52,17 @@ def evaluate(
     ] = "string",
     **where: Unpack[Where],
 ) -> "Evaluation":
-    """Score run files against judgements, as trec_eval does, and test the differences between them.
+    """Score runs against relevance judgements, as trec_eval does, and test the differences between them.
 
-    Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
-    answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
+    Means are over all judged queries: a query without results or relevant documents scores 0.
+    answer@k is the share of questions with an answer in the top k, over the dataset's questions that have answers.
     Judgements default to the dataset's, else to those of the dataset that the first run was searched in.
 
     Raises:
-        UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
-        DataError: a file has a mistake.
+        UsageError: unknown metric or baseline, invalid level, or no judgements.
+        DataError: a malformed file.
+
+    Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10,mrr@10
     """
     arguments = {name: value for name, value in locals().items() if name != "where"}
     judging = RunsToScore.of(Session.of(where, evaluate), arguments)
@@ -77,32 +75,29 @@ def evaluate(
 
 @dataclass(frozen=True)
 class RunsToScore:
-    """Runs to score, by their labels, and by what.
+    """Runs to score by label, and the metrics, judgements and tests to use.
 
-    baselines: labels of the runs to compare with. qrels: judgements or a file of them, if they are not the dataset's.
-    dataset: what it is called, None where there is none; read: opens its collection. fields: those of the stage
-    `evaluate` that the tests take.
+    baselines: labels of the runs to compare with. qrels: judgements or their file, if not the dataset's. dataset: its
+    name, or None; read: opens its collection. fields: the stage `evaluate`.
     """
 
     files: Mapping[str, Path]
     metrics: list[str]
     baselines: list[str]
-    qrels: "Path | Qrels | None"
+    qrels: "Path | formats.qrels.Qrels | None"
     dataset: str | None
     split: str
-    read: "Callable[[], StoredCollection]"
+    read: "Callable[[], formats.collection.StoredCollection]"
     fields: Mapping[str, Any]
 
     @classmethod
     def of(cls, session: Session, arguments: Mapping[str, Any]) -> "RunsToScore":
-        """What the arguments of `evaluate` ask for. Raises UsageError where one is wrong."""
-        from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
-
+        """Read the arguments of `evaluate`. Raises UsageError for invalid ones."""
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = {name: arguments[name] for name in (*names, "answer_match") if name in arguments}
         metrics = list(dict.fromkeys(names_of("metrics", arguments.get("metrics", ())) or METRICS))
-        if others := [name for name in metrics if name not in answer_cutoffs(metrics)]:
-            parse_metrics(others)
+        if others := [name for name in metrics if name not in evaluation.metrics.answer_cutoffs(metrics)]:
+            evaluation.metrics.parse_metrics(others)
         files = given.labelled_runs(arguments["runs"], session.store)
         by_path = {str(path): label for label, path in files.items()}
         baselines = [by_path.get(name, name) for name in names_of("baselines", arguments.get("baselines", ()))]
@@ -111,7 +106,7 @@ class RunsToScore:
         dataset, split = arguments.get("dataset"), arguments.get("split")
         if dataset is not None:
             dataset, split = given.named_dataset(dataset, session.store), given.split_of(dataset, split, "test")
-            read: Callable[[], StoredCollection] = partial(_collection, dataset, session)
+            read: Callable[[], formats.collection.StoredCollection] = partial(_collection, dataset, session)
         else:
             session.refuse_settings()
             source = results.source_of_runs(arguments["runs"])
@@ -121,74 +116,69 @@ class RunsToScore:
         return cls(files, metrics, baselines, qrels, dataset, split, read, stage("evaluate", fields))
 
     @cached_property
-    def collection(self) -> "StoredCollection | None":
-        """The stored collection, read now; None where no dataset is named."""
+    def collection(self) -> "formats.collection.StoredCollection | None":
+        """The stored collection, read on first use; None without a dataset."""
         return None if self.dataset is None else self.read()
 
-    def grades(self) -> "Qrels":
-        """The judgements that are given, or the collection's; maybe none."""
-        from hardneg.formats.qrels import read_qrels
-
+    def grades(self) -> "formats.qrels.Qrels":
+        """The given judgements, or the collection's."""
         if self.qrels is not None:
-            return read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
+            return formats.qrels.read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
         return {} if self.collection is None else self.collection.judged(self.split)
 
-    def measured(self) -> "Measured":
-        """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
-        from hardneg.evaluation.metrics import answer_cutoffs
-        from hardneg.evaluation.metrics_json import Measured
+    def measured(self) -> "evaluation.metrics_json.Measured":
+        """Scores of each run by judgements and answers, with notes and without tests."""
         from hardneg.stages.evaluate import score_runs
 
-        cutoffs, qrels = answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
+        cutoffs, qrels = evaluation.metrics.answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
         if cutoffs and self.collection is None:
-            problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+            problem = f"{next(iter(cutoffs))} needs a dataset with answers: give {{dataset}} and {{split}}"
             raise UsageError(problem, "dataset", "split")
         if cutoffs.keys() != {*self.metrics}:
             if self.qrels is None and self.dataset is None:
-                raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
+                raise UsageError("no judgements: give {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
             qrels = self.grades()
             if self.qrels is None and not qrels:
                 raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
         rows = {label: (label, path, self.metrics) for label, path in self.files.items()}
         level, match = self.fields["relevance_level"], self.fields.get("answer_match", "string")
         scores, left_out, notes = score_runs(rows, qrels, level, self.collection, self.split, match)
-        return Measured(scores, notes=(*notes, *(f"{reason}: {count}" for reason, count in left_out.items())))
+        said = [*notes, *(f"{reason}: {count}" for reason, count in left_out.items())]
+        return evaluation.metrics_json.Measured(scores, notes=tuple(said))
 
-    def tested(self, measured: "Measured") -> "Measured":
-        """The scores with the paired tests of the runs against the baselines, or of each with each."""
-        from hardneg.evaluation.significance import Design, compare_all
-        from hardneg.formats.qrels import read_query_groups
-
+    def tested(self, measured: "evaluation.metrics_json.Measured") -> "evaluation.metrics_json.Measured":
+        """Add paired tests of the runs against the baselines, or of all pairs."""
         groups, by_group = None, self.fields["by_group"]
         if "query_groups" in self.fields:
-            groups = read_query_groups(Path(self.fields["query_groups"]))
+            groups = formats.qrels.read_query_groups(Path(self.fields["query_groups"]))
         elif by_group:
             groups = (None if self.collection is None else self.collection.groups("query")) or None
             if by_group is True and groups is None:
-                problem = "{by_group}: no dataset with groups of queries; give {query_groups}"
+                problem = "{by_group} needs a dataset with groups of queries; or give {query_groups}"
                 raise UsageError(problem, "by_group", "query_groups")
         margin = self.fields["equivalence_margin"]
         return replace(
             measured,
-            comparisons=compare_all(measured.results, self.baselines, design=Design(margin, groups)),
+            comparisons=evaluation.significance.compare_all(
+                measured.results, self.baselines, design=evaluation.significance.Design(margin, groups)
+            ),
             significance_level=known_level(self.fields["significance_level"]),
             equivalence_margin=known_margin(margin),
             query_groups=groups,
         )
 
 
-def _collection(dataset: str, session: Session) -> "StoredCollection":
-    from hardneg.formats.collection import StoredCollection
+def _collection(dataset: str, session: Session) -> "formats.collection.StoredCollection":
 
     plan = AdhocRecipe("evaluate", dataset, settings=session.settings).plan()
-    return StoredCollection.open(session.make_dataset(plan).path)
+    return formats.collection.StoredCollection.open(session.make_dataset(plan).path)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Runs that were measured: means, scores by query, intervals and paired tests; reads: the files they came from."""
+    """Scores of runs: means, scores by query, intervals and paired tests. reads: the files that were read."""
 
-    measured: "Measured" = field(repr=False)
+    measured: "evaluation.metrics_json.Measured" = field(repr=False)
     reads: Sequence[Path] = field(default=(), repr=False, compare=False)
 
     @property
@@ -198,7 +188,7 @@ class Evaluation:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What must be known beside the figures, such as queries that a run lacks; one line each."""
+        """Notes on the scores, such as queries missing in a run; one line each."""
         return self.measured.notes
 
     @property
@@ -208,17 +198,15 @@ class Evaluation:
 
     @property
     def comparisons(self) -> Sequence[Any]:
-        """Paired tests: differences, their intervals, p values before and after Holm's correction."""
+        """Paired tests: differences, intervals, and p values before and after Holm's correction."""
         return self.measured.comparisons
 
     def to_dict(self) -> dict[str, Any]:
-        """What a metrics file holds: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
-        from hardneg.evaluation.metrics_json import to_json
-
-        return to_json(self.measured)
+        """The content of a metrics file: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
+        return evaluation.metrics_json.to_json(self.measured)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, a row a run and metric: `run`, `metric`, `mean`, `low`, `high`, of a 95 % interval.
+        """A `pandas.DataFrame` with columns `run`, `metric`, `mean`, and `low` and `high` of a 95 % interval.
 
         Raises:
             MissingDependency: pandas is not installed.
@@ -235,16 +223,13 @@ class Evaluation:
         return DataFrame(rows)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a metrics file, which `hardneg.analyze` and reports read; its own earlier one is replaced.
+        """Write a metrics file, which `hardneg.analyze` and reports read; an earlier one is replaced.
 
         Raises:
-            UsageError: a run or the judgements that were measured stand there, or something else does and `overwrite`
-                is not given.
+            UsageError: the path is an input, or an existing file of another origin and `overwrite` is not set.
         """
-        from hardneg.evaluation.metrics_json import write_metrics
-
         with results.writing("Evaluation.write", [path], overwrite, reads=self.reads) as (file,):
-            write_metrics(file, self.measured)
+            evaluation.metrics_json.write_metrics(file, self.measured)
 
     def __repr__(self) -> str:
         means = (
@@ -255,7 +240,5 @@ class Evaluation:
         return f"Evaluation({counted(len(queries), 'query')}; {'; '.join(means)})"
 
     def _repr_markdown_(self) -> str:
-        from hardneg.report.content import ReportContent
-        from hardneg.report.page import markdown
 
-        return markdown(ReportContent.of("", self.measured))
+        return reports.page.markdown(reports.content.ReportContent.of("", self.measured))

@@ -1,4 +1,4 @@
-"""A dataset, judgements, a model or runs as a function is given them: by name, as a folder or file, or in memory."""
+"""Datasets, judgements, models and runs as functions accept them: a name, a folder or file, or an object in memory."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from hardneg import formats
 from hardneg.datasets.hugging_face import numbered_rows, text_cell
 from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import GRADE_DIGITS, Qrels
@@ -25,7 +26,7 @@ _LARGEST = 3.4028234663852886e38  # of 32 bits
 def keep_result(
     store: Store, artifact_type: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
 ) -> Artifact:
-    """The artifact of an origin, made in an empty folder unless the store has it; `make` may return its facts."""
+    """Return the artifact of an origin from the store, or make it in an empty folder; `make` may return its facts."""
     key = digest({name: value for name, value in origin.items() if name != "name"})
     with store.lock(key):
         store.recover(key)
@@ -37,7 +38,7 @@ def keep_result(
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
-    """What `write` writes into an empty folder, as an artifact under the digest of its bytes.
+    """Store the files that `write` puts into an empty folder as an artifact named by their digest.
 
     Raises:
         ArtifactError: the store cannot be written.
@@ -60,11 +61,11 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
 
 
 def named_dataset(dataset: Dataset, store: Store) -> str:
-    """The dataset as a recipe names it; one in memory is written into the store, under its content.
+    """The name of a dataset for a recipe; a dataset in memory is written to the store.
 
     Raises:
-        UsageError: it is none of the forms that a dataset may have.
-        DataError: one in memory has a mistake, which is told with its place.
+        UsageError: an object of another type.
+        DataError: an invalid dataset in memory; the message names the place.
     """
     if not isinstance(dataset, str | os.PathLike):
         kept = keep_content(store, "given-collection", lambda folder: write_dataset(dataset, folder))
@@ -74,12 +75,12 @@ def named_dataset(dataset: Dataset, store: Store) -> str:
             return f"{layout.BEIR}:{os.fspath(dataset)}"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
-        raise errors.UsageError(f"dataset: {dataset!r:.60} is no name ({reason}); {_FORMS}") from None
+        raise errors.UsageError(f"dataset: {dataset!r:.60} is not a name ({reason}); {_FORMS}") from None
     return name_of("dataset", dataset)
 
 
 def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
-    """The split that is wanted; else the usual one, or the only one of a dataset in memory."""
+    """The requested split, else the default one or the only one of a dataset in memory."""
     if wanted is not None or isinstance(dataset, str | os.PathLike):
         return wanted or usual
     known = list(_parts_of(dataset)[2])
@@ -87,11 +88,11 @@ def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
-    """A file, or checked judgements: grades by document id by query id.
+    """The path of a file, or checked judgements: grades by document id by query id.
 
     Raises:
-        UsageError: it is neither.
-        DataError: an id is none, or a grade is no whole number; told with its query.
+        UsageError: neither a path nor a mapping.
+        DataError: an invalid id or grade; the message names the query.
     """
     if qrels is None:
         return None
@@ -106,24 +107,24 @@ def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
 def _id(place: str, value: Any) -> str:
     if isinstance(value, str) and text_lines.one_word(value):
         return value
-    raise errors.DataError(f"{place}: id {value!r:.60} must be one word, a text without white space")
+    raise errors.DataError(f"{place}: id {value!r:.60} must be a string without white space")
 
 
 def _graded(place: str, judged: Any) -> Iterator[tuple[str, int]]:
-    """Document ids and grades of one query; those of a list are relevant."""
+    """Document ids and grades of one query; a list has grade 1."""
     if isinstance(judged, str) or not isinstance(judged, Iterable) or hasattr(judged, "to_dict"):
         raise errors.DataError(f"{place}: must be grades by document id, or a list of document ids, not {judged!r:.60}")
     for doc_id, grade in judged.items() if isinstance(judged, Mapping) else ((each, 1) for each in judged):
         _id(place, doc_id)
         if isinstance(grade, bool) or not isinstance(grade, Integral):
-            raise errors.DataError(f"{place}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
+            raise errors.DataError(f"{place}[{doc_id!r}]: a grade must be a whole number, not {grade!r:.60}")
         if abs(grade) >= 10**GRADE_DIGITS:
             raise errors.DataError(f"{place}[{doc_id!r}]: a grade has at most {GRADE_DIGITS} digits")
         yield doc_id, int(grade)
 
 
 def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[str, Any]]:
-    """Corpus and queries by id, and judgements by split, of a dict, or of a table of pairs of texts."""
+    """Corpus and queries by id and judgements by split, from a dict or a table of text pairs."""
     parts = _of_pairs(dataset) if hasattr(dataset, "column_names") else dataset
     if not isinstance(parts, Mapping) or not parts:
         raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
@@ -143,9 +144,9 @@ def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[
 
 
 def _of_pairs(table: Any) -> dict[str, Any]:
-    """The parts of a table of anchors and positives: each text is a query or a document once, numbered as met.
+    """The parts of a table of anchors and positives; each distinct text gets one id, in order of appearance.
 
-    Texts of columns whose names begin with `negative` are documents too.
+    Texts in columns named `negative*` are documents too.
     """
     if missing := [name for name in _PAIR if name not in table.column_names]:
         there = ", ".join(table.column_names)
@@ -161,7 +162,7 @@ def _of_pairs(table: Any) -> dict[str, Any]:
 
 
 def write_dataset(dataset: Any, folder: Path) -> None:
-    """Write a dataset in memory in BEIR's form. Raises UsageError and DataError as `named_dataset`."""
+    """Write a dataset in memory in BEIR's format. Raises UsageError and DataError as `named_dataset`."""
     corpus, queries, judged = _parts_of(dataset)
     documents = (Document(*each) for each in _texts("corpus", corpus))
     grades = {split: _judgements(split, qrels, corpus, queries) for split, qrels in judged.items()}
@@ -169,7 +170,7 @@ def write_dataset(dataset: Any, folder: Path) -> None:
 
 
 def _texts(part: str, contents: Mapping[Any, Any]) -> Iterator[tuple[str, str, str]]:
-    """Id, text and title of each; a document may be a dict of both."""
+    """Yield id, text and title; a document may be a dict of `text` and `title`."""
     for each, content in contents.items():
         row = content if isinstance(content, Mapping) and part == "corpus" else {"text": content}
         title, text = row.get("title") or "", row.get("text")
@@ -196,12 +197,12 @@ def _judgements(split: str, qrels: Mapping[str, Any], corpus: Any, queries: Any)
 def write_beir(
     folder: Path, documents: Iterable[Document], queries: Iterable[Query], judged: Mapping[str, Iterable[Judgement]]
 ) -> None:
-    """Write `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
+    """Stream `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder.
 
-    queries: those of all splits; one may come twice. judged: the judgements of each split.
+    queries: of all splits; repeated ones are written once. judged: judgements by split.
 
     Raises:
-        DataError: a text has half a character; or a query comes again with another text.
+        DataError: a text that is not valid Unicode, or a query id with two texts.
     """
 
     def line(name: str, **texts: str) -> str:
@@ -209,8 +210,8 @@ def write_beir(
         try:
             row.encode()
         except UnicodeEncodeError as error:
-            problem = f"the text of {name!r:.60} has half a character, {error.object[error.start]!r}"
-            raise errors.DataError(f"dataset: {problem}, which no file can hold; mend or leave it out") from error
+            problem = f"the text of {name!r:.60} has an unpaired surrogate, {error.object[error.start]!r}"
+            raise errors.DataError(f"dataset: {problem}, which UTF-8 cannot encode; fix or remove it") from error
         return row
 
     def write(path: Path, lines: Iterable[str], head: str = "") -> None:
@@ -236,10 +237,10 @@ def write_beir(
 
 
 def named_model(argument: Model, store: Store) -> str:
-    """The model as a recipe names it; a live one is written into the store, under its content.
+    """The name of a model for a recipe; a live model is saved to the store.
 
     Raises:
-        UsageError: it is nothing that a model may be.
+        UsageError: an object of another type.
     """
     if isinstance(argument, str | os.PathLike):
         return name_of("model", os.fspath(argument))
@@ -257,18 +258,18 @@ def named_model(argument: Model, store: Store) -> str:
 
 
 def model_name(argument: Model) -> str:
-    """How results call a model: its name without its place, the name of a result, or a live one's class."""
+    """The short name of a model in results: the last part of its path, or the class of a live model."""
     if isinstance(argument, str | Path):
         return Path(str(argument).partition(":")[2] or argument).name
     return str(getattr(argument, "name", type(argument).__name__))
 
 
 def run_file(run: AnyRun, store: Store) -> Path:
-    """The file of a run; one in memory is written into the store, under its content.
+    """The file of a run; a run in memory is written to the store.
 
     Raises:
-        UsageError: it is nothing that a run may be.
-        DataError: a score in memory is no finite number.
+        UsageError: an object of another type.
+        DataError: a score in memory that is not finite.
     """
     if isinstance(run, str | os.PathLike):
         return Path(os.fspath(run)).expanduser()
@@ -277,21 +278,20 @@ def run_file(run: AnyRun, store: Store) -> Path:
         raise errors.UsageError(f"run: cannot read {run!r:.60}; {forms}")
 
     def write(folder: Path) -> None:
-        from hardneg.formats.runs import write_run
 
         try:
-            write_run(folder / layout.RUN, _ranked_lists(run))
+            formats.runs.write_run(folder / layout.RUN, _ranked_lists(run))
         except UnicodeEncodeError as error:
             line = str(error.object)[max(0, error.start - 20) : error.end + 20]
-            raise errors.DataError(f"run: an id has half of a character, which no file can hold: {line!r}") from None
+            raise errors.DataError(
+                f"run: an id has an unpaired surrogate, which UTF-8 cannot encode: {line!r}"
+            ) from None
 
     return keep_content(store, "given-run", write).path / layout.RUN
 
 
 def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
     import numpy as np
-
-    from hardneg.formats.runs import strictly_decreasing
 
     for query_id, scores in run.items():
         place = f"run[{_id('run', query_id)!r}]"
@@ -304,28 +304,31 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
             except (TypeError, ValueError, OverflowError):
                 finite = False
             if not finite:
-                raise errors.DataError(f"{place}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+                raise errors.DataError(f"{place}[{doc_id!r}]: must be a finite 32-bit number, not {score!r:.60}")
         doc_ids = sorted(scores, reverse=True)  # trec_eval's order, with no equal scores
         values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
         order = np.argsort(-values, stable=True)
-        yield query_id, RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
+        yield (
+            query_id,
+            RankedList([doc_ids[i] for i in order.tolist()], formats.runs.strictly_decreasing(values[order])),
+        )
 
 
 def is_run(run: Mapping[str, Any]) -> bool:
-    """Whether these are scores by document and query, and no runs by label."""
+    """Return whether a mapping holds scores by document by query, not runs by label."""
     first = next(iter(run.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
 
 
 def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
-    """The files of runs by label: of a dict its keys, of others what a command calls them.
+    """The files of runs by label: the keys of a dict, else names derived from the files.
 
     Raises:
-        UsageError: two have one label.
+        UsageError: no runs, or two with the same label.
         DataError: as `run_file`.
     """
     if isinstance(argument, Mapping | Sequence) and not argument:
-        raise errors.UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
+        raise errors.UsageError("runs: empty; give a run, a list of runs, or a dict of runs by label")
     if isinstance(argument, Mapping) and not is_run(argument):
         named = [(str(label), each) for label, each in argument.items()]
     else:
@@ -337,17 +340,17 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for label, each in named:
         if label in files:
-            raise errors.UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
+            raise errors.UsageError(f"runs: two have the label {label!r}; give a dict of runs by label")
         files[label] = run_file(each, store)
     return files
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
+    """A label for each run: its file name, with enough parent folders to be unique."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:
-            raise errors.UsageError(f"{path} is given twice; give each run once")
+            raise errors.UsageError(f"{path}: given twice")
         namesakes = [other.parts for other in paths if other.name == path.name]
         tails = (path.parts[-length:] for length in range(1, len(path.parts) + 1))
         alone = (tail for tail in tails if sum(parts[-len(tail) :] == tail for parts in namesakes) == 1)

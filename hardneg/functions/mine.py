@@ -1,4 +1,4 @@
-"""`write_queries`, `mine` and `train`: queries of documents alone, hard negatives, and a model trained on them."""
+"""`mine`, `train` and `write_queries`: hard negatives, models trained on them, and queries written from passages."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -8,6 +8,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
+from hardneg import formats, recipes
 from hardneg.functions import arguments, given, results, search
 from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session
 from hardneg.records import errors, layout, types
@@ -16,13 +17,12 @@ from hardneg.store import Artifact
 
 if TYPE_CHECKING:
     from hardneg.indexes.candidate_scoring import PositiveScores
-    from hardneg.recipes import Plan
 
 
 _FILTERS = "Drop candidates before the miner selects, in this order; a name, or {name: NAME, ...}."
 _JUDGED = "Judgements with more positives than the dataset's, such as your own marks."
 _SCORES = arguments.Arg("With a run: a TREC run whose scores the miner filters by, such as a reranker's.", cli=Path)
-_ONE = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
+_ONE = "mine: give exactly one of {model}, {run}, and {index} with {query_vectors}"
 _INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
 _RUN = arguments.Arg("Select from this TREC run instead of a model's search.", cli=Path)
 _LOSS = arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
@@ -53,14 +53,14 @@ def mine(
     filter_by: Annotated[arguments.AnyRun | None, _SCORES] = None,
     **where: Unpack[arguments.Where],
 ) -> results.MinedNegatives:
-    """Mine hard negatives and write them in the form a training program reads.
+    """Mine hard negatives and write them in the format of a training program.
 
-    The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
+    Vectors, run and negatives are saved in the store, so repeating it or writing another format is fast.
 
     Raises:
-        UsageError: arguments do not go together.
-        RecipeError: the miner has no such option, or another mistake in what was asked.
-        DataError: the dataset or the run has a mistake.
+        UsageError: arguments that exclude each other.
+        RecipeError: an unknown option of the miner, or another invalid value.
+        DataError: a malformed dataset or run.
 
     Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --count 8 --output mined.parquet
 
@@ -72,7 +72,7 @@ def mine(
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:
         raise errors.UsageError(_ONE, "model", "run", "index", "query_vectors")
     if "filter_by" in files and model is not None:
-        raise errors.UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
+        raise errors.UsageError("mine: {filter_by} needs {run}, the run to select from", "filter_by", "run")
     fields = {"miner": miner, "filters": filters, "also_qrels": also_qrels, "seed": session.seed}
     mined = arguments.stage("mine", {**fields, "split": given.split_of(dataset, split, "train")})
     stages = {MINED: mined} if model is None else mining_stages(mined, depth)
@@ -101,10 +101,10 @@ def train(
     depth: MinedDepth = layout.MINED_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.TrainedModel:
-    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
+    """Mine negatives with a model and train it on them; SentenceTransformer(FOLDER) opens the result.
 
     Raises:
-        RecipeError: the miner, the loss or training has no such option.
+        RecipeError: an unknown option of the miner, the loss or the training.
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
@@ -118,26 +118,26 @@ def train(
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """The stages that encode, search and mine; mined: the last one's fields."""
+    """The stages encode, search and mine; mined: fields of the last one."""
     searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """What the stage says besides whose list is mined: positives that it missed, where they are compared with."""
+    """Options of the search stage for mining: append missed positives if the miner or a filter compares with them."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 
     plugins: list[object] = []
     for kind, setting in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):
-        with suppress(errors.PluginError):  # the recipe's check tells it
+        with suppress(errors.PluginError):  # the recipe's validation reports it
             plugins.append(configure(kind, parse_setting(setting)))
     return {"positives": True} if compares(*plugins) else {}
 
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A stage `train` with options of training where it has them: among its own fields, or within its `options`."""
+    """A stage `train`; options go into its own fields or into its field `options`."""
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
     within = {name: value for name, value in options.items() if name not in known}
@@ -145,34 +145,36 @@ def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dic
 
 
 def _mined(
-    plan: "Plan", session: Session, dataset: "Artifact", made: "Artifact", scores: Any, reads: Sequence[Path] = ()
+    plan: "recipes.Plan",
+    session: Session,
+    dataset: "Artifact",
+    made: "Artifact",
+    scores: Any,
+    reads: Sequence[Path] = (),
 ) -> results.MinedNegatives:
-    from hardneg.recipes import inputs_of
 
     spec = vars(plan.steps[MINED].spec)
-    source = results.TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])
+    source = results.TextSource.of(dataset, spec["split"], session.store, [*recipes.inputs_of(plan.recipe), *reads])
     return results.MinedNegatives.of(spec["miner"].name, made.path, made.key, made.facts, source, scores)
 
 
 def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores":
-    """The scores of positives in a run; nan where it lacks them."""
-    from hardneg.formats.runs import read_run
+    """Scores of positives in a run; nan if missing."""
     from hardneg.indexes.candidate_scoring import scores_in_run
 
-    return scores_in_run(mined, read_run(run).items())
+    return scores_in_run(mined, formats.runs.read_run(run).items())
 
 
 def _scores_of_model(
-    plan: "Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: results.MinedNegatives
+    plan: "recipes.Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: results.MinedNegatives
 ) -> "PositiveScores":
-    """The scores of positives in the run of a search; the model's own where that did not reach them."""
+    """Scores of positives in the searched run; missing ones are computed with the model."""
     import numpy as np
 
-    from hardneg.formats.runs import stream_run
     from hardneg.indexes.candidate_scoring import fill_from_model, pooled, scores_in_run
     from hardneg.indexes.open_store import open_store
 
-    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / layout.RUN))
+    scores = scores_in_run(mined, formats.runs.stream_run(artifacts[SEARCHED].path / layout.RUN))
     if any(np.isnan(values).any() for values in scores.values()):
         collection, folder = mined.source.collection, artifacts[ENCODED].path
         queries, encode = collection.queries(mined.source.split), session.query_encoder(plan)
@@ -187,7 +189,7 @@ _PASSAGES = "Number of passages to sample; default: all."
 _SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 
 Writers = Annotated[Sequence[arguments.Setting], arguments.Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
-RoundTrip = Annotated[arguments.Model | None, arguments.Arg("A model that must find a training query's passage again.")]
+RoundTrip = Annotated[arguments.Model | None, arguments.Arg("Keep training queries whose passage this model finds.")]
 
 
 @arguments.spelled_out
@@ -205,15 +207,15 @@ def write_queries(
     reranker: search.Reranker | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.WrittenQueries:
-    """Write queries from the passages of a collection alone, to train a retriever with and to measure it by.
+    """Write queries from the passages of a collection, to train and evaluate a retriever without judgements.
 
-    The result is a folder in BEIR's form: the passages as their queries leave them, queries, and qrels by split.
+    The result is a folder in BEIR's format: passages (without text that became a query), queries, and qrels by split.
 
-    With a model for the round trip, a training query stays if its passage is among the first k that the model finds;
-    with a reranker too, among the first k after reranking.
+    With a round-trip model, a training query is kept if its passage is in the model's top k, or with a reranker in
+    the top k after reranking.
 
     Raises:
-        RecipeError: a writer has no such option, or another mistake in what was asked.
+        RecipeError: an unknown option of a writer, or another invalid value.
         DataError: no query was written, or a split has none.
 
     Example: hardneg write-queries --dataset documents:docs --writer heading --writer crop --output written
@@ -223,7 +225,7 @@ def write_queries(
     session = Session.of(where, write_queries)
     for name, differs in (("reranker", reranker is not None), ("first_k", first_k != layout.RETURN_DEPTH)):
         if round_trip is None and differs:
-            raise errors.UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
+            raise errors.UsageError(f"write-queries: {{{name}}} needs {{round_trip}}", name, "round_trip")
     fields = {"writers": writers, "per_passage": per_passage, "passages": passages, "dev_share": dev_share}
     fields |= {"test_share": test_share, "split_by": split_by, "seed": session.seed}
     stages = {_WRITTEN: arguments.stage("write-queries", fields)} | (
@@ -238,7 +240,7 @@ def write_queries(
 
 
 def _found(first_k: int, reranker: arguments.Setting | None) -> dict[str, Any]:
-    """The stages that keep the training queries whose passage is found again."""
+    """The stages of the round-trip filter."""
     kept = arguments.stage("round-trip", {"depth": first_k}, {"depth": "first_k"})
     searched, depth = SEARCHED, first_k if reranker is None else max(first_k, layout.LIST_DEPTH)
     split = {"split": "train", "dataset": _WRITTEN}
@@ -254,11 +256,8 @@ def _found(first_k: int, reranker: arguments.Setting | None) -> dict[str, Any]:
 
 
 def _write(stored: Path, folder: Path) -> None:
-    """Write a stored collection in BEIR's form, with the groups of each side."""
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.qrels import write_groups
-
-    collection = StoredCollection.open(stored)
+    """Write a stored collection in BEIR's format, with its groups."""
+    collection = formats.collection.StoredCollection.open(stored)
     queries = (query for split in collection.splits for query in collection.queries(split))
     judged = {
         split: (
@@ -268,4 +267,6 @@ def _write(stored: Path, folder: Path) -> None:
     }
     given.write_beir(folder, collection.corpus.documents(), queries, judged)
     for side in get_args(types.Side):
-        write_groups(folder / f"{side}-groups.tsv", starmap(types.Membership, collection.groups(side).items()))
+        formats.qrels.write_groups(
+            folder / f"{side}-groups.tsv", starmap(types.Membership, collection.groups(side).items())
+        )

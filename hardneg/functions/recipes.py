@@ -1,42 +1,45 @@
-"""`hardneg.load_recipe`: a recipe of a file, or a shipped one, changed, planned, checked and run."""
+"""`load_recipe` and `analyze`: recipes to change, plan, check and run, and analyses of results."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
-from hardneg.functions import given
-from hardneg.functions.arguments import Where, file_path, names_of, spelled_out
+from pydantic import ValidationError
+
+from hardneg import evaluation, fields as recipe_fields, formats, recipes, report as reports
+from hardneg.analysis import base
+from hardneg.functions import arguments, given, results
+from hardneg.functions.arguments import Where, file_path, spelled_out
 from hardneg.functions.evaluate import Evaluation
-from hardneg.functions.results import BuiltIndex, TrainedModel
 from hardneg.functions.session import Session, planned_recipe, setting_texts
-from hardneg.records import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML, errors, wording
-from hardneg.store import Artifact, Outputs, Target, Words
-
-if TYPE_CHECKING:
-    from hardneg.recipes import Estimate, Need, Plan
+from hardneg.records import Judgement, UsageError, complaint, errors, layout, mistakes, wording
+from hardneg.registry import load_plugin, no_such_option, plugin_errors
+from hardneg.report.table import Section
+from hardneg.runtime import Progress
+from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 
 def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
-    """A shipped recipe by its name, or one of a file, to be changed with `set` and then planned, checked or run.
+    """Load a shipped recipe or a recipe file, to change, plan, check or run.
 
     Args:
-        name: as `hardneg recipe list` tells it, or a path.
-        preset: `demo` (the default), `paper`, or another that it has.
+        name: a name from `hardneg recipe list`, or a path.
+        preset: `demo` (the default), `paper`, or another preset of the recipe.
 
     Raises:
-        UsageError: there is no such recipe, or file.
+        UsageError: no such recipe or file.
     """
-    from hardneg.recipes import find_recipe
-
     path = str(file_path(name, "name"))
-    find_recipe(path)
+    recipes.find_recipe(path)
     return ChosenRecipe(path, preset)
 
 
 @dataclass(frozen=True)
 class ChosenRecipe:
-    """A recipe with what is to be changed in it; each `set` gives another one."""
+    """A recipe with changed values; `set` returns a new one."""
 
     name: str
     preset: str | None = None
@@ -44,9 +47,9 @@ class ChosenRecipe:
     live: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def set(self, *texts: str, **values: Any) -> "ChosenRecipe":
-        """The recipe with other values: texts as `--set` takes them, or names with `__` in place of each dot.
+        """The recipe with changed values: texts as for `--set`, or names with `__` for dots.
 
-        A dataset may be given in memory, and a model live: `set(dataset={...}, model__name=SentenceTransformer(...))`.
+        Objects in memory are accepted: `set(dataset={...}, model__name=SentenceTransformer(...))`.
         """
 
         def is_live(name: str, value: Any) -> bool:
@@ -57,34 +60,30 @@ class ChosenRecipe:
 
         live = {name: value for name, value in values.items() if is_live(name, value)}
         plain = {name: value for name, value in values.items() if name not in live}
-        settings = (*self.settings, *setting_texts(names_of("set", texts), plain))
+        settings = (*self.settings, *setting_texts(arguments.names_of("set", texts), plain))
         return replace(self, settings=settings, live={**self.live, **live})
 
     @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
-        """What would run, with the items and bytes of each step.
+        """Plan the steps, with their items and bytes.
 
         Raises:
-            RecipeError: the recipe has mistakes; all of them are told.
-            HardnegError: the dataset or the model is not there.
+            RecipeError: all mistakes in the recipe.
+            HardnegError: a missing dataset or model.
         """
-        from hardneg.recipes import estimate
-
         session = Session.of(where)
         planned = self._planned(session)
-        return RecipePlan(planned, tuple(estimate(planned, session.store)))
+        return RecipePlan(planned, tuple(recipes.estimate(planned, session.store)))
 
     @spelled_out
-    def check(self, **where: Unpack[Where]) -> "tuple[Need, ...]":
-        """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`.
+    def check(self, **where: Unpack[Where]) -> "tuple[recipes.Need, ...]":
+        """Everything a run needs, looked up without a download; `missing` says what is unavailable.
 
         Raises:
-            ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.
+            ModelError: nothing is missing, but a local model or reranker does not fit the recipe.
         """
-        from hardneg.recipes import needs
-
         problems, session = list[errors.HardnegError](), Session.of(where)
-        needed = tuple(needs(self._planned(session, problems)))
+        needed = tuple(recipes.needs(self._planned(session, problems)))
         if problems and not any(need.missing for need in needed):
             raise problems[0]
         return needed
@@ -99,29 +98,36 @@ class ChosenRecipe:
         overwrite: bool = False,
         **where: Unpack[Where],
     ) -> "RunFolder":
-        """Runs it: what the store has is taken, the rest is made, the results stand in the run folder.
+        """Run it: reuse artifacts in the store, make the others, and write the results to the run folder.
 
         Args:
-            output: the run folder; `runs/NAME-PRESET`.
-            until: the last stage to make. force: stages to make again, with all that need them.
-            overwrite: replace files of these names that are no run's.
-            where: what every function takes (`Where`).
+            output: the run folder; default `runs/NAME-PRESET`.
+            until: the last stage to make. force: stages to make again, with all that depend on them.
+            overwrite: replace files in the folder that no run has written.
+            where: arguments of every function (`Where`).
 
         Raises:
-            UsageError: the folder is read, or holds files of these names that are no run's.
+            UsageError: the folder is an input, or has such files and `overwrite` is not set.
         """
-        from hardneg.recipes import COMMAND, default_folder, inputs_of, names, publish
-
         session = Session.of(where)
         plan = self._planned(session)
-        folder = default_folder(plan.recipe.name, plan.recipe.preset) if output is None else file_path(output, "output")
-        target, words = Target(folder, folder=True, names=names(plan), marked_by=LOCK), Words("output", writer="{}")
-        Outputs(COMMAND, [target], inputs_of(plan.recipe), session.store, overwrite, words=words).check()
+        folder = (
+            recipes.default_folder(plan.recipe.name, plan.recipe.preset)
+            if output is None
+            else file_path(output, "output")
+        )
+        target, words = (
+            Target(folder, folder=True, names=recipes.names(plan), marked_by=layout.LOCK),
+            Words("output", writer="{}"),
+        )
+        Outputs(
+            recipes.COMMAND, [target], recipes.inputs_of(plan.recipe), session.store, overwrite, words=words
+        ).check()
         outcome = session.make(plan, until, force)
-        publish(plan, outcome.artifacts, session.store, folder)
+        recipes.publish(plan, outcome.artifacts, session.store, folder)
         return RunFolder(plan.recipe.name, folder, outcome.artifacts, outcome.ran)
 
-    def _planned(self, session: Session, problems: list[errors.HardnegError] | None = None) -> "Plan":
+    def _planned(self, session: Session, problems: list[errors.HardnegError] | None = None) -> "recipes.Plan":
         named = {
             name: (given.named_dataset if name == "dataset" else given.named_model)(value, session.store)
             for name, value in self.live.items()
@@ -132,10 +138,10 @@ class ChosenRecipe:
 
 @dataclass(frozen=True)
 class RecipePlan:
-    """The steps of a recipe; rows: for each what it takes, and whether the store has it."""
+    """The steps of a recipe; rows: the estimate of each step, and whether the store has it."""
 
-    plan: "Plan" = field(repr=False)
-    rows: "tuple[Estimate, ...]" = field(repr=False)
+    plan: "recipes.Plan" = field(repr=False)
+    rows: "tuple[recipes.Estimate, ...]" = field(repr=False)
 
     @property
     def keys(self) -> dict[str, str]:
@@ -155,7 +161,7 @@ class RecipePlan:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A recipe that has run: its results in a folder, and the artifacts of its steps by name; ran: those made now."""
+    """The results of a recipe: its folder and artifacts by step; ran: steps that were not in the store."""
 
     name: str
     path: Path
@@ -167,26 +173,177 @@ class RunFolder:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """Its metrics, where it has evaluated."""
-        from hardneg.evaluation.metrics_json import read_metrics
-
-        return Evaluation(read_metrics(path)) if (path := self.path / METRICS).is_file() else None
-
-    @property
-    def model(self) -> TrainedModel | None:
-        """The model that it hands out."""
-        return TrainedModel(self.name, "", path, {}) if (path := self.path / MODEL_FOLDER).is_dir() else None
+        """Its metrics, if it evaluates."""
+        return (
+            Evaluation(evaluation.metrics_json.read_metrics(path))
+            if (path := self.path / layout.METRICS).is_file()
+            else None
+        )
 
     @property
-    def index(self) -> BuiltIndex | None:
-        """The index that it hands out."""
-        return BuiltIndex(self.name, "", path, {}) if (path := self.path / INDEX_FOLDER).is_dir() else None
+    def model(self) -> results.TrainedModel | None:
+        """Its published model, if any."""
+        return (
+            results.TrainedModel(self.name, "", path, {})
+            if (path := self.path / layout.MODEL_FOLDER).is_dir()
+            else None
+        )
+
+    @property
+    def index(self) -> results.BuiltIndex | None:
+        """Its published index, if any."""
+        return (
+            results.BuiltIndex(self.name, "", path, {}) if (path := self.path / layout.INDEX_FOLDER).is_dir() else None
+        )
 
     @property
     def report(self) -> Path | None:
-        """Its report as a page."""
-        return path if (path := self.path / REPORT_HTML).is_file() else None
+        """Its report as HTML, if any."""
+        return path if (path := self.path / layout.REPORT_HTML).is_file() else None
 
     def __repr__(self) -> str:
         steps = wording.counted(len(self.artifacts), "step")
         return f"RunFolder({self.name!r}, {self.path}, {len(self.ran)} of {steps} ran)"
+
+
+Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
+"""Artifact type and facts by stage of a run folder."""
+
+_FILES = ("qrels", "queries", "corpus", "withheld")
+
+
+@partial(spelled_out, options=arguments.AnalyzeArguments)
+def analyze(name: str, **fields: Any) -> "AnalysisResult":
+    """Run an analysis on results of functions, files, or a finished run folder.
+
+    Args:
+        name: a name from `hardneg analyze --help`.
+        fields: fields of the analysis by their names in a recipe, such as `runs={"dense": run, "bm25": path}`.
+
+    Raises:
+        PluginError: no such analysis.
+        UsageError: an unknown or missing field.
+    """
+    chosen: type[base.Analysis] = load_plugin("analyses", arguments.name_of("name", name))
+    extra = [ask.rstrip("?") for ask in chosen.asks if ask != "stages"]
+    known = [*chosen.model_fields, *extra, *(["run_folder"] if "stages" in chosen.asks else []), *Where.__annotations__]
+    if unknown := [f"{each}: {no_such_option(each, known)}" for each in fields if each not in known]:
+        raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
+    session = Session.of({key: fields[key] for key in Where.__annotations__ if key in fields})
+    session.refuse_settings()
+    files = {key: _file(key, fields[key], session.store) for key in _FILES if fields.get(key) is not None}
+    own = {**files, "device": session.device, "seed": session.seed}
+    stages = stages_of(Path(fields["run_folder"]), session.store) if fields.get("run_folder") else {}
+    values = {key: fields[key] for key in chosen.model_fields if key in fields}
+    named = {key: _named(chosen, key, value, session.store) for key, value in values.items()}
+    analysis = checked(chosen, named, {stage: numbers[0] for stage, numbers in stages.items()}, lambda field: field)
+    with plugin_errors([analysis]):
+        numbers = analysis.measure(files_of(analysis, {**fields, **own}, stages, session.progress))
+    return AnalysisResult(name, numbers, analysis)
+
+
+def checked(
+    chosen: type[base.Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
+) -> base.Analysis:
+    """Validate the fields of an analysis. types: artifact types by stage; flag: the name of a field in messages.
+
+    Raises:
+        UsageError: all mistakes, each with its field.
+    """
+    try:
+        return chosen.model_validate(chosen.arranged(fields, types))
+    except ValidationError as error:
+        problems = []
+        for item in mistakes(error):  # mistakes of the whole model name their field themselves
+            line = complaint(item)
+            name, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
+            problems.append(f"{flag(name)}: {rest}" if name in chosen.model_fields else line)
+        raise UsageError("\n".join(f"analyze {chosen.name}: {line}" for line in problems)) from None
+
+
+def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages, progress: Progress) -> base.Files:
+    """The inputs of an analysis: the files in its fields, and further arguments."""
+    named = {path: name for path, name, _ in analysis.references()}
+    usual = {name: arg.default for name, arg in arguments.options_of(arguments.AnalyzeArguments).items()}
+    alone = [Path(name) for path, name in named.items() if "." not in path]
+    return base.Files(
+        named,
+        labels={str(path): label for path, label in given.run_labels(alone).items()},
+        judged=values.get("qrels"),
+        topics=values.get("queries"),
+        corpus=values.get("corpus"),
+        hidden=values.get("withheld"),
+        stages=stages,
+        device=values.get("device"),
+        relevance_level=values.get("relevance_level", usual["relevance_level"]),
+        seed=values.get("seed", usual["seed"]),
+        progress=progress,
+    )
+
+
+def stages_of(run_folder: Path, store: Store) -> Stages:
+    """Artifact type and facts of each stage of a run folder. Raises DataError for other folders."""
+    artifacts = recipes.artifacts_of(run_folder, store)
+    return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
+
+
+def _named(chosen: type[base.Analysis], name: str, value: Any, store: Store) -> Any:
+    """The value of a field; references become paths, or paths by label. Objects in memory are written to the store."""
+    marks = [mark for mark in chosen.model_fields[name].metadata if isinstance(mark, recipe_fields.Reference)]
+    if not marks:
+        return value
+    if "run" in marks[0].artifact_types and isinstance(value, list | tuple):
+        return {label: str(path) for label, path in given.labelled_runs(value, store).items()}
+
+    def path_of(value: Any) -> Any:
+        if isinstance(value, Evaluation):
+            kept = given.keep_content(
+                store,
+                "given-metrics",
+                lambda to: evaluation.metrics_json.write_metrics(to / layout.METRICS, value.measured),
+            )
+            return str(kept.path / layout.METRICS)
+        if isinstance(value, Mapping):
+            by_label = not given.is_run(value)
+            return {key: path_of(one) for key, one in value.items()} if by_label else str(given.run_file(value, store))
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    return path_of(value)
+
+
+def _file(name: str, value: Any, store: Store) -> Path:
+    judged = given.named_qrels(value) if name in ("qrels", "withheld") else file_path(value, name)
+    if not isinstance(judged, dict):
+        return Path(str(judged))
+    rows = (Judgement(query_id, *pair) for query_id, grades in judged.items() for pair in grades.items())
+    return (
+        given.keep_content(store, f"given-{name}", lambda to: formats.qrels.write_qrels(to / "qrels.txt", rows)).path
+        / "qrels.txt"
+    )
+
+
+@dataclass(frozen=True)
+class AnalysisResult:
+    """The result of an analysis; numbers: its content as JSON."""
+
+    name: str
+    numbers: Any = field(repr=False)
+    analysis: base.Analysis = field(repr=False)
+
+    def to_dict(self) -> Any:
+        """The numbers."""
+        return self.numbers
+
+    def draw(self, *paths: str | Path, overwrite: bool = False) -> None:
+        """Draw the figure to .png, .svg or .pdf files; earlier ones are replaced.
+
+        Raises:
+            UsageError: an existing file of another origin, and `overwrite` is not set.
+        """
+        with results.writing("AnalysisResult.draw", paths, overwrite) as files:
+            self.analysis.draw(self.numbers, files)
+
+    def _repr_markdown_(self) -> str:
+
+        section = Section(self.name, self.analysis.tables(self.numbers), self.analysis.explain(self.numbers))
+        return reports.page.markdown(reports.content.ReportContent("", {}, 0, sections=[section]))

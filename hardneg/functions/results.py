@@ -1,4 +1,4 @@
-"""What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
+"""Results of functions: frozen objects over artifacts in the store, read on demand."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,14 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from hardneg import formats
+from hardneg.formats import form_names
 from hardneg.functions import arguments, given, session
 from hardneg.records import errors, layout, types, wording
 from hardneg.store import Artifact, Outputs, Store, Target
 
 if TYPE_CHECKING:
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.negatives import NegativesFile
-    from hardneg.formats.runs import Run
     from hardneg.indexes.candidate_scoring import PositiveScores
 
 _ROWS = "rows.arrow"
@@ -24,10 +23,10 @@ TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 
 @dataclass(frozen=True)
 class StoredResult:
-    """An artifact of the store that a function has made or found there.
+    """An artifact in the store, usable as a path.
 
-    name: what it was made with, as tables and runs call it. key: its identity. path: of the file or folder that other
-    programs read; the object itself serves where a path does. facts: what its manifest tells.
+    name: the model or method, as in tables. key: its identity. path: the file or folder for other programs. facts:
+    counts and properties from its manifest.
     """
 
     name: str
@@ -41,49 +40,44 @@ class StoredResult:
 
 @dataclass(frozen=True)
 class BuiltIndex(StoredResult):
-    """An index: a folder that hardneg's searches open, and most of them Pyserini's searchers."""
+    """An index folder; Pyserini's searchers open most kinds."""
 
     @classmethod
     def of(cls, name: str, artifact: Artifact) -> "BuiltIndex":
-        """The index that an artifact is."""
+        """The index in an artifact."""
         return cls(name, artifact.key, artifact.path, artifact.facts)
 
 
 @dataclass(frozen=True)
 class TrainedModel(StoredResult):
-    """A model's folder, which `SentenceTransformer(str(model.path))` opens; functions take the object itself."""
+    """A model folder for `SentenceTransformer(str(model.path))`; functions accept the object as a model."""
 
 
 @dataclass(frozen=True)
 class WrittenQueries(StoredResult):
-    """A collection whose queries were written, a folder in BEIR's form; functions take the object as a dataset."""
+    """A collection with generated queries, a folder in BEIR's format; functions accept the object as a dataset."""
 
 
 @dataclass(frozen=True)
 class TextSource:
-    """Where the texts behind ids are: the stored collection, the split of the queries, and the store.
+    """The stored collection, query split and store behind a result; reads: input files and folders of the user."""
 
-    reads: the files and folders of the user that a result was made from.
-    """
-
-    collection: "StoredCollection"
+    collection: "formats.collection.StoredCollection"
     split: str
     store: Store
     reads: Sequence[Path] = ()
 
     @classmethod
     def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
-        """Opens the artifact of a dataset."""
-        from hardneg.formats.collection import StoredCollection
-
-        return cls(StoredCollection.open(dataset.path), split, store, reads)
+        """Open the artifact of a dataset."""
+        return cls(formats.collection.StoredCollection.open(dataset.path), split, store, reads)
 
 
 @dataclass(frozen=True)
 class RankedRun(StoredResult):
-    """A run: a list of documents for each query of a split, best first. `path` is a TREC run, gzip.
+    """A run: the ranked documents of each query of a split; `path` is a gzipped TREC run.
 
-    Iterating streams pairs of a query id and its list; indexing by a query id reads the run into memory once.
+    Iterating streams pairs of query id and list; indexing by query id loads the run once.
     """
 
     store: Store = field(repr=False)
@@ -95,9 +89,8 @@ class RankedRun(StoredResult):
         return cls(name, artifact.key, artifact.path / layout.RUN, artifact.facts, source.store, source)
 
     def __iter__(self) -> Iterator[tuple[str, types.RankedList]]:
-        from hardneg.formats.runs import stream_run
 
-        return stream_run(self.path)
+        return formats.runs.stream_run(self.path)
 
     def __getitem__(self, query_id: str) -> types.RankedList:
         return self._lists[query_id]
@@ -106,13 +99,12 @@ class RankedRun(StoredResult):
         return len(self._lists)
 
     @cached_property
-    def _lists(self) -> "Run":
-        from hardneg.formats.runs import read_run
+    def _lists(self) -> "formats.runs.Run":
 
-        return read_run(self.path)
+        return formats.runs.read_run(self.path)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Scores by document id by query id, as mteb and ranx take them."""
+        """Scores by document id by query id, as mteb and ranx accept them."""
         return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
 
     def __repr__(self) -> str:
@@ -122,16 +114,16 @@ class RankedRun(StoredResult):
 
 
 def source_of_runs(value: Any) -> TextSource | None:
-    """Where the texts of runs are: of a dict, a list or one alone, as the first of those says that were searched."""
+    """The texts behind runs in a dict, a list or alone: the source of the first run that has one."""
     runs = [*value.values()] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     return next((each.source for each in runs if isinstance(each, RankedRun) and each.source), None)
 
 
 @dataclass(frozen=True)
 class MinedNegatives(StoredResult):
-    """Negatives by query; `path` is the file of the form `hardneg`. Iterating streams them, in the split's order.
+    """Negatives by query, streamed in the split's order; `path` is a file in the format `hardneg`.
 
-    positive_scores: gives the scores of positives, float32 [positives] by query, nan where there is none.
+    positive_scores: returns scores of positives by query, float32 [positives], nan if unknown.
     """
 
     source: TextSource = field(repr=False)
@@ -141,20 +133,18 @@ class MinedNegatives(StoredResult):
 
     @classmethod
     def of(cls, name: str, folder: Path, key: str, facts: Mapping[str, Any], *more: Any) -> "MinedNegatives":
-        """The negatives in an artifact's folder."""
+        """Negatives in an artifact's folder."""
         return cls(name, key, folder / layout.NEGATIVES, facts, *more)
 
     @property
     def folder(self) -> Path:
-        """The artifact's folder, which may tell too what was dropped."""
+        """The artifact's folder, which may also hold dropped candidates."""
         return self.path.parent
 
     @property
-    def rows(self) -> "NegativesFile":
+    def rows(self) -> "formats.negatives.NegativesFile":
         """Negatives by row, memory-mapped."""
-        from hardneg.formats.negatives import read_negatives
-
-        return read_negatives(self.path)
+        return formats.negatives.read_negatives(self.path)
 
     def __iter__(self) -> Iterator[types.Negatives]:
         return iter(self.rows)
@@ -181,39 +171,37 @@ class MinedNegatives(StoredResult):
         scores: bool = False,
         overwrite: bool = False,
     ) -> Mapping[str, int]:
-        """Writes them in a form, whole or not at all; negatives: how many for each query, the first ones.
+        """Write them atomically in a format; negatives: the first ones of each query, None for all.
 
-        Returns `rows`, and what was left out, by reason. A file that it wrote before is replaced.
+        Returns the count `rows`, and counts of what was skipped by reason. A file written before is replaced.
 
         Raises:
-            UsageError: the form is unknown, the file's ending is not one of its own, something else stands there and
-                `overwrite` is not given, or they were mined from what stands there.
-            DataError: no query has so many negatives.
+            UsageError: unknown format, wrong suffix, a path that is an input, or an existing file of another origin and
+                `overwrite` is not set.
+            DataError: no query has enough negatives.
         """
-        from hardneg.formats.form_names import check_form
-
-        check_form(form, arguments.file_path(path))
+        form_names.check_form(form, arguments.file_path(path))
         if negatives is not None:
             arguments.whole_number("negatives", negatives, 1)
         with writing("MinedNegatives.write", [path], overwrite, self.source) as (file,):
             return self.write_form(file, form, negatives, scores)
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
-        """The same into a file that is free to be written, as a command has checked."""
-        from hardneg.formats.forms import WriteOptions, write_form
-
+        """Write them to a path that was checked before; arguments as in `write`."""
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
-        options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
+        options = formats.forms.WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
         collection = self.source.collection
-        return write_form(form, path, self, collection.queries(self.source.split), collection.corpus, options)
+        return formats.forms.write_form(
+            form, path, self, collection.queries(self.source.split), collection.corpus, options
+        )
 
     def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
-        """A `datasets.Dataset` of texts in a form of sentence-transformers, memory-mapped from the store.
+        """A `datasets.Dataset` of texts in a format of sentence-transformers, memory-mapped from the store.
 
         Raises:
             MissingDependency: `datasets` is not installed.
-            UsageError: `negatives` is no count.
-            DataError: no query has so many negatives.
+            UsageError: `negatives` is not a positive integer.
+            DataError: no query has enough negatives.
         """
         arguments.whole_number("negatives", negatives, 1)
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
@@ -242,7 +230,7 @@ class MinedNegatives(StoredResult):
         return Dataset.from_file(str(artifact.path / _ROWS))
 
     def to_dict(self) -> dict[str, dict[str, list[Any]]]:
-        """`positives`, `negatives` and the negatives' `scores`, lists of equal order, by query id."""
+        """Lists `positives`, `negatives` and the negatives' `scores`, by query id."""
         rows = ((each.query_id, each.positives, each.negatives, each.scores.tolist()) for each in self)
         return {
             query_id: {"positives": list(positives), "negatives": list(negatives), "scores": scores}
@@ -265,13 +253,13 @@ def writing(
     *,
     reads: Sequence[Path] = (),
 ) -> Iterator[list[Path]]:
-    """The files to write in the block; what stands there must be as the same writer left it, or `overwrite` be given.
+    """Check output files and yield their paths; files of the same writer are replaced, others with `overwrite` only.
 
-    writer: such as `Evaluation.write`, as messages call it. source: of the result, whose store and whose files nothing
-    replaces; else the usual store. reads: files that nothing replaces either.
+    writer: its name in messages, such as `Evaluation.write`. source: of the result, whose store and inputs are
+    protected. reads: further inputs to protect.
 
     Raises:
-        UsageError: something is no path, is a folder, lies in the store, was read, or is there already.
+        UsageError: not a path, a folder, a path in the store, an input, or an existing file of another origin.
         ArtifactError: a file cannot be written.
     """
     files = [arguments.file_path(path) for path in paths]

@@ -1,26 +1,34 @@
-"""`index`, `encode`, `search` and `rerank`: indexes over a corpus, and what is found in them for queries."""
+"""`encode`, `index`, `search`, `rerank` and `fuse`: indexes over a corpus, and runs."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Unpack
 
+from hardneg import evaluation, formats
+from hardneg.evaluation.fusion import RRF_CONSTANT, Fusion, Method, Missing, Norm
 from hardneg.functions import arguments, given, results
+from hardneg.functions.arguments import AnyQrels, Arg, Runs, Where, spelled_out, stage
+from hardneg.functions.evaluate import RELEVANCE
+from hardneg.functions.results import RankedRun, source_of_runs
 from hardneg.functions.session import ENCODED, SEARCHED, Session
-from hardneg.records import errors, layout, types
+from hardneg.records import errors, layout, suggestion, types
 from hardneg.registry import configure, load_plugin, plugin_errors
-from hardneg.store import Artifact, Content, plugin_identity, tree_digest
+from hardneg.runtime import Progress
+from hardneg.store import Artifact, Content, file_digest, plugin_identity, tree_digest
 
 _LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
 _AT_ONCE = 65_536
 
 Backend = Annotated[
-    arguments.Setting | None, arguments.Arg("An index over texts instead of a model, such as bm25.", plugin="indexes")
+    arguments.Setting | None, arguments.Arg("An index over texts, such as bm25, instead of a model.", plugin="indexes")
 ]
 Candidates = Annotated[
     arguments.Setting | None,
-    arguments.Arg("An index over texts, such as bm25: rank only its best documents.", plugin="indexes"),
+    arguments.Arg("An index over texts, such as bm25: the model ranks only its top documents.", plugin="indexes"),
 ]
 Reranker = Annotated[
     arguments.Setting,
@@ -42,10 +50,10 @@ def search(
     candidates: Candidates = None,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
-    """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
+    """Search a corpus for the queries of a split, or an index with query vectors, and write a TREC run.
 
     Raises:
-        UsageError: both a model and a backend, or none.
+        UsageError: both a model and a backend, or neither.
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
 
@@ -54,7 +62,7 @@ def search(
     session, searched = Session.of(where, search), arguments.stage("search", {"depth": depth})
     if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
         if any(each is not None for each in (dataset, model, backend, candidates)):
-            problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
+            problem = "search: with {index} and {query_vectors} give no dataset, model, backend or candidates"
             raise errors.UsageError(problem, "index", "query_vectors")
         session.begin(None, vectors.reads)
         found, count = vectors.kept_run(session, depth)
@@ -62,10 +70,10 @@ def search(
             vectors.queries.stem, found.key, found.path / layout.RUN, {"queries": count}, session.store, None
         )
     if dataset is None or (model is None) == (backend is None):
-        problem = "search: give {dataset}, and {model} or {backend}, one of them"
+        problem = "search: give {dataset}, and either {model} or {backend}"
         raise errors.UsageError(problem, "dataset", "model", "backend")
     if candidates is not None and model is None:
-        raise errors.UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
+        raise errors.UsageError("search: {candidates} needs {model}, which ranks them", "candidates", "model")
     searched["split"] = split = given.split_of(dataset, split, "test")
     encoded: Any = {"stage": "encode"} if backend is None else arguments.stage("index", {"backend": backend})
     name = given.model_name(model) if backend is None else encoded["backend"]["name"]
@@ -84,27 +92,25 @@ def search(
 @arguments.spelled_out
 def rerank(
     dataset: arguments.Dataset,
-    run: Annotated[
-        arguments.AnyRun, arguments.Arg("The TREC run to take the documents from, plain or gzip.", cli=Path)
-    ],
+    run: Annotated[arguments.AnyRun, arguments.Arg("The TREC run to rerank, plain or gzip.", cli=Path)],
     reranker: Reranker,
     *,
     split: arguments.Split = None,
     depth: Annotated[int, arguments.Arg("Number of top documents to rerank per query.", least=1)] = layout.LIST_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
-    """Score the best documents of a run anew, query and document together.
+    """Rerank the top documents of a run with a model that reads query and document together.
 
     Raises:
-        RecipeError: there is no such reranker, or it has no such option.
-        DataError: the run has a mistake, or none of its queries is in the split.
+        RecipeError: unknown reranker, or unknown option of it.
+        DataError: a malformed run, or one without queries of the split.
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
     session, split = Session.of(where, rerank), given.split_of(dataset, split, "test")
     reranked = arguments.stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
     file, plugin = given.run_file(run, session.store), reranked["plugin"]
-    stages = {  # the search only stands for the run that is given
+    stages = {  # the search is a placeholder for the given run
         ENCODED: {"stage": "index", "backend": layout.BM25},
         SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
         _RERANKED: {**reranked, "run": SEARCHED},
@@ -119,7 +125,7 @@ def rerank(
 
 @dataclass(frozen=True)
 class QueryVectors:
-    """An index folder, and the files of the queries' vectors and, if apart, of their ids."""
+    """An index folder, and the files of query vectors and, if separate, of their ids."""
 
     index: Path
     queries: Path
@@ -127,44 +133,45 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """What these arguments of a function say; None where none is given. Raises UsageError: one lacks another."""
+        """Read these arguments of a function; None if none is given. Raises UsageError for an incomplete set."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
             return None
         if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
-            problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking[0]}}} too"
-            raise errors.UsageError(problem, lacking[0])
+            problem = f"{line}: {{index}} and {{query_vectors}} are used together: give {{{lacking[0]}}} too"
+            raise errors.UsageError(problem, "index", "query_vectors")
         return cls(paths["index"], paths["query_vectors"], paths.get("query_ids"))
 
     @property
     def reads(self) -> list[Path]:
-        """All that is read."""
+        """The input files."""
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
-        """The run for all queries in the file's order, in the store under its content; and how many there are.
+        """Search for all queries in the file's order; return the stored run and the number of queries.
 
         Raises:
-            ArtifactError: the index is missing or damaged.
-            DataError: the vectors are, or an id is repeated.
-            UsageError: the vectors are of another dimension than the index.
+            ArtifactError: a missing or damaged index.
+            DataError: missing or malformed vectors, or a repeated id.
+            UsageError: vectors of another dimension than the index.
         """
-        from hardneg.formats.runs import write_run
-        from hardneg.formats.vectors import FlatVectors
-        from hardneg.formats.vectors_import import import_vectors, open_vectors
         from hardneg.indexes.exact import ExactOptions, FlatSearcher
         from hardneg.indexes.open_store import DenseIndex
 
-        index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()
+        index, file, counts = (
+            DenseIndex.open(self.index),
+            formats.vectors_import.open_vectors(self.queries, self.ids),
+            list[int](),
+        )
         if file.dimension != index.dimension:
-            problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
+            problem = f"dimension {file.dimension}, but {self.index} has {index.dimension}"
             raise errors.UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
         searcher = index.searcher
         if isinstance(searcher, FlatSearcher):
             searcher = replace(searcher, options=ExactOptions(device=session.device), progress=session.progress)
 
-        def lists(queries: FlatVectors) -> Iterator[tuple[str, types.RankedList]]:
+        def lists(queries: formats.vectors.FlatVectors) -> Iterator[tuple[str, types.RankedList]]:
             for start in range(0, len(queries), _AT_ONCE):
                 stop = min(start + _AT_ONCE, len(queries))
                 hits = searcher.search(queries.read(start, stop), min(depth, len(index.doc_ids)))
@@ -174,22 +181,22 @@ class QueryVectors:
 
         def write(folder: Path) -> None:
             with TemporaryDirectory() as aside:
-                counts.append(import_vectors(file, Path(aside), session.progress))
-                write_run(folder / name, lists(FlatVectors.open(Path(aside))))
+                counts.append(formats.vectors_import.import_vectors(file, Path(aside), session.progress))
+                formats.runs.write_run(folder / name, lists(formats.vectors.FlatVectors.open(Path(aside))))
 
         return given.keep_content(session.store, "given-run", write), counts[0]
 
 
 Vectors = Annotated[
     str | Path | Any,
-    arguments.Arg("For an index over vectors or weights: the folder they are in.", "what `encode` returned", cli=Path),
+    arguments.Arg("For an index over vectors or weights: their folder.", "what `encode` returned", cli=Path),
 ]
 _BACKEND = arguments.Arg("The kind of index; `hardneg plugins list indexes` shows them.", plugin="indexes")
 
 
 @arguments.spelled_out
 def encode(dataset: arguments.Dataset, model: arguments.Model, **where: Unpack[arguments.Where]) -> results.BuiltIndex:
-    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
+    """Encode a corpus into a dense index for Pyserini's FaissSearcher.
 
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
@@ -206,10 +213,10 @@ def index(
     vectors: Vectors | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.BuiltIndex:
-    """Index the texts of a corpus, or a model's vectors of them; Pyserini's searchers open most of these.
+    """Build an index over the texts of a corpus or over encoded vectors; Pyserini's searchers open most kinds.
 
     Raises:
-        UsageError: the backend is built from the other of the two, or from something else than the folder holds.
+        UsageError: a backend that is built from another kind of input.
 
     Example: hardneg index build --dataset beir:FOLDER --backend bm25 --output lucene
 
@@ -220,7 +227,7 @@ def index(
     name, takes = setting["name"], load_plugin("indexes", setting["name"]).input
     if (dataset is None) == (folder is None) or (takes == "texts") != (dataset is not None):
         wanted = "{dataset}" if takes == "texts" else f"{{vectors}}, a folder of {takes}"
-        problem = f"index build: {name} is built from {takes}: give {wanted}, and that alone"
+        problem = f"index build: {name} is built from {takes}: give {wanted} only"
         raise errors.UsageError(problem, "dataset", "vectors")
     if folder is not None:
         return _of_vectors(setting, folder, vectors.key if isinstance(vectors, results.BuiltIndex) else "", session)
@@ -229,15 +236,14 @@ def index(
 
 
 def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Session) -> results.BuiltIndex:
-    """An index over vectors, in the store under what it was made of; key: of an artifact that they are."""
-    from hardneg.formats.vectors import index_bytes
+    """Build an index over a folder of vectors; key: of the vectors, if they are an artifact."""
     from hardneg.indexes.open_store import form_in
 
     name, options = setting["name"], {key: value for key, value in setting.items() if key != "name"}
     plugin: Any = configure("indexes", types.PluginSetting(name, options))
     if (form := form_in(vectors)) != plugin.input:
-        problem = f"holds {form}" if form else "is no folder that `hardneg encode` or `hardneg index import` wrote"
-        wanted = f"and {name} is built from {plugin.input}: name a folder of {plugin.input}"
+        problem = f"holds {form}" if form else "was not written by `hardneg encode` or `hardneg index import`"
+        wanted = f"but {name} is built from {plugin.input}: give a folder of {plugin.input}"
         raise errors.UsageError(f"index build: {vectors} {problem}, {wanted}")
     session.begin(None, [vectors])
     content = Content.of(lambda: key or tree_digest(vectors))
@@ -248,6 +254,134 @@ def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Se
         with plugin_errors([plugin]):
             count = plugin.build(vectors, folder, session.progress)
         content.check()
-        return {"passages": count, "bytes": index_bytes(folder)}
+        return {"passages": count, "bytes": formats.vectors.index_bytes(folder)}
 
     return results.BuiltIndex.of(name, given.keep_result(session.store, "index", origin, make))
+
+
+_log = logging.getLogger("hardneg")
+
+_TUNING = "Tuning"
+_METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum."
+_MISSING = "For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
+_TUNED = "Runs of other queries to tune on, one per fused run, in the same order."
+_JUDGED = Arg("Judgements of the queries to tune on.", cli=Path, panel=_TUNING)
+_TRIED = "Values of a run's weight or of `constant` to try, in all combinations; default: steps of 0.1."
+_GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", panel=_TUNING)
+_WEIGHT = Arg("A run's weight, by its label; default 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
+
+TuneRuns = Annotated[Runs | None, Arg(_TUNED, cli=list[Path], flag="tune-run", panel=_TUNING)]
+Metric = Annotated[str, Arg("The metric to tune on.", same=("metrics",), panel=_TUNING, metrics=True)]
+
+
+@spelled_out
+def fuse(
+    runs: Runs,
+    method: Annotated[Method, Arg(_METHODS)] = "weighted-sum",
+    *,
+    weights: Annotated[Mapping[str, float], _WEIGHT] = {},
+    missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
+    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
+    norm: Annotated[Norm | None, Arg("For ranx's methods: min-max (the default), none, zmuv, ...")] = None,
+    depth: Annotated[int, Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
+    tune_runs: TuneRuns = None,
+    qrels: Annotated[AnyQrels | None, _JUDGED] = None,
+    metric: Metric = "ndcg@10",
+    relevance_level: Annotated[int, replace(RELEVANCE, panel=_TUNING)] = 1,
+    grid: Annotated[Mapping[str, Sequence[float]], _GRID] = {},
+    **where: Unpack[Where],
+) -> RankedRun:
+    """Fuse runs by sums of scores or ranks, by alternating between them (zip), or by a method of ranx.
+
+    Raises:
+        UsageError: a parameter that the method does not have, or an unknown label.
+        DataError: a malformed run, or tuning on the queries that are fused.
+
+    Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
+    """
+    session = Session.of(where, fuse)
+    session.refuse_settings()
+    fields: dict[str, Any] = {"method": method, "weights": weights, "missing_scores": missing_scores}
+    fields |= {"constant": constant, "norm": norm, "depth": depth}
+    fields |= {"tuning.metric": metric, "tuning.relevance_level": relevance_level, "tuning.grid": grid}
+    return _fused(session, runs, tune_runs, given.named_qrels(qrels), stage("fuse", fields))
+
+
+def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Mapping[str, Any]) -> RankedRun:
+    """Fuse runs into the store; fields: of the stage `fuse`."""
+    files = given.labelled_runs(runs, session.store)
+    tuning = given.labelled_runs(tune_runs, session.store) if tune_runs else {}
+    fusion, labels = _checked(fields, list(files), tuning, judged), list(files)
+    session.begin(None, [*files.values(), *tuning.values(), *([judged] if isinstance(judged, Path) else [])])
+    contents = {label: Content.of(partial(file_digest, path)) for label, path in files.items()}
+    lists = {label: formats.runs.read_run(path) for label, path in files.items()}
+    for content in contents.values():
+        content.check()
+    query_ids = list(dict.fromkeys(query_id for run in lists.values() for query_id in run))
+    tuned: dict[str, str] = {}
+    if tuning:
+        paths = [tuning[label] for label in labels] if tuning.keys() == files.keys() else list(tuning.values())
+        aligned = dict(zip(labels, paths, strict=True))
+        fusion, tuned["tuned"] = _tuned(fusion, aligned, judged, query_ids, fields, session.progress)
+    inputs = [(label, content.digest) for label, content in contents.items()]
+    origin = {"stage": "fused", "options": asdict(fusion), "inputs": inputs, "name": "fused"}
+
+    def make(folder: Path) -> dict[str, int]:
+        fused = zip(query_ids, fusion.over(evaluation.fusion.lists_of(list(lists.values()), query_ids)), strict=True)
+        listed = ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids)
+        return {
+            "queries": len(query_ids),
+            "documents": formats.runs.write_run(folder / layout.RUN, listed, tag="fused"),
+        }
+
+    result = given.keep_result(session.store, "run", origin, make)
+    lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in lists.items()}
+    facts = {**result.facts, **tuned, **lacking}
+    return RankedRun(fusion.method, result.key, result.path / layout.RUN, facts, session.store, source_of_runs(runs))
+
+
+def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[str, Path], judged: Any) -> Fusion:
+    """The fusion with its parameters. Raises UsageError for invalid parameters or tuning arguments."""
+    if len(labels) < 2:
+        raise errors.UsageError("fuse: give at least two {runs}", "runs")
+    if unknown := [label for label in fields["weights"] if label not in labels]:
+        problem = f"no run has the label {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
+        raise errors.UsageError(f"{{weights}}: {problem}", "weights")
+    weights = tuple(fields["weights"].get(label, 1.0) for label in labels)
+    numbers = (fields["constant"], fields.get("norm"), fields["depth"])
+    fusion = Fusion(fields["method"], weights, fields["missing_scores"], *numbers)
+    if problems := fusion.problems():
+        raise errors.UsageError("; ".join(problems))
+    if not tuning and (fields["tuning.grid"] or judged is not None):
+        problem = "fuse: {grid} and {qrels} are for tuning: give one {tune_runs} per {runs}"
+        raise errors.UsageError(problem, "grid", "qrels", "tune_runs", "runs")
+    if tuning and len(tuning) != len(labels):
+        counts = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
+        raise errors.UsageError(f"fuse: {counts}: give one of each, in the same order", "tune_runs", "runs")
+    if tuning and judged is None:
+        raise errors.UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
+    return fusion
+
+
+def _tuned(
+    fusion: Fusion,
+    files: Mapping[str, Path],
+    judged: Any,
+    query_ids: Sequence[str],
+    fields: Mapping[str, Any],
+    progress: Progress,
+) -> tuple[Fusion, str]:
+    """Tune a fusion on the development queries; return the best one and a line about it, which is logged."""
+    qrels = formats.qrels.read_qrels(judged) if isinstance(judged, Path) else judged
+    runs = [formats.runs.read_run(path) for path in files.values()]
+    known = evaluation.fusion.Development(
+        list(files), runs, qrels, fields["tuning.metric"], fields["tuning.relevance_level"]
+    )
+    tried = evaluation.fusion.tune(
+        fusion, known, fields["tuning.grid"], query_ids, evaluation.metrics.mean_of, progress
+    )
+    chosen = dict(evaluation.fusion.numbers(tried[0].fusion, list(files)))
+    values = ", ".join(f"{name} {value:g}" for name, value in {**chosen.pop("weights", {}), **chosen}.items())
+    summary = f"{known.metric} {tried[0].worth:.4f}, best of {len(tried)}: {values}"
+    _log.info("tuned: %s", summary)
+    return tried[0].fusion, summary

@@ -1,4 +1,4 @@
-"""Where and how a function works, and the recipe in memory that it runs there: with the keys of one in a file."""
+"""The session of a function: store, device and settings, and the recipe in memory that it runs."""
 
 import inspect
 import json
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from hardneg import formats, recipes
 from hardneg.functions import given
 from hardneg.functions.arguments import Settings, Where, file_path, name_of, names_of, plugin_setting, whole_number
 from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, types, wording
@@ -23,7 +24,6 @@ from hardneg.store import Artifact, Store, cache_folder, file_digest, outputs
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
-    from hardneg.recipes import Options, Outcome, Plan, Recipe, Step
     from hardneg.records import Encoded
     from hardneg.stages import Engine
 
@@ -33,17 +33,16 @@ _COMMANDS = {"index": "index build"}
 
 
 def warn(note: str) -> None:
-    """Warns of what a recipe has noted, where the call was written."""
+    """Warn of a recipe's note, at the caller's line."""
     warnings.warn(note, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
 class AdhocRecipe:
-    """The recipe of a verb; without stages it reads the dataset, without a model its stages must not need one.
+    """A recipe in memory, with the keys of the same recipe in a file; by default it only reads the dataset.
 
-    command: under whose name mistakes are told. settings: as `--set` of the command has them, laid over the recipe.
-    arguments: by their path in the recipe the arguments that stand there, as mistakes name them. top: what it has
-    beside, such as a title, seeds, or lengths of its model.
+    command: its name in messages. settings: PATH=VALUE texts as for `--set`. arguments: argument names by path in the
+    recipe, for messages. top: other top-level fields, such as a title, seeds, or fields of the model.
     """
 
     command: str
@@ -55,8 +54,8 @@ class AdhocRecipe:
     arguments: Mapping[str, str] = field(default_factory=dict)
     top: Mapping[str, Any] = field(default_factory=dict)
 
-    def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
-        """Checked but not planned: no data is read; `tell` gets its notes. Raises RecipeError: it has mistakes."""
+    def check(self, tell: Callable[[str], None] = warn) -> "recipes.Recipe":
+        """Validate it without reading data; tell: shows its notes. Raises RecipeError with all mistakes."""
         model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
         tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
         try:
@@ -68,14 +67,12 @@ class AdhocRecipe:
             tell(note)
         return checked
 
-    def plan(self, tell: Callable[[str], None] = warn) -> "Plan":
-        """Its steps. Raises as `check`, and where the dataset or the model is not there."""
-        from hardneg.recipes import make_plan
-
-        return make_plan(self.check(tell))
+    def plan(self, tell: Callable[[str], None] = warn) -> "recipes.Plan":
+        """Plan its steps. Raises as `check`, and if the dataset or the model is missing."""
+        return recipes.make_plan(self.check(tell))
 
     def _by_argument(self, problem: str) -> str:
-        """A mistake at the path of an argument, by its name; one of a setting stays as it was written."""
+        """A mistake with its path replaced by the argument's name, unless a setting wrote it."""
         where, _, reason = problem.partition(": ")
         for path, name in self.arguments.items():
             written = any(setting.startswith(path) for setting in self.settings)
@@ -89,16 +86,14 @@ def checked_tree(
     settings: Sequence[str],
     title: str,
     finish: Callable[[dict[str, Any]], dict[str, Any]] = lambda tree: tree,
-) -> "Recipe":
-    """The recipe of a tree under a title, with settings laid over it; `finish` changes what comes of these.
+) -> "recipes.Recipe":
+    """The recipe of a tree with settings applied, then `finish`; title: its name in messages.
 
     Raises:
-        RecipeError: it has mistakes.
+        RecipeError: all mistakes.
     """
-    from hardneg.recipes import language, load
-
-    changed, problems = language.apply_settings(tree, settings)
-    return load.check_recipe(finish(changed), Path(title), earlier=problems)
+    changed, problems = recipes.language.apply_settings(tree, settings)
+    return recipes.load.check_recipe(finish(changed), Path(title), earlier=problems)
 
 
 def planned_recipe(
@@ -107,35 +102,35 @@ def planned_recipe(
     settings: Sequence[str],
     tell: Callable[[str], None] = warn,
     problems: list[HardnegError] | None = None,
-) -> "Plan":
-    """The plan of a shipped recipe or of a file; `tell` gets its notes.
+) -> "recipes.Plan":
+    """The plan of a shipped recipe or of a file; tell: shows its notes.
+
+    problems: collects errors about a missing dataset or model, which are raised if it is None.
 
     Raises:
-        RecipeError: it has mistakes.
-        HardnegError: the dataset or the model is not there, and `problems`, which would get that, is None.
+        RecipeError: all mistakes.
+        HardnegError: a missing dataset or model.
     """
-    from hardneg.recipes import find_recipe, load_recipe, make_plan
-
-    loaded = load_recipe(find_recipe(name), preset, settings)
+    loaded = recipes.load_recipe(recipes.find_recipe(name), preset, settings)
     for note in loaded.notes:
         tell(note)
-    return make_plan(loaded, problems)
+    return recipes.make_plan(loaded, problems)
 
 
 class Logged(Silent):
-    """Shows no bars; what stays to be said goes to the log `hardneg`, as does each step."""
+    """Progress without bars; notes go to the logger `hardneg`."""
 
     def note(self, text: str) -> None:
-        """A warning in the log."""
+        """Log a warning."""
         _log.warning(text)
 
 
 class NotebookBars(Logged):
-    """Bars of tqdm, in a terminal or in a notebook."""
+    """Progress bars of tqdm, in a terminal or a notebook."""
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """A bar that disappears when its work is done."""
+        """A bar that disappears at the end."""
         from tqdm.auto import tqdm
 
         with tqdm(total=total, desc=title, unit=f" {unit}", initial=done, leave=False) as bar:
@@ -143,12 +138,12 @@ class NotebookBars(Logged):
 
 
 class OtherProcess(UsageError):
-    """Of several processes this is not the first one, which alone has the result."""
+    """Raised in all but the first of several processes, which alone has the result."""
 
 
 @dataclass
 class Session:
-    """What `Where` comes to; settings: as the texts PATH=VALUE."""
+    """Store, device, seed, settings (PATH=VALUE texts), progress and engine of a call."""
 
     store: Store
     device: str | None = None
@@ -159,10 +154,10 @@ class Session:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Session":
-        """That of a function's `**where`; a command hands over its own as `session`.
+        """The session for a function's `**where`; a command passes its own as `session`.
 
         Raises:
-            UsageError: something is given that no function takes, or a device that is not there.
+            UsageError: an unknown argument, or a device that does not exist.
         """
         if isinstance(opened := arguments.get("session"), Session):
             return opened
@@ -184,12 +179,12 @@ class Session:
         return cls(opened, device, seed, settings, shown, engine)
 
     def refuse_settings(self) -> None:
-        """Raises UsageError where there are settings: for what makes no recipe, in which they would change nothing."""
+        """Raise UsageError if there are settings, for functions that make no recipe."""
         if self.settings:
-            raise UsageError("{settings}: no recipe is made here that they could change; leave them out", "settings")
+            raise UsageError("{settings}: nothing to set, because no recipe is made here; remove them", "settings")
 
     def tell(self, note: str) -> None:
-        """Warns of what a recipe has noted."""
+        """Warn of a recipe's note."""
         warn(note)
 
     def recipe(
@@ -200,9 +195,9 @@ class Session:
         stages: Mapping[str, Mapping[str, Any]],
         names: Mapping[str, str] = {},
     ) -> AdhocRecipe:
-        """The recipe in memory of a function's stages, with the dataset and the model that were given.
+        """The recipe in memory of a function's stages with a dataset and a model.
 
-        names: what the function calls fields, by STAGE.FIELD; others have the names of its arguments.
+        names: argument names by STAGE.FIELD, where they differ from the field's name.
         """
         own, paths = inspect.signature(function).parameters, dict[str, str]()
         for at in (f"{stage}.{each}" for stage, fields in stages.items() for each in fields):
@@ -214,74 +209,67 @@ class Session:
         return AdhocRecipe(command, data, stages, named, self.settings, self.seed, paths)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
-        """The plan of a recipe, or None of None, before anything is made; a command has its outputs checked by then.
+        """Plan a recipe (None: no plan); a command also checks its outputs here.
 
-        reads: the files and folders of the user that are read beside the recipe's. ahead: the recipe with what is
-        planned later, if there is more than in this one.
+        reads: input files and folders besides the recipe's. ahead: a recipe with all steps to show, if more follow.
         """
         return None if recipe is None else recipe.plan()
 
-    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
-        """How to run a plan here."""
-        from hardneg.recipes import Options
+    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "recipes.Options":
+        """Options to execute a plan in this session."""
         from hardneg.stages import Local
 
-        return Options(until, tuple(force), self.device, self.engine or Local())
+        return recipes.Options(until, tuple(force), self.device, self.engine or Local())
 
-    def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
-        """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
+    def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
+        """Make or reuse the artifacts of all steps of a plan, or of the steps up to one."""
         with outputs.reserve(self.store, "python", self.store.root, list(plan.keys.values())):
             return self.execute(plan, until, force)
 
-    def make_later(self, command: str, plan: "Plan", until: str | None = None) -> "Outcome":
-        """As `make`, of a plan that follows from another's results, so that a command's record has not its steps."""
+    def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
+        """Like `make`, for a plan derived from another one's results; `gc` protects its steps separately."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
-    def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
-        """The same; of what was made before a failure `gc` keeps nothing."""
-        from hardneg.recipes import Watcher, execute
+    def execute(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
+        """Like `make`, without protection from `artifacts gc` after a failure."""
+        watcher = recipes.Watcher(lambda step: _log.info("%s: %s", step.name, step.verb), progress=self.progress)
+        return recipes.execute(plan, self.store, self.options(until, force), watcher)
 
-        def begins(step: "Step") -> None:
-            _log.info("%s: %s", step.name, step.verb)
-
-        return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
-
-    def artifacts(self, plan: "Plan", until: str | None = None) -> Mapping[str, Artifact]:
-        """The artifacts of all steps, or of those up to one, by name.
+    def artifacts(self, plan: "recipes.Plan", until: str | None = None) -> Mapping[str, Artifact]:
+        """The artifacts of all steps, or of the steps up to one, by name.
 
         Raises:
-            OtherProcess: the work is done, and another process has its result.
+            OtherProcess: another of several processes has the result.
         """
         artifacts = self.make(plan, until).artifacts
-        self.leave()
+        if not world().first:
+            raise OtherProcess("the first of several processes has the result; read it from the store")
         return artifacts
 
-    def leave(self) -> None:
-        """Raises OtherProcess in all but the first of several processes, whose work is done."""
-        if not world().first:
-            raise OtherProcess("of several processes the first one has the result; read it from the store")
-
-    def make_dataset(self, plan: "Plan") -> Artifact:
-        """The stored collection of a plan, read now unless the store has it."""
+    def make_dataset(self, plan: "recipes.Plan") -> Artifact:
+        """The stored collection of a plan."""
         return self.make(plan, layout.DATASET).artifacts[layout.DATASET]
 
     def make_from(
-        self, plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
+        self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """The artifact of a stage on given runs, and with its facts what of the runs is not in the collection.
+        """The artifact of a stage on run files, and its facts with the counts of entries that the collection lacks.
 
-        Its key is the digest of what the stage's own would be, with the runs' content in place of their steps. `runs`
-        are files by the path of their input.
+        Its key is the stage's digest with the content of the runs in place of their steps.
+
+        runs: files by the path of their input.
 
         Raises:
-            DataError: a run has a mistake, or none of its queries is in the split.
+            DataError: a malformed run, or one without queries of the split.
         """
-        from hardneg.formats.collection import StoredCollection
-        from hardneg.formats.runs import rewrite_run
         from hardneg.stages import ArtifactInput, StageContext
 
-        step, collection, facts = plan.steps[stage], StoredCollection.open(dataset.path), dict[str, Any]()
+        step, collection, facts = (
+            plan.steps[stage],
+            formats.collection.StoredCollection.open(dataset.path),
+            dict[str, Any](),
+        )
         inputs = {layout.DATASET: ArtifactInput(layout.DATASET, dataset.key, dataset.path)}
 
         def make(folder: Path) -> Mapping[str, Any]:
@@ -294,7 +282,7 @@ class Session:
         with TemporaryDirectory() as aside:
             for name, path in runs.items():
                 (folder := Path(aside) / name).mkdir()
-                left_out = rewrite_run(path, collection, vars(step.spec)["split"], folder / layout.RUN)
+                left_out = formats.runs.rewrite_run(path, collection, vars(step.spec)["split"], folder / layout.RUN)
                 inputs[name] = ArtifactInput("run", file_digest(folder / layout.RUN), folder)
                 label = name.partition(".")[2]
                 prefix = f"{label}: " if label not in ("", "run") else ""
@@ -303,18 +291,20 @@ class Session:
             artifact = given.keep_result(self.store, step.spec.artifact_type, origin, make)
         return artifact, {**artifact.facts, **facts}
 
-    def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
+    def open_index(self, step: "recipes.Step", outcome: "recipes.Outcome") -> "Searcher":
         """Open the index of a step that `make` has executed."""
-        from hardneg.formats.collection import StoredCollection
         from hardneg.stages import ArtifactInput
         from hardneg.stages.work import open_searcher
 
-        index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[layout.DATASET].path)
+        index, collection = (
+            outcome.artifacts[step.name],
+            formats.collection.StoredCollection.open(outcome.artifacts[layout.DATASET].path),
+        )
         source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)
         return open_searcher(source, collection, self.device, self.progress)
 
-    def query_encoder(self, plan: "Plan") -> "Callable[[Sequence[str]], Encoded]":
-        """Load the model of a plan, and return what encodes queries with it, in float32."""
+    def query_encoder(self, plan: "recipes.Plan") -> "Callable[[Sequence[str]], Encoded]":
+        """Load the model of a plan and return its query encoder, in float32."""
         from hardneg.encoders.open.resolved import load_encoder
         from hardneg.encoders.protocol import EncodeOptions
 
@@ -323,28 +313,28 @@ class Session:
 
 
 def usual_store(path: str | Path | None) -> Store:
-    """The store at `path`, or at its usual place where that is none, or empty; it need not be there yet.
+    """The store at `path`, or the default store for None or an empty path; it need not exist.
 
     Raises:
-        ArtifactError: a file is there, or nothing can be.
+        ArtifactError: the path is a file, or cannot be used.
     """
     root = Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute()
     try:
         if not S_ISDIR(root.stat().st_mode):
-            raise ArtifactError(f"store {root}: is a file; name a folder with {{store}}", "store")
+            raise ArtifactError(f"store {root}: is a file; give a folder with {{store}}", "store")
     except FileNotFoundError:
         pass
     except OSError as error:
-        problem = f"cannot be used ({error.strerror}); name another one with {{store}}"
+        problem = f"cannot be used ({error.strerror}); give another with {{store}}"
         raise ArtifactError(f"store {root}: {problem}", "store") from None
     return Store(root)
 
 
 def setting_texts(settings: Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """The texts PATH=VALUE: of a mapping's pairs, and of names with `__` for each dot of a path.
+    """Settings as PATH=VALUE texts, from texts, a mapping, or names with `__` for dots.
 
     Raises:
-        UsageError: the settings are one text, or neither texts nor values by path; or a recipe cannot hold a value.
+        UsageError: settings of another type, or a value that JSON cannot hold.
     """
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise UsageError(f"settings: give a list, [{settings!r}], or a dict of values by path")
@@ -359,7 +349,6 @@ def setting_texts(settings: Settings, named: Mapping[str, Any] | None = None) ->
 
 
 def _plain(value: Any) -> Any:
-    """A path, or a number of numpy, as JSON has it."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:

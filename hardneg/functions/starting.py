@@ -1,6 +1,6 @@
-"""`hardneg.start`: from a folder of documents, maybe with queries and judgements, to a recipe that fits, and results.
+"""`start`: a recipe for a folder of documents, with queries and judgements if there are any.
 
-A dataset loader's `known_by` are the names of files by which folders of its form are known.
+`known_by` of a dataset loader: glob patterns of files that identify folders of its format.
 """
 
 import os
@@ -13,6 +13,7 @@ from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from hardneg import recipes
 from hardneg.datasets.document_files import ROWS
 from hardneg.formats.source_files import read_query_file
 from hardneg.formats.text_lines import no_folder
@@ -29,35 +30,31 @@ from hardneg.store import replace_text
 if TYPE_CHECKING:
     from hardneg.datasets.documents import DocumentFolder
     from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.recipes import Estimate
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
-"""The shipped recipes."""
-_JUDGED = {False: "demo", True: "judged"}
-"""The presets of `from-documents`: measured by written queries, or by the judged ones."""
 _STATIC = "packaged:wordllama"
 _MOST_TOKENS = 512
-"""Of a document, for a model whose costs grow faster than its texts."""
+"""Document length for models whose cost grows faster than the length."""
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
 _FEW = 50
-"""Documents: fewer leave one of two splits with a tenth each empty in more than a hundredth of the cases."""
+"""Documents; with fewer, one of two 10 % splits is empty in more than 1 % of the cases."""
 _FEW_PASSAGES = 200_000
-"""So many judged documents are looked at for their ids."""
+"""Up to this many documents, their ids are compared with the judgements."""
 _READ = 8 << 20
-"""Files of so many bytes together are read and cut, to count their passages and to find what cannot be read."""
+"""Up to this many bytes, files are read to count passages and to find unreadable ones."""
 _READ_FORMS = "queries are lines of id, tab and text in queries.tsv, judgements belong to a folder of BEIR's form"
 _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 
 
 @dataclass(frozen=True)
 class FolderContents:
-    """What was seen in a folder.
+    """The content of a folder.
 
-    dataset: as a recipe names it. documents: about how many there are, or passages of them. judged: by split the
-    queries with a relevant document. queries: a file of queries that nobody has judged; own_queries: their texts.
-    left_out: a line for each thing that is not read. few: whether the documents are too few for splits by document.
+    dataset: its setting in a recipe. documents: their estimated number, in passages. judged: number of queries with a
+    relevant document by split. queries: a file of unjudged queries; own_queries: their texts. left_out: a line per
+    file or item that is skipped. few: too few documents to split by document.
     """
 
     folder: Path
@@ -71,14 +68,11 @@ class FolderContents:
 
     @classmethod
     def of(cls, folder: Path, glob: str | None = None) -> "FolderContents":
-        """Looks into a folder; queries and judgements are counted, documents estimated.
-
-        glob: which documents are read; by default all.
+        """Inspect a folder: count queries and judgements, estimate documents. glob: documents to read; None for all.
 
         Raises:
-            DataError: there is no such folder, nothing in it that can be read, or files of a form that are no
-                collection.
-            UsageError: a glob for a form whose files have names of their own.
+            DataError: a missing folder, nothing readable, or an incomplete collection.
+            UsageError: a glob for a format with fixed file names.
         """
         folder = folder.expanduser().absolute()
         if not folder.is_dir():
@@ -86,7 +80,7 @@ class FolderContents:
         marks = {name: getattr(load_plugin("datasets", name), "known_by", ()) for name in plugin_names("datasets")}
         forms = [name for name, patterns in marks.items() if any(any(folder.glob(each)) for each in patterns)]
         if glob and forms:
-            raise UsageError(f"{folder}: read as {forms[0]}, whose files have names of their own; no {{glob}}", "glob")
+            raise UsageError(f"{folder}: read as {forms[0]}, which has fixed file names; remove {{glob}}", "glob")
         if judged := _first_judged(folder, forms):
             return judged
         named = dict.fromkeys(path for pattern in _QUERIES for path in sorted(folder.glob(pattern)))
@@ -113,7 +107,7 @@ class FolderContents:
         size = size or loader.size_hint()
         texts = [each.text for each in read_query_file(files[0], {}, Counter())] if files else []
         if files and not texts:
-            raise DataError(f"{files[0]}: no query in it; fill it in, or take it out of the folder")
+            raise DataError(f"{files[0]}: no query in it; add queries, or remove the file")
         return cls(folder, dataset, size, {}, files[0] if files else None, texts, left_out, few)
 
 
@@ -123,10 +117,10 @@ def _configured(dataset: Mapping[str, Any]) -> Any:
 
 
 def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
-    """The contents in the first form that can be read with judgements; None where the folder seems to have none.
+    """The content in the first format that is readable with judgements; None without judgements.
 
     Raises:
-        DataError: it seems to have some, and no form can be read.
+        DataError: judgement files in no readable format.
     """
     errors = []
     for name in forms:
@@ -146,11 +140,11 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
             known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
             judged[split] = len(known)
             if lacking := len({each.query_id for each in relevant}) - len(known):
-                reason = "whose query or documents the folder lacks"
-                left_out.append(f"{split}: judgements of {counted(lacking, 'query')} left out, {reason}")
+                missing = f"the query or its documents are missing in {folder}"
+                left_out.append(f"{split}: judgements of {counted(lacking, 'query')} skipped: {missing}")
             if shared := known & trained:  # train is the first split
                 also = counted(len(shared), "query is", "queries are")
-                left_out.append(f"{split}: {also} in train too: that measures memory")
+                left_out.append(f"{split}: {also} also in train, so scores on it measure memorisation")
             trained |= known if split == "train" else set()
         return FolderContents(folder, dataset, loader.size_hint(), judged, left_out=left_out)
     if errors and any(folder.glob("*qrels*")):
@@ -160,47 +154,44 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A recipe for what a folder holds.
-
-    model: where training begins.
-    """
+    """A recipe for the content of a folder; model: the start model."""
 
     contents: FolderContents
     model: str = _STATIC
 
     @classmethod
     def of(cls, folder: Path, glob: str | None = None, model: str | None = None) -> "Beginning":
-        """Looks into a folder.
+        """Inspect a folder.
 
         Raises:
-            DataError: nothing can be read there, or nothing can be measured by its judgements.
-            UsageError: a glob for a form whose files have names of their own.
+            DataError: nothing readable, or no judged queries to evaluate on.
+            UsageError: a glob for a format with fixed file names.
         """
         contents = FolderContents.of(folder, glob)
         if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
             splits = _counts(contents.judged)
-            reason = f"queries with a relevant document: {splits}, and none of test or dev to measure by"
-            advice = "move some of the queries there" if any(contents.judged.values()) else "mend the judgements"
+            reason = f"queries with a relevant document: {splits}, none in test or dev to evaluate on"
+            advice = "move some queries there" if any(contents.judged.values()) else "fix the judgements"
             raise DataError("; ".join([f"{contents.folder}: {reason}", *contents.left_out, advice]))
         return cls(contents, model or _STATIC)
 
     @property
     def labelled(self) -> bool:
-        """Whether there are judgements to train with."""
+        """Return whether there are judgements to train on."""
         return bool(self.contents.judged.get(_TRAIN))
 
     @property
     def measurable(self) -> bool:
-        """Whether there are dev queries to choose negatives by."""
+        """Return whether there are dev queries to choose negatives with."""
         return self.labelled and bool(self.contents.judged.get(_DEV) and self.contents.judged.get(_TEST))
 
     @property
     def name(self) -> str:
-        """That of the folder, for files and titles."""
+        """The folder's name, for files and titles."""
         return self.contents.folder.resolve().name or "start"
 
     def sentences(self) -> Iterator[str]:
-        """What there is, and what the recipe does."""
+        """Describe the content and the recipe."""
         contents, judged, own = self.contents, self.contents.judged, len(self.contents.own_queries)
         seen = f"{contents.folder}: about {counted(contents.documents, 'passage')}, read as {contents.dataset['name']}"
         if judged:
@@ -210,25 +201,25 @@ class Beginning:
             yield f"{seen}; {queries}{', and' if own else ' and'} no judgements"
         yield from contents.left_out
         if self.labelled:
-            yield f"recipe {WITH_LABELS}: the model learns from the judged queries, beside in-batch negatives alone"
-            chosen = "; `hardneg recommend` chooses others on the dev queries" if self.measurable else ""
-            yield f"which negatives: the first 10 of each query{chosen}"
+            yield f"recipe {WITH_LABELS}: trains on the judged queries, and compares with in-batch negatives only"
+            chosen = "; `hardneg recommend` tests others on the dev queries" if self.measurable else ""
+            yield f"negatives: the top 10 of each query{chosen}"
         else:
-            yield f"recipe {WITHOUT_LABELS}: queries are written from the passages, and the model learns from them"
+            yield f"recipe {WITHOUT_LABELS}: writes queries from the passages and trains on them"
             if contents.few:
-                yield "of so few documents each passage alone is put into train, dev or test: `split_by: passage`"
+                yield "few documents: passages, not documents, are split into train, dev and test (`split_by: passage`)"
             if contents.documents < _FEW:
                 passages = counted(contents.documents, "passage")
-                yield f"of {passages} a split may get no query, and the run then ends: add documents"
+                yield f"only {passages}: a split may get no query, which ends the run; add documents"
             if judged:
-                yield "the judged queries are used to measure alone"
+                yield "the judged queries are for evaluation only"
             elif own:
-                yield "the own queries train and measure nothing, as nobody judged them: they are searched in the end"
+                yield "your queries have no judgements: they are only searched, at the end"
             if not judged:
-                yield "it is measured by written queries, which are not those that people ask"
+                yield "scores are on written queries, which differ from those of users"
         yield f"model {self.model}: {self._read[1]}"
-        if self._lexical:
-            yield f"BM25 is left out: {self._lexical}"
+        if lacking := recipes.absent("lucene"):
+            yield f"no BM25 baseline: {lacking}"
 
     @cached_property
     def _resolved(self) -> "ResolvedModel":
@@ -238,28 +229,23 @@ class Beginning:
 
     @property
     def _read(self) -> tuple[int | None, str]:
-        """The most tokens to read of a document, None where the model decides, and the same in words."""
+        """The document length in tokens, None for the model's own, and the same in words."""
         if getattr(self._resolved.known_family, "tables", False):
-            return None, "a static table, which reads documents to their end, as BM25 does"
+            return None, "static word vectors, which read whole documents, like BM25"
         known = self._resolved.known
         most = min(known.document_length, _MOST_TOKENS) if known else None
-        part = f"the first {most} tokens" if most else "as much as the model can"
-        return most, f"reads {part} of a document, where BM25 reads all of it"
-
-    @property
-    def _lexical(self) -> str:
-        """Why there is no row of BM25; empty where there is one."""
-        from hardneg.recipes import absent
-
-        return absent("lucene")
+        part = f"the first {most} tokens" if most else "as many tokens as the model can"
+        return most, f"reads {part} of a document; BM25 reads all of it"
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The plain stages of the shipped recipe, changed to fit the folder and the model."""
-        from hardneg.recipes import recipe_tree
-
+        """The stages of the shipped recipe, adapted to the folder and the model."""
         contents, judged = self.contents, bool(self.contents.judged)
-        shipped = recipe_tree(WITH_LABELS, "demo") if self.labelled else recipe_tree(WITHOUT_LABELS, _JUDGED[judged])
+        shipped = (
+            recipes.recipe_tree(WITH_LABELS, "demo")
+            if self.labelled
+            else recipes.recipe_tree(WITHOUT_LABELS, "judged" if judged else "demo")
+        )
         stages: dict[str, Any] = shipped["stages"]
         known, tested = self._resolved.known, _DEV if judged and not contents.judged.get(_TEST) else _TEST
         for stage in stages.values():
@@ -276,7 +262,7 @@ class Beginning:
         if contents.queries:
             own = {"stage": "search", "index": "documents-index", "dataset": "dataset", "depth": 100}
             stages["own-queries"] = {**own, "queries": str(contents.queries)}
-        if self._lexical:
+        if recipes.absent("lucene"):
             for name in ("bm25-index", BM25):
                 del stages[name]
             del stages["scores"]["runs"]["BM25"]
@@ -286,28 +272,24 @@ class Beginning:
         return {**top, "stages": stages, "outputs": shipped["outputs"]}
 
     def recipe(self, path: Path) -> str:
-        """The text of the recipe to write at a path."""
-        from hardneg.recipes import as_yaml
-
+        """The text of the recipe for a path."""
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
-        return "".join(line.replace("# \n", "#\n") for line in comments) + as_yaml(self.tree)
+        return "".join(line.replace("# \n", "#\n") for line in comments) + recipes.as_yaml(self.tree)
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
-        """The recipe to write, and its run folder.
+        """The paths of the recipe and of its run folder.
 
         Raises:
-            UsageError: what is written would be in the folder, and be read with its documents next time.
+            UsageError: an output in the folder of documents.
         """
-        from hardneg.recipes import default_folder
-
         recipe, folder = Path(output or f"{self.name}.yaml"), self.contents.folder.resolve()
-        results = default_folder(recipe.stem, "")
+        results = recipes.default_folder(recipe.stem, "")
         for path in (recipe, results) if run else (recipe,):
             if folder in path.resolve().parents:
-                reason = f"in {folder}, where it would be read as a document next time; call it from another folder"
-                raise UsageError(f"{path}: {reason}, or name {{output}}", "output")
+                reason = f"is in {folder}, so it would be read as a document next time"
+                raise UsageError(f"{path}: {reason}; start from another folder, or give {{output}}", "output")
         return recipe, results
 
 
@@ -315,8 +297,8 @@ def _counts(judged: Mapping[str, int]) -> str:
     return ", ".join(f"{split} {count:,}" for split, count in judged.items())
 
 
-def takes(rows: "Sequence[Estimate]") -> str:
-    """The steps that the store lacks and what they go through, in words."""
+def takes(rows: "Sequence[recipes.Estimate]") -> str:
+    """The number of steps to run and their largest number of items, in words."""
     ahead = [row for row in rows if not row.cached]
     most = max(ahead, key=lambda row: row.items, default=None)
     through = f", up to {most.items:,} {most.unit}" if most else ""
@@ -325,7 +307,7 @@ def takes(rows: "Sequence[Estimate]") -> str:
 
 @dataclass(frozen=True)
 class Started:
-    """A recipe that was written for a folder. run: its results, where it has run."""
+    """A recipe written for a folder. run: its results, if it has run."""
 
     recipe: Path
     contents: FolderContents
@@ -348,23 +330,23 @@ def start(
     device: str | None = None,
     progress: bool | Progress = False,
 ) -> Started:
-    """Writes a recipe that fits what a folder holds: documents alone, queries beside them, or judgements too.
+    """Write a recipe for a folder of documents, optionally with queries and judgements.
 
     Args:
-        folder: documents of any form that `documents` reads, or a collection with or without judgements.
-        output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
-        model: where training begins, as for `train`; by default a static table, `packaged:wordllama`.
-        glob: which documents are read, such as `guide/**/*.md`; by default all.
-        run: run it too, into runs/NAME.
-        overwrite: replace a file of that name that is not this function's.
-        store: the artifact store, by default the usual one.
-        device: such as cpu or cuda; by default the best available.
-        progress: whether to show bars, or what shows them.
+        folder: documents in a format of the dataset `documents`, or a collection with or without judgements.
+        output: the recipe to write; default NAME.yaml in the working folder, named after the folder.
+        model: the start model, as for `train`; default static word vectors, `packaged:wordllama`.
+        glob: documents to read, such as `guide/**/*.md`; default all.
+        run: also run it, into runs/NAME.
+        overwrite: replace a file that this function has not written.
+        store: the artifact store; default the usual one.
+        device: such as cpu or cuda; default the best available.
+        progress: show progress bars, or an object that does.
 
     Raises:
-        DataError: nothing in the folder can be read, or nothing can be measured by its judgements.
-        UsageError: the recipe would be written into the folder, or over another file; or a glob for a collection whose
-            files have names of their own.
+        DataError: nothing readable in the folder, or no judged queries to evaluate on.
+        UsageError: a recipe that would be in the folder or replace another file, or a glob for a format with fixed
+            file names.
     """
     session = Session.of({"store": store, "device": device, "progress": progress})
     named = None if model is None else named_model(model, session.store)

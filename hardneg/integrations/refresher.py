@@ -18,8 +18,7 @@ from transformers import TrainerCallback
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
-from hardneg.functions import arguments as checked
-from hardneg.functions import given
+from hardneg.functions import arguments as checked, given
 from hardneg.functions.mine import list_options
 from hardneg.functions.session import AdhocRecipe, Session, setting_texts, usual_store
 from hardneg.integrations.rows import ENDED, LISTS, CarryingBatchSampler, RefreshedRows, RefreshSchedule, plan_rows

@@ -18,7 +18,7 @@ _NAMES = {
     "load": "Recipe check_recipe load_recipe",
     "lookahead": "Estimate Need absent check_packages estimate needs no_room packages",
     "plan": "Plan Step cached explain flat make_plan",
-    "run_folder": "COMMAND OpenedIndex PublishedIndex artifacts_of inputs_of lock_content names publish "
+    "run_folder": "COMMAND OpenedIndex PublishedIndex artifacts_of inputs_of lock_content names next_steps publish "
     "published_indexes read_lock",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

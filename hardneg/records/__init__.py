@@ -1,20 +1,14 @@
 """Shared names: frozen records in the field's terms, errors, wording of messages, and names of files and plugins."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hardneg import on_demand
 from hardneg.records.errors import *
 from hardneg.records.layout import *
 from hardneg.records.types import *
 from hardneg.records.wording import *
 
 if TYPE_CHECKING:
-    from hardneg.records.encoded import *
+    from hardneg.records.encoded import Encoded as Encoded, EncodedRows as EncodedRows
 
-
-def __getattr__(name: str) -> Any:
-    """Return a form of encoded texts, which imports numpy."""
-    if name not in ("Encoded", "EncodedRows"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hardneg.records import encoded
-
-    return getattr(encoded, name)
+__getattr__ = on_demand(__name__)

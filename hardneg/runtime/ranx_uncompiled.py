@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hardneg.records import MissingDependency
+from hardneg.records import MissingDependency, UsageError
 
 _ONE_AT_A_TIME = threading.RLock()  # numba aborts a process with two threads in its parallel loops
 _HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which creates this folder
@@ -24,7 +24,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
 
     ranx is compiled if the process has imported it before, or the environment sets `NUMBA_DISABLE_JIT=0`.
 
-    Raises MissingDependency: ranx cannot be imported.
+    Raises MissingDependency if ranx cannot be imported, and UsageError if numba refuses its environment variables.
     """
     with _ONE_AT_A_TIME:
         try:
@@ -41,6 +41,8 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
                 config.DISABLE_JIT = before
         except ImportError as error:
             raise MissingDependency(f'{purpose} needs ranx ({error}); pip install "hardneg"') from error
+        except ValueError as error:  # numba reads NUMBA_* when it is imported
+            raise UsageError(f"{purpose}: numba refuses a NUMBA_* environment variable: {error}") from error
         config.DISABLE_JIT = 0 if hasattr(fix_k, "py_func") else 1  # its lists read this when they are created
         try:
             yield

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hardneg.encoders.open import contract, resolved
-from hardneg.encoders.spec import FullSpec
-from hardneg.encoders.spec import ModelSpec as ModelSpec
+from hardneg.encoders.spec import FullSpec, ModelSpec as ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.formats.collection import StoredCollection as StoredCollection
 from hardneg.formats.corpus import Corpus as Corpus

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from hardneg import fields
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.evaluation import fusion as fusions
-from hardneg.evaluation import metrics
+from hardneg.evaluation import fusion as fusions, metrics
 from hardneg.evaluation.fusion import Fusion, Method, Norm
 from hardneg.formats import qrels, runs
 from hardneg.formats.collection import Queries

@@ -1,4 +1,4 @@
-"""What the system refuses is one line with its exit code: full disks, closed folders, a store that is none."""
+"""System errors as one line with an exit code: full disks, closed folders, invalid stores, missing devices."""
 
 import errno
 import json
@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from cli.commands import every_command
 from command_line import call
 
 from hardneg.cli.main import as_hardneg_error
 from hardneg.functions.session import usual_store
-from hardneg.records import ArtifactError, DataError
+from hardneg.records import ArtifactError, DataError, UsageError
+from hardneg.runtime import check_device, known_devices
 from hardneg.store import Store
 
 FULL = Path("/dev/full")
@@ -51,7 +54,7 @@ def test_a_terminal_without_the_characters(tmp_path: Path, encoding: str) -> Non
 
 @pytest.mark.parametrize(
     ("store", "message"),
-    [("file", "is a file; name a folder with --store"), ("x" * 300, "File name too long"), ("file/deep", "cannot be")],
+    [("file", "is a file; give a folder with --store"), ("x" * 300, "File name too long"), ("file/deep", "cannot be")],
 )
 @pytest.mark.parametrize("command", [["artifacts", "list"], ["artifacts", "gc"], ["data", "show", "pydocs"]])
 def test_a_store_that_cannot_be_one(tmp_path: Path, store: str, message: str, command: list[str]) -> None:
@@ -77,7 +80,7 @@ def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
     listed = ("artifacts", "list", "--store", tmp_path / "typo")
     result = call(*listed)
-    told = f"note: there is no store at {tmp_path / 'typo'} yet; what is made goes there\n"
+    told = f"note: no store at {tmp_path / 'typo'} yet; it will be created\n"
     assert result.exit_code == 0 and result.stderr == told
     (tmp_path / "typo").mkdir()
     assert call(*listed).stderr == ""
@@ -117,3 +120,57 @@ def test_what_may_not_be_read_or_seen_is_told_so(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(os, "access", lambda path, mode, at=place, no=way: (Path(path), mode) != (at, no))
         told = as_hardneg_error(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "qrels")))
         assert isinstance(told, DataError) and str(told) == f"{tmp_path}/qrels: cannot be read (Permission denied)"
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Gives this machine as many GPUs as asked for, as far as torch tells."""
+
+    def give(count):
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: count)
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("count", "device", "told"),
+    [
+        (0, "cuda", "finds no cuda device here; there is: cpu"),
+        (1, "cuda:7", "this machine has no cuda:7; there is: cpu, cuda, cuda:0"),
+        (2, "cdua", "no such device; did you mean 'cuda'?; there is: cpu, cuda, cuda:0, cuda:1"),
+        (0, "", "no such device"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(gpus, count, device, told):
+    gpus(count)
+    with pytest.raises(UsageError) as refused:
+        check_device(device)
+    assert str(refused.value).startswith(f"device {device}: ") and told in str(refused.value)
+
+
+def test_what_is_there_is_taken(gpus):
+    gpus(2)
+    for device in known_devices():
+        check_device(device)
+    assert known_devices() == ["cpu", "cuda", "cuda:0", "cuda:1"]
+
+
+def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else(gpus, session):
+    gpus(0)
+    seen = 0
+    for words, command in every_command().items():
+        if "--device" not in {name for option in command.params for name in option.opts}:
+            continue
+        given = [word for option in command.params if option.required for word in _filled(option)]
+        result = call(*words, *given, "--device", "cdua")
+        assert isinstance(result.exception, UsageError) and "--device cdua" in str(result.exception), words
+        seen += 1
+    assert seen > 11
+    assert not (session / "store").exists()
+
+
+def _filled(option):
+    given = "8" if option.opts[0] == "--dims" else "x.trec.gz"
+    return ["x"] if option.param_type_name == "argument" else [option.opts[0], given]

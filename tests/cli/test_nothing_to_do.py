@@ -1,16 +1,19 @@
-"""Nothing to work on is no success: one line, and the exit code of a data file."""
+"""Empty inputs as errors of a data file; room in the store while a command runs, and after it was stopped."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command_line import call, hardneg
-from recipes.recipes import small_collection
+from command_line import call, call as run, hardneg
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.formats.runs import read_run
 from hardneg.records import DataError
+from hardneg.store import Store
+from hardneg.training import loop
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -77,3 +80,55 @@ def test_mine_a_corpus_of_one_document(folder: Path, form: str, name: str) -> No
     words = ["--dataset", f"beir:{folder}", "--run", "run", "--form", form, "--count", "1", "--output", name]
     assert re.search(r"there is no row to write: .*negative.* \(1\)", refused("mine", *words))
     assert not Path(name).exists()
+
+
+STEPS = "--train-option max_steps=2 --train-option batch_size=4 --option miner.depth=5 --depth 10"
+COMMANDS = {
+    "train": f"train --dataset beir:data --model model {STEPS} --output out --device cpu",
+    "recipe run": "recipe run small.yaml --until star --output out --device cpu",
+}
+
+
+@pytest.fixture
+def own(session: Path, tiny_model: Path) -> Path:
+    (session / "model").symlink_to(tiny_model)
+    write_recipe(session / "small.yaml", small_tree(small_collection(session / "data"), Path("model")))
+    return session
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_that_a_command_has_made_is_garbage(name: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    update, seen = loop.update, []
+
+    def cleaned(*arguments: Any, **options: Any) -> Any:
+        if not seen:
+            seen.append(run("artifacts", "gc", "--delete", "--forget-unfinished").output)
+            raise SystemExit(130)
+        return update(*arguments, **options)
+
+    monkeypatch.setattr(loop, "update", cleaned)
+    command = COMMANDS[name]
+    assert run(command).exit_code == 130
+    assert f"running: hardneg {name} to {own / 'out'}, started" in seen[0] and "0 folders" in seen[0]
+    made = {path.name for path in Store(own / "store").root.iterdir()}
+    assert sum(name.endswith(".partial") for name in made) == 1
+    told = run("artifacts", "gc", "--delete").output
+    assert f"unfinished: hardneg {name} to {own / 'out'}, started" in told and "0 folders" in told
+    done = run(command)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("in the store") == 4
+    assert "unfinished" not in (told := run("artifacts", "gc").output) and "0 folders" in told
+    assert run(command).exit_code == 0
+
+
+def test_stopped_runs_are_forgotten_when_that_is_asked_for(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise SystemExit(130)
+
+    monkeypatch.setattr(loop, "update", stop)
+    assert run(COMMANDS["train"]).exit_code == 130
+    told = run("artifacts", "gc", "--forget-unfinished").output
+    assert "its artifacts go with --delete" in told and "5 folders" in told
+    told = run("artifacts", "gc", "--forget-unfinished", "--delete").output
+    assert "its artifacts are removed" in told and "5 folders" in told
+    assert run("artifacts", "gc").output.startswith("0 folders")

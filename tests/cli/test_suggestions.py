@@ -1,9 +1,19 @@
-"""A misspelt name is answered with the nearest one, under the option or the path where it stands."""
+"""Help with examples, suggestions for misspelt names, and commands of packages that are not installed."""
+
+import inspect
+import re
+import shlex
+from importlib.metadata import EntryPoints
 
 import pytest
+from cli.commands import every_command
 from command_line import call, hardneg
 
-from hardneg.records import RecipeError, UsageError, suggestion
+import hardneg as hn
+from hardneg import registry
+from hardneg.cli import adaptor
+from hardneg.records import MissingDependency, RecipeError, UsageError, suggestion
+from hardneg.registry import OUTSIDE
 
 
 def refused(line):
@@ -37,7 +47,7 @@ def test_a_kind_of_plugin_is_named_in_singular_or_plural(kind, tmp_path):
 
 def test_a_name_that_another_package_has_is_refused(tmp_path):
     told = refused(f"plugins new stage search -o {tmp_path / 'new'}")
-    assert "'search': hardneg has a stage of that name; take another" in told
+    assert "'search': hardneg has a stage of that name; choose another" in told
 
 
 @pytest.mark.parametrize(
@@ -57,3 +67,48 @@ def test_words_of_other_libraries_are_known(word, known, meant):
 def test_a_mistake_in_a_stage_is_not_told_again_as_one_of_the_outputs():
     told = refused("recipe plan star-passage --set stages.star.options.lr=1e-3")
     assert "stages.star.options.lr: no such option; did you mean 'learning_rate'?" in told and "outputs" not in told
+
+
+COMMANDS = every_command()
+
+
+def examples(words):
+    lines = inspect.getdoc(inspect.unwrap(COMMANDS[words].callback))
+    return [shlex.split(each) for each in re.findall(r"^Example: (.+?)(?: > \S+)?$", lines, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_each_help_has_an_example_that_parses(words):
+    found = examples(words)
+    assert found and f"Example: hardneg {' '.join(words)}" in hardneg(*words, "--help").output
+    for program, *arguments in found:
+        assert program == "hardneg" and tuple(arguments[: len(words)]) == words
+        context = COMMANDS[words].make_context(" ".join(words), arguments[len(words) :])
+        assert context.params  # read, callbacks included, and not run
+
+
+@pytest.mark.parametrize("name", ["browse", "bench", "data fetch", "recipe verify"])
+def test_a_command_says_which_package_to_install(name, monkeypatch):
+    package = OUTSIDE["apps", name]
+    group, _, last = name.rpartition(" ")
+    assert f" {last} " in call(f"{group} --help").stdout
+    monkeypatch.setattr(adaptor, "entry_points", lambda kind: EntryPoints(()))
+    monkeypatch.setattr(registry, "entry_points", lambda kind: EntryPoints(()))
+    for words in ("FOLDER --export page.html", "--help"):
+        told = call(f"{name} {words}").exception
+        assert isinstance(told, MissingDependency)
+        wanted = f"in package {package}, which is not installed: pip install ./plugins/{package}, from a checkout"
+        assert str(told) == f"the command {name!r} is {wanted} of hardneg"
+    assert "Of installed packages" not in call(f"{group} --help").stdout
+
+
+def test_a_mistyped_command_is_told_with_its_like_of_packages_too():
+    for typed, meant in (("recomend", "recommend"), ("serach", "search")):
+        assert f"No such command '{typed}'. Did you mean '{meant}'?" in call(typed).stderr
+
+
+def test_a_function_says_which_package_to_install(monkeypatch):
+    monkeypatch.setitem(hn._APART, "browse", "hardneg-not-there")
+    with pytest.raises(MissingDependency, match=r"browse: pip install ./plugins/hardneg-not-there, from a checkout"):
+        hn.browse  # noqa: B018
+    assert "browse" not in dir(hn) and "mine" in dir(hn)

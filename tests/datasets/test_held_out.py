@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.formats.collection import StoredCollection, write_collection

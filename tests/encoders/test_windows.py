@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from hardneg.encoders import encoder as encoding
-from hardneg.encoders import towers
+from hardneg.encoders import encoder as encoding, towers
 from hardneg.encoders.encoder import Encoder, Inference
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions

@@ -3,8 +3,7 @@ from math import atan, pi, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.evaluation import known_margin
 from hardneg.evaluation.intervals import mean_interval

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from hardneg.formats import arrays
-from hardneg.formats import corpus as corpus_module
+from hardneg.formats import arrays, corpus as corpus_module
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.records import ArtifactError, DataError, Document
 from hardneg.runtime import Silent

@@ -3,8 +3,7 @@
 import gzip
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.formats.qrels import iter_qrels, positives, read_qrels, write_qrels
 from hardneg.records import DataError, HardnegError, Judgement

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.formats import text_lines
 from hardneg.formats.runs import EMPTY, read_run, run_bytes, stream_run, write_run

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.formats import segments
 from hardneg.formats.segments import Segments, document_rows, first_rows, segment_ids, windows

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.texts import PassageAnswers, answer_spans, finder, prepared, sentences

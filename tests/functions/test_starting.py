@@ -82,13 +82,13 @@ def test_queries_are_no_documents(tmp_path):
     [
         ({"picture.png": "x"}, r"no file to read: .* it has 1 file \.png"),
         ({"corpus.jsonl": CORPUS, **qrels("test")}, r"neither queries\.jsonl"),
-        ({**BEIR, **qrels("train")}, "a relevant document: train 1, and none of test or dev"),
+        ({**BEIR, **qrels("train")}, "a relevant document: train 1, none in test or dev"),
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
         ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: no query in it"),
         ({"a.md": "", "b.txt": " \n"}, "no text in 2 files; add documents"),
-        ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, "test 0, .*1 query left out, whose"),
-        ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, "test 0, and none of"),
+        ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, "test 0, .*1 query skipped: the query"),
+        ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, "test 0, none in"),
     ],
 )
 def test_a_folder_that_cannot_be_used_gets_one_line(tmp_path, files, message):
@@ -101,7 +101,7 @@ def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
     more = {name: f"{text}q7\td1\t1\n" for name, text in qrels("train", "test").items()}
     seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
     assert dict(seen.judged) == {"train": 1, "test": 1}
-    assert "test: judgements of 1 query left out, whose query or documents the folder lacks" in seen.left_out
+    assert f"test: judgements of 1 query skipped: the query or its documents are missing in {tmp_path}" in seen.left_out
 
 
 def test_judgements_and_other_tables_beside_files_are_not_documents(tmp_path):
@@ -116,7 +116,7 @@ def test_a_glob_says_which_documents_are_read(tmp_path):
     folder = written(tmp_path, {"a.md": "# A\n\nWords.", "b.txt": "More.", "queries.tsv": "1\twhat\n"})
     seen = FolderContents.of(folder, "*.md")
     assert seen.dataset == {"name": "documents", "source": str(folder), "without": ["queries.tsv"], "glob": "*.md"}
-    with pytest.raises(UsageError, match=r"read as beir, whose files have names of their own"):
+    with pytest.raises(UsageError, match=r"read as beir, which has fixed file names"):
         FolderContents.of(written(tmp_path / "judged", {**BEIR, **qrels("test")}), "*.md")
 
 
@@ -139,7 +139,7 @@ def test_few_documents_are_split_by_passage(tmp_path):
     assert "split_by" not in rows.tree["stages"]["written"] and rows.contents.documents == 50
     rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\nWords.\nMore.\n"}))
     assert rows.tree["stages"]["written"]["split_by"] == "passage"
-    assert "of 2 passages a split may get no query, and the run then ends: add documents" in rows.sentences()
+    assert "only 2 passages: a split may get no query, which ends the run; add documents" in rows.sentences()
 
 
 def test_judgements_of_train_are_trained_with(tmp_path):
@@ -147,7 +147,7 @@ def test_judgements_of_train_are_trained_with(tmp_path):
     recipe = loaded(whole, tmp_path / "x.yaml")
     assert recipe.stages["star"].negatives == "static-negatives" and whole.measurable
     assert recipe.plugins["static-negatives", "miner"].depth == 10
-    assert any("`hardneg recommend` chooses others" in sentence for sentence in whole.sentences())
+    assert any("`hardneg recommend` tests others" in sentence for sentence in whole.sentences())
     dev = Beginning.of(written(tmp_path / "dev", {**BEIR, **qrels("train", "dev")}))
     stages = loaded(dev, tmp_path / "z.yaml").stages
     assert not dev.measurable and stages["start-test"].split == stages["scores"].split == "dev"
@@ -157,7 +157,7 @@ def test_without_pyserini_there_is_no_row_of_bm25(tmp_path, monkeypatch):
     monkeypatch.setattr("hardneg.recipes.lookahead.absent", lambda extra: "pyserini not installed")
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}))
     assert "bm25" not in loaded(beginning, tmp_path / "x.yaml").stages
-    assert "BM25 is left out: pyserini not installed" in beginning.sentences()
+    assert "no BM25 baseline: pyserini not installed" in beginning.sentences()
 
 
 def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
@@ -222,7 +222,7 @@ def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, 
     trained = beginning.tree["stages"]["trained"]
     assert (trained["options"]["max_steps"], trained["loss"]["temperature"]) == (200, temperature)
     assert (recipe.model.document_length, recipe.stages["trained"].options.learning_rate) == (read, 2e-5)
-    told = f"model {model}: reads the first {read} tokens of a document, where BM25 reads all of it"
+    told = f"model {model}: reads the first {read} tokens of a document; BM25 reads all of it"
     assert told in beginning.sentences()
 
 
@@ -231,7 +231,7 @@ def test_a_table_reads_documents_to_their_end(tmp_path):
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}), model=table)
     recipe = loaded(beginning, tmp_path / "x.yaml")
     assert recipe.model.document_length is None and recipe.stages["trained"].options.learning_rate == 0.01
-    assert f"model {table}: a static table, which reads documents to their end, as BM25 does" in beginning.sentences()
+    assert f"model {table}: static word vectors, which read whole documents, like BM25" in beginning.sentences()
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
-"""Functions make the artifacts of the commands, under the same keys, from data and models in any of their forms."""
+"""The functions of each verb, `write_queries` among them, on objects in memory."""
 
 import json
+from pathlib import Path
 
 import pytest
+from command_line import hardneg
 from recipes.recipes import small_collection
 from tiny import BY_FAMILY
 from typer.testing import CliRunner
@@ -137,7 +139,7 @@ def test_training_gives_a_model_that_functions_take(place, at):
 
 
 def test_mistakes_in_what_is_given(place, at):
-    with pytest.raises(UsageError, match="one of them"):
+    with pytest.raises(UsageError, match=r"either model or|exactly one of"):
         hn.mine(place / "data", **at)
     with pytest.raises(UsageError, match="no argument 'stroe'; did you mean 'store'"):
         hn.mine(place / "data", place / "model", stroe="x")
@@ -147,11 +149,11 @@ def test_mistakes_in_what_is_given(place, at):
         hn.mine(place / "data", 7, **at)
     with pytest.raises(DataError, match=r"run\['q0'\]\['d1'\]: must be a finite number"):
         hn.mine(place / "data", run={"q0": {"d1": float("nan")}}, **at)
-    with pytest.raises(DataError, match="run: an id has half of a character"):
+    with pytest.raises(DataError, match="run: an id has an unpaired surrogate"):
         hn.mine(place / "data", run={"q0": {"d\ud800": 1.0}}, **at)
     with pytest.raises(UsageError, match="miner: must be a name, or a dict of its options with its name, not 3"):
         hn.mine(place / "data", place / "model", miner=3, **at)
-    with pytest.raises(UsageError, match="runs: there are none"):
+    with pytest.raises(UsageError, match="runs: empty"):
         hn.evaluate({}, {"q0": {"d1": 1}}, **at)
 
 
@@ -170,7 +172,7 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
     assert "RankedRun('queries'" in repr(run)
     with pytest.raises(UsageError, match="sq8 is built from vectors: give vectors"):
         hn.index(place / "data", "sq8", **at)
-    with pytest.raises(UsageError, match="leave the others out"):
+    with pytest.raises(UsageError, match="give no dataset, model"):
         hn.search(place / "data", index=flat, query_vectors=place / "queries.npy", **at)
 
 
@@ -188,3 +190,70 @@ def test_live_models_of_other_kinds(kind, place, at, tmp_path):
     assert {query_id: list(each.doc_ids) for query_id, each in run} == {
         query_id: list(each.doc_ids) for query_id, each in of_folder
     }
+
+
+WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
+WRITING = {"writers": ["heading", "inverse-cloze"], "per_passage": 2, "dev_share": 0.2, "test_share": 0.2}
+
+
+@pytest.fixture
+def documents(session: Path) -> str:
+    """Eleven files with three sections each."""
+    (session / "docs").mkdir()
+    for file, word in enumerate(WORDS):
+        sections = [
+            f"## The {word} {other}\n\nHere the {other} is beside the {word} {file}. Who walks by the {word} rests.\n"
+            for other in WORDS[file : file + 3] + ["well", "hill", "road"][: max(0, file - 8)]
+        ]
+        (session / "docs" / f"f{file}.md").write_text(f"# {word}\n\n" + "\n".join(sections))
+    return "documents:docs"
+
+
+def test_the_result_is_a_dataset_with_splits_and_groups(documents, session, tiny_model):
+    settings = ["dataset.min_words=0"]
+    written = hn.write_queries(documents, **WRITING, settings=settings)
+    queries = [json.loads(line) for line in (written.path / "queries.jsonl").read_text().splitlines()]
+    sizes = {split: counts["queries"] for split, counts in written.facts["splits"].items()}
+    assert [*sizes] == ["train", "dev", "test"] and sum(sizes.values()) == len(queries) == 33
+    assert {query["_id"].split(":")[0] for query in queries} == {"heading", "inverse-cloze"}
+    groups = dict(line.split("\t") for line in (written.path / "query-groups.tsv").read_text().splitlines())
+    assert groups[queries[0]["_id"]] == queries[0]["_id"].split(":")[1]
+    run = hn.search(written, str(tiny_model), split="test", depth=3, device="cpu")
+    assert len(run) == sizes["test"]
+    hn.evaluate(run, written.path / "qrels" / "test.tsv")
+    options = ["--writer", "heading", "--writer", "inverse-cloze", "--per-passage", "2", "--dev-share", "0.2"]
+    options += ["--test-share", "0.2", "--set", *settings, "--output", "w"]
+    done = hardneg("write-queries", "--dataset", documents, *options).stdout
+    by_heading = written.facts["queries written by heading"]
+    assert f"train: {sizes['train']} queries" in done and f"  queries written by heading: {by_heading}" in done
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "document-groups.tsv"):
+        assert (session / "w" / name).read_bytes() == (written.path / name).read_bytes()
+    assert not (session / "w" / "manifest.json").exists()
+
+
+def test_the_round_trip_of_a_model_or_a_reranker(documents, tiny_model, tiny_reranker):
+    options = {**WRITING, "settings": ["dataset.min_words=0"], "device": "cpu"}
+    whole = hn.write_queries(documents, **options)
+    found = hn.search(whole, str(tiny_model), split="train", depth=33, device="cpu")
+    by_model = hn.write_queries(documents, **options, round_trip=str(tiny_model), first_k=12)
+    by_pair = hn.write_queries(
+        documents, **options, round_trip=str(tiny_model), first_k=12, reranker=f"cross-encoder:{tiny_reranker}"
+    )
+    reranked = hn.rerank(whole, found, f"cross-encoder:{tiny_reranker}", split="train", depth=33, device="cpu")
+    for written, run in ((by_model, found), (by_pair, reranked)):
+        qrels = _judged(whole.path / "qrels" / "train.tsv")
+        kept = {query for query, ranked in run if qrels[query] & set(ranked.doc_ids[:12])}
+        assert 0 < len(kept) < len(qrels) and _judged(written.path / "qrels" / "train.tsv").keys() == kept
+        assert (written.path / "qrels" / "test.tsv").read_bytes() == (whole.path / "qrels" / "test.tsv").read_bytes()
+        assert written.facts["queries that stay"] == len(kept)
+    assert by_model.path != by_pair.path
+    with pytest.raises(UsageError, match="first_k needs round_trip"):
+        hn.write_queries(documents, **options, first_k=12)
+
+
+def _judged(path: Path) -> dict[str, set[str]]:
+    judged: dict[str, set[str]] = {}
+    for line in path.read_text().splitlines()[1:]:
+        query_id, doc_id, _ = line.split("\t")
+        judged.setdefault(query_id, set()).add(doc_id)
+    return judged

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fuzz.fuzzing import NASTY, fuzzed, mangled, paths_below, read_or_one_line, scalars, texts, values
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import Queries, StoredCollection, write_collection

@@ -5,8 +5,7 @@ import shutil
 
 import pytest
 from fuzz.fuzzing import fuzzed, mangled, read_or_one_line, values
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve

@@ -5,8 +5,7 @@ from functools import reduce
 import pytest
 import yaml
 from fuzz.fuzzing import NASTY, fuzzed, mangled, read_or_one_line, texts, values
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from recipes.recipes import small_collection, small_tree
 
 from hardneg.recipes import load_recipe, lock_content, make_plan

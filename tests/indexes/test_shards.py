@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from encoded_forms import FORMS, drawn_documents, drawn_queries, write_encoded
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from shard_folders import in_shards
 
 from hardneg.formats.vectors import FlatVectors, Shards

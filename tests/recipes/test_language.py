@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 

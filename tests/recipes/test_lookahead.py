@@ -145,7 +145,7 @@ def test_the_command_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None
     assert f"accept its terms on {hub.address}/FacebookAI/roberta-base" in both.stdout
     assert "2 of 5 missing" in both.stdout and both.stderr == ""
     assert gated.returncode == 6 and json.loads(gated.stdout)["ready"] is False
-    assert ready.returncode == 0 and "ready: all of it is here or can be fetched" in ready.stdout
+    assert ready.returncode == 0 and "ready: everything is here or can be downloaded" in ready.stdout
 
 
 @NEEDS_DATASETS

@@ -8,8 +8,7 @@ from tiny import tiny_encoder
 
 from hardneg.encoders.open.contract import Shape
 from hardneg.encoders.open.resolved import resolve
-from hardneg.recipes import Options, Watcher, execute, explain, load_recipe, make_plan
-from hardneg.recipes import plan as planning
+from hardneg.recipes import Options, Watcher, execute, explain, load_recipe, make_plan, plan as planning
 from hardneg.recipes.lookahead import Estimate, estimate, networks, no_room, plan_sizes, step_sizes
 from hardneg.records import HardnegError, UsageError
 from hardneg.store import Store

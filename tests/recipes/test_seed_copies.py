@@ -6,7 +6,7 @@ import pytest
 from recipes.recipes import recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
-from hardneg.cli.recipe import _content, plan_table
+from hardneg.cli.planned_work import _content, plan_table
 from hardneg.recipes import Options, Watcher, estimate, execute, make_plan
 from hardneg.records import RecipeError, UsageError
 from hardneg.store import Store

@@ -11,8 +11,7 @@ import pytest
 import yaml
 from recipes.recipes import NEEDS_PAPERS, paper_presets, presets_by_recipe
 
-from hardneg.recipes import load_recipe, make_plan
-from hardneg.recipes import plan as planning
+from hardneg.recipes import load_recipe, make_plan, plan as planning
 from hardneg.recipes.language import RecipeFunction, find_recipe, head_comment, named_recipes, shipped_recipes
 from hardneg.store import digest
 from hardneg.training.step import schedule_factor

@@ -17,7 +17,7 @@ def test_words_are_runs_of_letters_and_pairs_where_scripts_have_no_blanks():
 
 def test_one_letter_more_leaves_a_japanese_text_a_near_copy():
     text = "".join(chr(0x4E00 + number) for number in range(60))  # sixty letters: 59 pairs, 56 runs of four
-    runs, near = NearCopyFilter().runs, f"{text[:30]}々{text[30:]}".replace("々", "の")
+    runs, near = NearCopyFilter().shingles, f"{text[:30]}々{text[30:]}".replace("々", "の")
     both = [runs(each) for each in (text, near)]
     # One letter in the middle takes the four runs that hold the pair there, and brings five: 52 of 61.
     assert len(both[0] & both[1]) / len(both[0] | both[1]) == 52 / 61

@@ -7,9 +7,16 @@ import pytest
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
-from hardneg.report.content import MeanScore, ReportContent, estimates, legend, marks_of, next_steps
-from hardneg.report.content import tests_by_metric as query_tables
-from hardneg.report.content import tests_section as section_of_tests
+from hardneg.report.content import (
+    MeanScore,
+    ReportContent,
+    estimates,
+    legend,
+    marks_of,
+    next_steps,
+    tests_by_metric as query_tables,
+    tests_section as section_of_tests,
+)
 from hardneg.report.figure import learning_graphics, measurements
 from hardneg.report.page import html, latex, markdown, summary, write_report
 from hardneg.report.query_section import ByQuery, Passages, gains_section

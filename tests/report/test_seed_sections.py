@@ -8,8 +8,7 @@ from hardneg.cli.console import measured_tables, stdout_console
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Design, compare_all, compare_over_seeds
-from hardneg.report.content import ReportContent, estimates, legend, marks_of, outcome
-from hardneg.report.content import tests_by_metric as query_tables
+from hardneg.report.content import ReportContent, estimates, legend, marks_of, outcome, tests_by_metric as query_tables
 from hardneg.report.page import html, markdown, sections
 
 

@@ -15,15 +15,13 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder as Published
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from tiny import tiny_encoder, tiny_reranker
-from tiny import tiny_reranker as write_reranker
+from tiny import tiny_encoder, tiny_reranker, tiny_reranker as write_reranker
 from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.recipes import load_recipe, make_plan
-from hardneg.recipes import plan as planning
+from hardneg.recipes import load_recipe, make_plan, plan as planning
 from hardneg.records import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork, PairScorer, load_classifier

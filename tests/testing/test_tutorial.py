@@ -47,7 +47,7 @@ def test_without_two_lines_it_fails_as_told(pytester: pytest.Pytester, monkeypat
 
 
 def test_the_verb_is_the_one_that_is_written(tmp_path: Path) -> None:
-    """The tests of what is written stand in tests/cli/test_plugins_new.py, that of the analysis beside them."""
+    """The tests of what is written stand in tests/cli/test_looking_around.py, that of the analysis beside them."""
     write_package("stage", "shorten", tmp_path)
     verb, _ = all_blocks()[2:]
     assert verb == (tmp_path / "src" / "hardneg_shorten" / "shorten.py").read_text()

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from guided_toy import SHAPES, Given, Vectors, drawn
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from precise import PreciseEncoder, PreciseTokens
 from sentence_transformers.sentence_transformer.losses import (
     CachedGISTEmbedLoss,

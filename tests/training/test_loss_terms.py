@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 from guided_toy import SHAPES, drawn, toy_guide
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from precise import PreciseEncoder, PreciseTokens
 from torch import Tensor
 from toy import BagEncoder, Squares, options, toy_data

@@ -240,7 +240,7 @@ def test_segments_are_counted_once_for_all_refreshes(tiny_model, toy_folder, tmp
     def again(*_: object) -> None:
         raise AssertionError("counted again")
 
-    monkeypatch.setattr("hardneg.encoders.tokens.replacing", again)
+    monkeypatch.setattr("hardneg.encoders.stream.replacing", again)
     mine_refresh([encoder], mining, RefreshFolder(tmp_path), 1, 5)
     one, two = (read_negatives(place.negatives(number)) for number in (0, 1))
     assert [each.negatives for each in one] == [each.negatives for each in two]

@@ -17,8 +17,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
 from hardneg.records import HISTORY, TrainingError
 from hardneg.runtime import World, distributed, join, progress
-from hardneg.training import checkpoint, loop
-from hardneg.training import step as step_values
+from hardneg.training import checkpoint, loop, step as step_values
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 from hardneg.training.step import (

@@ -13,8 +13,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling
 from torch import nn
 
-from hardneg.encoders import adapters as adapters
-from hardneg.encoders import tokens, towers
+from hardneg.encoders import adapters as adapters, tokens, towers
 from hardneg.encoders.open import contract, model_files, resolved
 from hardneg.encoders.spec import SIDES, TOKEN_TYPES, FullSpec, Precision
 from hardneg.records import SPEC_FILE, ModelError

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hardneg import registry
 from hardneg.encoders import adapters
-from hardneg.encoders.open import contract as contracts
-from hardneg.encoders.open import model_files
+from hardneg.encoders.open import contract as contracts, model_files
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
 from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
 from hardneg.records import SPEC_FILE, HardnegError, Lookup, ModelError, PluginError, PluginSetting

@@ -8,8 +8,7 @@ from hardneg_datasets.check import check
 from hardneg_datasets.dpr import Dpr
 from hardneg_datasets.msmarco import MsMarcoDocument, MsMarcoPassage
 from hardneg_datasets.pyserini import Pyserini
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection

@@ -142,8 +142,8 @@ def test_a_hub_id_is_named_by_its_commit_and_read_from_the_cache(tmp_path, monke
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"model_type": "bert"}, "no ELECTRA discriminator"),
-        ({"architectures": ["ElectraForMaskedLM"]}, "but ElectraForMaskedLM: take reranker cross-encoder"),
+        ({"model_type": "bert"}, "not an ELECTRA discriminator"),
+        ({"architectures": ["ElectraForMaskedLM"]}, "but ElectraForMaskedLM: use reranker cross-encoder"),
         ({"type_vocab_size": 1}, "cannot be opened"),
     ],
 )
@@ -157,7 +157,7 @@ def test_what_is_no_discriminator_is_refused(tmp_path, changes, told):
 def test_a_tokenizer_without_segments_is_refused(tmp_path):
     path = tiny_electra(tmp_path / "electra") / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer_class": "TokenizersBackend"}))
-    with pytest.raises(ModelError, match="does not tell the segments of a pair apart"):
+    with pytest.raises(ModelError, match="does not mark the segments of a pair"):
         Electra(str(path.parent), length=48).load()
 
 

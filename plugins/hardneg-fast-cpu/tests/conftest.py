@@ -28,4 +28,4 @@ def small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(search, "_LARGE_ON_CPU", 0)
     monkeypatch.setattr(search, "_FEW_QUERIES", 0)
-    monkeypatch.setattr(search, "has_bf16_units", lambda device: True)
+    monkeypatch.setattr(search.runtime, "has_bf16_units", lambda device: True)

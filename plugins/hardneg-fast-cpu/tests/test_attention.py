@@ -108,7 +108,7 @@ def encoder(tiny_model: Path) -> Encoder:
 @pytest.fixture
 def units(monkeypatch: pytest.MonkeyPatch, small_networks: None) -> None:
     """A CPU with units for bfloat16; linear layers are torch's, as the units may not be there."""
-    monkeypatch.setattr(passes, "has_bf16_units", lambda device: True)
+    monkeypatch.setattr(passes.runtime, "has_bf16_units", lambda device: True)
     monkeypatch.setattr(passes.platform, "machine", lambda: "aarch64")
 
 
@@ -132,7 +132,7 @@ def test_batched_attention_is_what_runs_and_gives_the_same_vectors(encoder, monk
 
 @pytest.mark.parametrize(("bf16", "own"), [(True, "hardneg_batched"), (False, "sdpa")])
 def test_it_is_batched_in_bfloat16_alone_on_units_for_it(encoder, bf16, own, monkeypatch, units):
-    monkeypatch.setattr(passes, "has_bf16_units", lambda device: bf16)
+    monkeypatch.setattr(passes.runtime, "has_bf16_units", lambda device: bf16)
     copies = [copy(encoder.parts("document")[0]) for copy in (sharing, in_bfloat16)]
     for copied in copies:
         passes.arrange(copied)

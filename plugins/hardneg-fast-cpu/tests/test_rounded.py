@@ -17,8 +17,7 @@ from hardneg_fast_cpu.search import (
     rough_search,
     rounded_down,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from hardneg.indexes import exact
@@ -222,10 +221,10 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 )
 def test_large_searches_take_it_where_there_are_units(device, queries, vectors, k, taken, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(search, "has_bf16_units", lambda device: True)
+    monkeypatch.setattr(search.runtime, "has_bf16_units", lambda device: True)
     found = rough_search(device, queries, vectors, 384, k)
     assert found == ((RoughSearch(65_536, 1024) if device is CPU else RoughSearch(65_536, 2048)) if taken else None)
-    monkeypatch.setattr(search, "has_bf16_units", lambda device: False)
+    monkeypatch.setattr(search.runtime, "has_bf16_units", lambda device: False)
     assert rough_search(device, queries, vectors, 384, k) is None
 
 

@@ -186,11 +186,11 @@ class OnGpu:
 
 
 def test_it_is_for_half_precision_on_a_gpu_with_a_kernel(monkeypatch):
-    monkeypatch.setattr(passes, "has_bf16_units", lambda device: True)
+    monkeypatch.setattr(passes.runtime, "has_bf16_units", lambda device: True)
     assert passes.may_pack(OnGpu()) and not passes.may_pack(OnGpu(torch.float32))
-    monkeypatch.setattr(passes, "has_bf16_units", lambda device: False)
+    monkeypatch.setattr(passes.runtime, "has_bf16_units", lambda device: False)
     assert not passes.may_pack(OnGpu())
-    monkeypatch.setattr(passes, "has_bf16_units", lambda device: True)
+    monkeypatch.setattr(passes.runtime, "has_bf16_units", lambda device: True)
     monkeypatch.setattr(passes, "has_kernel", lambda: False)
     assert not passes.may_pack(OnGpu())
 

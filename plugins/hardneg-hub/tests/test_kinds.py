@@ -1,12 +1,15 @@
-"""Indexes, negatives and runs: what goes to the hub, and that the libraries open it from there."""
+"""Indexes, negatives and runs on the hub, opened by the libraries, with cards of written queries."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import yaml
+from command_line import hardneg
 from hardneg_hub.prepare import prepare
 from hardneg_hub.pushing import Push
 
@@ -97,14 +100,14 @@ def test_what_a_table_tells_of_its_writer_stays(hub, store, scratch, tmp_path):
 
 
 def test_a_runs_negatives_come_from_the_store(run, store, scratch):
-    with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one in store"):
+    with pytest.raises(ArtifactError, match="has no negatives of 'static': give the right one with store"):
         prepare(run, "org/made", store, scratch, "negatives")
 
 
 def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scratch):
     (run / LOCK).unlink()
     for what in (None, "index", "model"):
-        with pytest.raises(DataError, match=r"no finished run: recipe.lock.yaml is missing; run the recipe again"):
+        with pytest.raises(DataError, match=r"not a finished run: recipe.lock.yaml is missing; run the recipe again"):
             prepare(run, "org/made", store, scratch, what)
 
 
@@ -123,3 +126,28 @@ def test_an_artifact_of_the_store_is_compared_with_its_manifest(run, store, nega
     (made.path / "negatives.arrow").write_bytes(b"0" * negatives.stat().st_size)
     with pytest.raises(ArtifactError, match="has changed since it was written"):
         prepare(made.path / "negatives.arrow", "org/made", other, scratch)
+
+
+@pytest.mark.slow
+def test_the_card_names_the_stage_that_made_them(tmp_path: Path, tiny_model: Path) -> None:
+    data = tmp_path / "docs"
+    (data / "qrels").mkdir(parents=True)
+    texts = [" ".join(f"word{number}x{each} of the page." for each in range(30)) for number in range(12)]
+    rows = [json.dumps({"_id": f"d{number}", "text": text}) for number, text in enumerate(texts)]
+    (data / "corpus.jsonl").write_text("\n".join(rows))
+    (data / "queries.jsonl").write_text('{"_id": "q1", "text": "word0x1"}\n')
+    (data / "qrels" / "train.tsv").write_text("q1\td0\t1\n")
+    recipe, store, out = tmp_path / "r.yaml", tmp_path / "store", tmp_path / "out"
+    recipe.write_text(
+        f"dataset: beir:{data}\nmodel: {tiny_model}\nstages:\n"
+        "  written: {stage: write-queries, writers: [crop], dev_share: 0.0, test_share: 0.0, split_by: passage}\n"
+        "  vectors: {stage: encode, dataset: written}\n"
+        "  listed: {stage: search, index: vectors, split: train, depth: 5, dataset: written}\n"
+        "  kept: {stage: round-trip, run: listed, depth: 5, dataset: written}\n"
+        "  mined: {stage: mine, runs: {dense: kept}, miner: topk, dataset: kept}\n"
+    )
+    hardneg("recipe run", recipe, "--output", out, "--device", "cpu", "--store", store)
+    upload = prepare(out, "org/name", Store(store), tmp_path, "negatives")
+    assert "Negatives of the train queries that stage `kept` made of docs" in upload.card
+    rows = pq.read_table(tmp_path / "train-00000-of-00001.parquet").to_pylist()
+    assert rows and all(row["query_id"].startswith("crop:") and row["positives"] for row in rows)

@@ -1,4 +1,4 @@
-"""What must not leave is cut off, or stops the push; what is no part of a model stays."""
+"""Private content that is cut off or stops a push."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from finished import spoil
 from hardneg_hub.prepare import prepare
+from hardneg_hub.private_paths import dataset_name, without_paths
 from hardneg_hub.upload import Upload
 
 from hardneg.records import ArtifactError, DataError, HardnegError, ModelError
@@ -42,7 +43,7 @@ def test_a_file_that_has_changed_since_is_refused(run, store):
 
 def test_a_file_that_is_gone_is_refused(run, store):
     (run / "model" / "modules.json").unlink()
-    with pytest.raises(ArtifactError, match=r"modules\.json: damaged: is missing"):
+    with pytest.raises(ArtifactError, match=r"modules\.json: is missing"):
         prepared(run, store)
 
 
@@ -52,7 +53,7 @@ def test_strangers_stay_and_are_named(run, store):
     (run / "model" / "checkpoint-5" / "optimizer.pt").write_bytes(b"pickle")
     (run / "model" / "notes.txt").write_text("to do")
     upload = prepared(run, store)
-    assert upload.notes[0] == "stays here, no part of it: .env, checkpoint-5/optimizer.pt, notes.txt"
+    assert upload.notes[0] == "not uploaded: .env, checkpoint-5/optimizer.pt, notes.txt"
     assert not {".env", "notes.txt"} & set(upload.files)
 
 
@@ -79,12 +80,12 @@ def test_a_link_out_of_the_folder_is_refused(run, tmp_path):
     (tmp_path / "elsewhere.json").write_text(json.dumps({"a": 1}))
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(tmp_path / "elsewhere.json")
-    with pytest.raises(DataError, match="a link that leads out of"):
+    with pytest.raises(DataError, match="is a link out of"):
         prepared(folder, Store(tmp_path / "none"))
 
 
 def test_a_folder_of_nothing_is_told_what_could_be_there(tmp_path):
-    with pytest.raises(HardnegError, match="no run folder, and no model, index or negatives there"):
+    with pytest.raises(HardnegError, match="no run folder, and no model, index or negatives in it"):
         prepared(tmp_path, Store(tmp_path / "none"))
 
 
@@ -100,10 +101,61 @@ def test_an_own_card_is_kept_and_gets_what_the_run_tells(run, store):
 
 def test_metadata_that_is_none_is_told(run, store):
     (run / "model" / "README.md").write_text("---\na: [\n---\n# Ours\n")
-    with pytest.raises(DataError, match="its first lines are no metadata"):
+    with pytest.raises(DataError, match="invalid metadata block"):
         prepared(run, store)
 
 
 def test_a_folder_given_from_where_one_is_tells_no_more(run, store, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert prepared(Path("run"), store) == prepared(run, store)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/anna/models/mine", "mine"),
+        ("../runs/star", "star"),
+        ("C:\\Users\\anna\\mine", "mine"),
+        ("\\\\server\\share\\mine", "mine"),
+        ("beir:/srv/data/nq", "beir:nq"),
+        ("org/name", "org/name"),
+        ("trained on /home/anna/nq, twice", "trained on nq, twice"),
+        ("from ./nq/", "from nq"),
+        ("from anna@gpu01:/data to anna@gpu01.inside:nq/v2", "from data to v2"),
+        ("anna@10.0.0.5:~/nq", "nq"),
+        ("mrr@10: BM25 / STAR, ndcg@10:a/b", "mrr@10: BM25 / STAR, ndcg@10:a/b"),
+        ("s3://bucket/team/vectors?sig=1", "s3://.../vectors"),
+        ("http://anna:secret@10.0.0.5:8080", "http://..."),
+        ("https://host.inside/v1/embed#x", "https://.../embed"),
+        ("TopK(depth=10)", "TopK(depth=10)"),
+        ("/", "/"),
+    ],
+)
+def test_places_are_cut_to_their_last_part(text, shown):
+    assert without_paths({"a": [text, 3, None]}) == {"a": [shown, 3, None]}
+
+
+def test_the_name_of_the_users_own_folder_is_no_last_part(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/anna")
+    assert without_paths(["/home/anna", "~anna", "model of /home/anna"]) == ["folder", "folder", "model of folder"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [
+        ("beir:data/scifact", "beir:scifact"),
+        ("hf:mteb/scifact", "hf:mteb/scifact"),
+        ("ir-datasets:beir/scifact/test", "ir-datasets:beir/scifact/test"),
+        ("hf:/home/anna/tables", "hf:tables"),
+        ("pydocs", "pydocs"),
+        ({"name": "beir", "source": "~/nq", "withheld": 3}, {"name": "beir", "source": "nq", "withheld": 3}),
+    ],
+)
+def test_datasets_on_the_hub_keep_their_names(setting, shown):
+    assert dataset_name(setting) == shown
+
+
+def test_a_local_table_of_the_hubs_form_is_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "team" / "secret").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert dataset_name("hf:team/secret") == "hf:secret"

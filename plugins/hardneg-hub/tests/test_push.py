@@ -1,19 +1,22 @@
-"""Pushes to a hub in memory: what goes there, how often, for whom, and what is told when it does not."""
+"""Pushes to a hub in memory, and the names of arguments in refusals."""
 
 import sys
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import huggingface_hub
 import pytest
 import yaml
 from fake_hub import FakeHub
+from hardneg_hub import pushing
 from hub_server import TOKEN
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.records import HardnegError, UsageError
+from hardneg.records import LOCK, HardnegError, UsageError
 from hardneg.store import Store
 
 NAME = "org/tiny"
@@ -39,7 +42,7 @@ def test_a_model_goes_as_one_commit_private_and_a_second_push_makes_none(hub, ru
     assert hub.messages == ["first"] and hub.private[NAME]
     assert files["model.safetensors"] == (run / "model" / "model.safetensors").read_bytes()
     assert {"README.md", "recipe.lock.yaml", "modules.json", "hardneg.json", "tokenizer.json"} < set(files)
-    assert push(run, store).rstrip().endswith("nothing has changed, no commit was made")
+    assert push(run, store).rstrip().endswith("nothing changed, no commit made")
     assert hub.messages == ["first"]
 
 
@@ -76,7 +79,7 @@ def test_public_is_asked_for_and_made_last(hub, run, store, monkeypatch):
 
 def test_a_repository_that_is_public_already_is_asked_for_too(hub, run, store):
     hub.create_repo(NAME, repo_type="model", private=False)
-    assert "org/tiny is public: everybody reads what is pushed; pass --yes" in push(run, store)
+    assert "org/tiny is public, so the pushed files will be public; pass --yes" in push(run, store)
     assert not there(hub)
     push(run, store, "--yes")
     assert "model.safetensors" in there(hub)
@@ -85,7 +88,7 @@ def test_a_repository_that_is_public_already_is_asked_for_too(hub, run, store):
 def test_a_dry_run_shows_files_and_card_and_asks_nothing(hub, run, store):
     told = push(run, store, "--dry-run")
     assert hub.asked == [] and "model.safetensors" in told and "model-index:" in told
-    assert told.rstrip().endswith("nothing was sent: a dry run")
+    assert told.rstrip().endswith("dry run: nothing was sent")
 
 
 def test_the_cards_say_that_the_queries_were_written(hub, run, store):
@@ -127,16 +130,16 @@ def test_without_a_login_without_a_network_and_offline(hub, run, store, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(hub, "repo_info", lost)
-        assert "cannot be reached: go online" in push(run, store)
+        assert "cannot be reached: check the network" in push(run, store)
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", "/nowhere")
-    assert "nobody is logged in to the hub: `hf auth login`, or set HF_TOKEN" in push(run, store)
+    assert "not logged in to the hub: run `hf auth login`, or set HF_TOKEN" in push(run, store)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE is set" in push(run, store)
 
 
 def test_names(hub, run, store):
-    assert "no repository may be called that" in push(run, store, name="a/b/c")
+    assert "not a repository name" in push(run, store, name="a/b/c")
     assert "model me/tiny: new" in push(run, store, name="tiny")
 
 
@@ -146,6 +149,34 @@ def test_the_function_makes_nothing_public_unasked(hub, run, store):
     made = hn.push(run, NAME, store=store.root)
     assert made.address == f"https://hub.test/{NAME}" and made.files == 12 and hub.private[NAME]
     hub.create_repo(NAME, repo_type="model", private=False)
-    with pytest.raises(UsageError, match="org/tiny is public: everybody reads what is pushed; set public=True"):
+    with pytest.raises(UsageError, match="org/tiny is public, so the pushed files will be public; set public=True"):
         hn.push(run, NAME, store=store.root)
     assert hn.push(run, NAME, "model", public=True, store=store.root).files == 12
+
+
+def refused(call: Callable[[], Any]) -> HardnegError:
+    with pytest.raises(HardnegError) as error:
+        call()
+    return error.value
+
+
+def by_command(*words: object) -> str:
+    return str(CliRunner().invoke(app, [str(word) for word in words]).exception)
+
+
+@pytest.mark.parametrize("what", ["model", "index", "negatives"])
+def test_a_push_of_what_a_run_lacks(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / LOCK).write_text("{keys: {}, tree: {stages: {}}, recipe: none, preset: null, start_model: a}")
+    told = f"no {what} there: give {{}} as one of"
+    assert told.format("wanted") in str(refused(lambda: pushing.push(tmp_path, "a/b", what, store=tmp_path)))
+    line = ("push", tmp_path, "--repo", "a/b", "--dry-run", "--what", what, "--store", tmp_path)
+    assert told.format("--what") in by_command(*line)
+
+
+def test_a_push_names_what_it_cannot_take(tmp_path: Path) -> None:
+    line = ("push", tmp_path, "--repo", "a/b", "--dry-run")
+    assert str(refused(lambda: pushing.push(tmp_path, "a/b", "texts"))).startswith("wanted 'texts': is one of")
+    assert by_command(*line, "--what", "texts").startswith("--what 'texts': is one of")
+    assert by_command(*line, "--model", "a b").startswith("--model 'a b': not a repository name")
+    assert str(refused(lambda: pushing.push(tmp_path, "a b"))).startswith("repo 'a b': not a repository name")
+    assert by_command("push", tmp_path, "--repo", "a b", "--dry-run").startswith("--repo 'a b': not a repository name")

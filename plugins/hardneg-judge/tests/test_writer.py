@@ -9,7 +9,7 @@ from chat_server import Served, serving
 from hardneg_judge.server import KEPT, READ, REQUESTS, UNCOUNTED, UNREADABLE, WRITTEN
 from hardneg_judge.writer import MISSING, ChatWriter
 
-from hardneg.plugin import Document, PluginSetting, configure, errors
+from hardneg.plugin import Document, errors, records, registry
 from hardneg.store import plugin_identity
 from hardneg.testing import WriterTests
 
@@ -122,7 +122,7 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
 )
 def test_mistakes_in_options(options: dict[str, Any], line: str) -> None:
     with pytest.raises(errors.PluginError, match=re.escape(line)):
-        configure("writers", PluginSetting("chat", {"model": "m", **options}))
+        registry.configure("writers", records.PluginSetting("chat", {"model": "m", **options}))
 
 
 def test_the_texts_of_files_are_in_keys(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Scores of mteb's tasks are those that mteb gives sentence-transformers' own classes."""
+"""The model for mteb on made tasks, over a dense model and over BM25."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import sentence_transformers
-from hardneg_mteb.model import TaskSearcher, mteb_model
+from hardneg_mteb.model import TaskSearcher, listed_rows, mteb_model
+from hardneg_mteb.system import task_texts
 from made_tasks import animals, evaluated
 from tiny import BY_FAMILY, tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 import hardneg
-from hardneg.records import ModelError, RecipeError, UsageError
+from hardneg.indexes.lucene import Bm25
+from hardneg.records import DataError, ModelError, RecipeError, UsageError
+from hardneg.runtime import Silent
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
     "dense": (tiny_encoder, sentence_transformers.SentenceTransformer),
@@ -119,7 +122,7 @@ def test_mistakes_have_one_line(folders: dict[str, Path], tmp_path: Path, monkey
     for value in (3, ["hnsw"], {"m": 8}, {"name": 3}):
         with pytest.raises(UsageError, match="index must be a name, or a dict of options with a name, not"):
             mteb_model(folders["dense"], index=value)
-    with pytest.raises(UsageError, match="bm25 is an index itself: leave index out"):
+    with pytest.raises(UsageError, match="bm25 is an index already: remove index"):
         mteb_model("bm25", index="hnsw")
     with pytest.raises(UsageError, match="call index first"):
         mteb_model(folders["dense"]).search(None, task_metadata=None, top_k=1)
@@ -133,3 +136,36 @@ def test_predictions_make_a_task_of_reranking(folders: dict[str, Path], tmp_path
     for query_id, found in again.items():
         best = sorted(lists[query_id], key=lambda doc_id: lists[query_id][doc_id], reverse=True)[:5]
         assert found == {doc_id: pytest.approx(lists[query_id][doc_id], abs=1e-6) for doc_id in best}
+
+
+pytestmark = pytest.mark.usefixtures("started_java")
+
+
+def test_lists_are_those_of_the_index(tmp_path):
+    task = animals()
+    ours = mteb_model("bm25", store=tmp_path / "store")
+    assert (ours.mteb_model_meta.name, ours.mteb_model_meta.model_type) == ("hardneg/bm25", ["sparse"])
+    lists = evaluated(ours, task, tmp_path)[1]
+    data = animals().dataset["default"]["test"]
+    corpus = task_texts(data["corpus"], task.metadata, "document")
+    Bm25().build(((f"d{row}", text) for row, text in enumerate(corpus)), tmp_path / "index", Silent())
+    rows = {f"d{row}": row for row in range(len(corpus))}
+    searcher = Bm25().open(tmp_path / "index", lambda doc_ids: np.array([rows[each] for each in doc_ids], np.int64))
+    hits = searcher.search(list(data["queries"]["text"]), 60)
+    for query, (found, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
+        wanted = {f"d{row}": score for row, score in zip(found, scores, strict=True) if row >= 0}
+        assert lists[f"q{query}"] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_listed_documents_are_not_ranked(tmp_path):
+    task = animals(type="Reranking", top_ranked={"q0": ["d0"]})
+    ours, data = mteb_model("bm25", store=tmp_path), task.dataset["default"]["test"]
+    ours.index(data["corpus"], task_metadata=task.metadata)
+    with pytest.raises(UsageError, match="cannot rerank documents: give a model"):
+        ours.search(data["queries"], task_metadata=task.metadata, top_k=5, top_ranked={})
+
+
+def test_a_listed_document_must_be_in_the_corpus():
+    assert listed_rows(["q", "r"], {"q": ["b", "a", "b"]}, {"a": 0, "b": 1}).tolist() == [[1, 0], [-1, -1]]
+    with pytest.raises(DataError, match="document 'c'"):
+        listed_rows(["q"], {"q": ["c"]}, {"a": 0})

@@ -8,8 +8,7 @@ from hardneg_multi_vector.codes import CODES, TokenCodes, by_centroids, write_co
 from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq
 from hardneg_multi_vector.store import TokenStore, TokenVectors
 from hardneg_multi_vector.testing import write_tokens
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import Silent

@@ -13,8 +13,7 @@ from hardneg_multi_vector.indexes import MultiVector
 from hardneg_multi_vector.maxsim import MultiVectorSearcher, block_scores, maxsim_matrix, maxsim_pairs
 from hardneg_multi_vector.store import TokenStore, TokenVectors
 from hardneg_multi_vector.testing import write_tokens
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from hardneg.encoders.tokens import Tokens

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 from hardneg_multi_vector.store import TokenStore, TokenVectors, TokenWriter
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sentence_transformers import MultiVectorEncoder
 from tiny import tiny_multi_vector
 

@@ -1,18 +1,21 @@
-"""A run folder retrieves what its own searches found."""
+"""Transformers of PyTerrier: runs, indexes and rerankers."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from hardneg_pyterrier import Retriever, Run
+from hardneg_pyterrier import Reranker, Retriever, Run, transformers
 from recipes.recipes import plan_in, small_collection
 from tiny import tiny_encoder
 
 from hardneg.formats.runs import read_run
 from hardneg.recipes import Options, Watcher, execute, publish
-from hardneg.records import DataError, PluginError, UsageError
+from hardneg.records import DataError, PluginError, PluginSetting, UsageError
 from hardneg.store import Store
 
 pytestmark = pytest.mark.slow
@@ -101,3 +104,98 @@ def test_what_is_not_there_is_told(dense: tuple[Path, Path], tmp_path: Path):
         Retriever(out, index="other", store=store)
     with pytest.raises(PluginError, match="no-such"):
         Retriever.from_index(out / "index", backend={"name": "no-such"})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "a.trec").write_text("1 Q0 d1 1 3.5 a\n1 Q0 d2 2 2.5 a\n1 Q0 d3 3 1.5 a\n2 Q0 d9 1 7 a\n")
+    return tmp_path / "a.trec"
+
+
+@pytest.fixture
+def asked() -> pd.DataFrame:
+    return pd.DataFrame([["2", "b", "x"], ["other", "c", "y"], ["1", "a", "z"]], columns=["qid", "query", "topic"])
+
+
+def test_lists_stand_in_the_order_of_the_queries(path: Path, asked: pd.DataFrame):
+    found = Run(path)(asked)
+    assert found.to_numpy().tolist() == [
+        ["2", "b", "x", "d9", 7.0, 0],
+        ["1", "a", "z", "d1", 3.5, 0],
+        ["1", "a", "z", "d2", 2.5, 1],
+        ["1", "a", "z", "d3", 1.5, 2],
+    ]
+    assert found.columns.tolist() == ["qid", "query", "topic", "docno", "score", "rank"]
+
+
+def test_depth_and_queries_without_a_list(path: Path, asked: pd.DataFrame):
+    assert Run(path, depth=1)(asked)["docno"].tolist() == ["d9", "d1"]
+    for nothing in (asked[asked["qid"] == "other"], asked.head(0)):
+        assert list(Run(path)(nothing).columns) == ["qid", "query", "topic", "docno", "score", "rank"]
+        assert not len(Run(path)(nothing))
+
+
+def test_runs_compose(path: Path, asked: pd.DataFrame):
+    queries = asked[["qid", "query"]]
+    assert (Run(path) % 1)(queries)["docno"].tolist() == ["d9", "d1"]
+    twice = (Run(path) + Run(path))(queries)
+    np.testing.assert_allclose(sorted(twice["score"]), [3.0, 5.0, 7.0, 14.0])
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """Prefers long documents: its score is their number of words, for each word of the query."""
+
+    version: ClassVar[int] = 1
+
+    def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
+        for query, texts in requests:
+            yield [float(len(query.split()) * len(text.split())) for text in texts]
+
+
+@pytest.fixture
+def lengths(monkeypatch: pytest.MonkeyPatch) -> Reranker:
+    def configured(kind: str, setting: PluginSetting) -> _Lengths:
+        assert (kind, setting.name) == ("rerankers", "lengths")
+        return _Lengths()
+
+    monkeypatch.setattr(transformers.hp.registry, "configure", configured)
+    return Reranker("lengths")
+
+
+def test_documents_are_ordered_by_the_new_scores(lengths: Reranker):
+    rows = [["1", "a b", "d1", "x", 9.0, 0], ["2", "c", "d1", "x", 5.0, 0], ["1", "a b", "d2", "x y z", 8.0, 1]]
+    frame = pd.DataFrame(rows, columns=["qid", "query", "docno", "text", "score", "rank"])
+    found = lengths(frame)
+    assert found[["qid", "docno", "score", "rank"]].to_numpy().tolist() == [
+        ["1", "d2", 6.0, 0],
+        ["1", "d1", 2.0, 1],
+        ["2", "d1", 1.0, 0],
+    ]
+    assert found.columns.tolist() == frame.columns.tolist()
+
+
+def test_ties_stay_in_their_order_and_nothing_stays_nothing(lengths: Reranker):
+    rows = [["1", "a", "d2", "x"], ["1", "a", "d1", "y"]]
+    frame = pd.DataFrame(rows, columns=["qid", "query", "docno", "text"]).assign(score=0.0, rank=0)
+    assert lengths(frame)["docno"].tolist() == ["d2", "d1"]
+    assert not len(lengths(frame.head(0)))
+
+
+def test_an_unknown_reranker_is_told():
+    with pytest.raises(PluginError, match="no-such"):
+        Reranker("no-such")
+
+
+@pytest.mark.slow
+def test_a_cross_encoder_gives_its_own_scores(tmp_path_factory: pytest.TempPathFactory):
+    from tiny import tiny_reranker
+
+    folder = tiny_reranker(tmp_path_factory.mktemp("cross") / "model")
+    made = Reranker.from_folder(folder, activation="none")
+    texts = ["old river", "blue engine near the bridge", "garden"]
+    frame = pd.DataFrame({"qid": "1", "query": "blue bridge", "docno": ["a", "b", "c"], "text": texts, "score": 0.0})
+    found = made(frame)
+    own = dict(zip("abc", next(iter(made.plugin.rerank([("blue bridge", texts)]))), strict=True))
+    assert found["docno"].tolist() == sorted(own, key=lambda name: -own[name])
+    assert found["score"].tolist() == [float(own[name]) for name in found["docno"]]

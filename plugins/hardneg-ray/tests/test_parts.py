@@ -1,4 +1,4 @@
-"""The parts of the engine that need no cluster."""
+"""The parts of the engine without a cluster, and its contract."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from hardneg_ray import cluster, foreman, worker
 from hardneg_ray.cluster import Cluster, Needs
 from hardneg_ray.engine import Ray
 from hardneg_ray.foreman import Lost, Member, Ranges
-from hardneg_ray.testing import context_of
+from hardneg_ray.testing import EngineTests, context_of
 from hardneg_ray.worker import BlockActor, Desk, Failed, choices_in
 from ray.exceptions import ObjectFetchTimedOutError, ObjectReconstructionFailedError, OwnerDiedError
 
@@ -56,10 +56,10 @@ def test_a_process_of_an_engine_asks_the_engine(monkeypatch):
 
 def test_a_machine_that_does_not_see_the_store_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "_PATIENCE", 0.0)
-    monkeypatch.setattr("hardneg.runtime.distributed.settle_by", lambda settle: None)
+    monkeypatch.setattr("hardneg.runtime.settle_by", lambda settle: None)
     report = BlockActor(context_of(tmp_path / "work"), "a token", None).open()
     assert isinstance(report, Failed) and report.class_name == "UsageError"
-    assert f"does not see {tmp_path / 'work'}: put the store where all machines have it" in report.text
+    assert f"does not see {tmp_path / 'work'}: put the store at a path that all machines share" in report.text
 
 
 NODES = [
@@ -107,3 +107,11 @@ def test_a_block_that_is_lost_with_its_machine_is_given_out_again(kind, monkeypa
     with pytest.raises(Lost) as gone:
         member.read()
     assert gone.value.member.numbers == [3]
+
+
+pytestmark = pytest.mark.slow  # its processes import torch
+
+
+@pytest.mark.usefixtures("cluster")
+class TestRay(EngineTests):
+    plugin = Ray(actors=2, num_cpus=1, losses=2)

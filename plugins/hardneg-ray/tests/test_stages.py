@@ -1,11 +1,17 @@
-"""What actors make of encode, search, mine and rerank: the bytes that one process makes."""
+"""Stages on actors give the bytes of one process, also after kills and on a deployed cluster."""
 
+import importlib.util
+import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 from hardneg_ray.engine import Ray
 from small_work import collection, cross_encoder, recipe
 from typer.testing import CliRunner
@@ -87,3 +93,52 @@ def test_several_processes_and_a_cluster_are_refused(monkeypatch):
     assert "--engine ray: it starts its own processes" in str(done.exception)
     done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--engine-option", "actor=2"])
     assert "ray has no such option; did you mean 'actors'" in str(done.exception)
+
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+_spec = importlib.util.spec_from_file_location("kill_campaign", BENCHMARKS / "kill_campaign.py")
+assert _spec is not None and _spec.loader is not None
+campaign = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(campaign)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["actor", "driver", "raylet"])
+def test_no_block_is_lost(kind: str, tmp_path: Path) -> None:
+    told = campaign.killed_run(tmp_path, kind, random.Random(1))
+    campaign.runs_until_done(tmp_path)
+    assert told.startswith(kind) and campaign.check(tmp_path) == 60
+
+
+@pytest.mark.slow
+def test_machines_come_and_go() -> None:
+    done = subprocess.run([sys.executable, BENCHMARKS / "three_nodes.py"], capture_output=True, text=True)
+    assert done.returncode == 0 and "60 blocks, each finished" in done.stdout, done.stdout + done.stderr
+
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+
+
+@pytest.mark.parametrize("name", ["slurm-ray.sbatch", "slurm-torchrun.sbatch"])
+def test_the_batch_files_are_sound_shell(name: str) -> None:
+    path = DEPLOY / name
+    subprocess.run(["bash", "-n", path], check=True)
+    lines = path.read_text().splitlines()
+    asked = [number for number, line in enumerate(lines) if line.startswith("#SBATCH --")]
+    first = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
+    assert len(asked) > 5 and max(asked) < first  # Slurm reads none behind the first command
+    for told in ({}, {"HARDNEG_STORE": "/shared"}):
+        done = subprocess.run(["bash", path], env={"PATH": "/usr/bin:/bin", **told}, capture_output=True, text=True)
+        assert done.returncode and ("HARDNEG_STORE=" if not told else "name a recipe") in done.stderr
+
+
+def test_their_commands_have_the_options_that_are_given() -> None:
+    job = yaml.safe_load((DEPLOY / "rayjob.yaml").read_text())["spec"]
+    assert job["rayClusterSpec"]["rayVersion"] == version("ray")
+    told = job["entrypoint"].split()
+    assert told[0] == "hardneg"
+    done = CliRunner().invoke(app, [*told[1:3], "--help"], env={"COLUMNS": "200"})
+    assert all(word in done.output for word in told if word.startswith("--"))
+    line = [sys.executable, "-m", "ray.scripts.scripts", "symmetric-run", "--help"]
+    helped = subprocess.run(line, capture_output=True)
+    assert b"--min-nodes" in helped.stdout and b"--address" in helped.stdout

@@ -13,7 +13,7 @@ import torch
 from hardneg_seq2seq.generation import Drawn
 from hardneg_seq2seq.writer import Seq2seq
 
-from hardneg.plugin import Document, PluginSetting, configure, errors
+from hardneg.plugin import Document, errors, records, registry
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.store import Store
 from hardneg.testing import WriterTests
@@ -131,7 +131,7 @@ def test_a_recipe_with_it_is_planned_and_run(tiny: Path, tmp_path: Path) -> None
 )
 def test_mistakes_in_options(options: dict[str, Any], line: str) -> None:
     with pytest.raises(errors.PluginError, match=re.escape(line)):
-        configure("writers", PluginSetting("seq2seq", {"source": "m", **options}))
+        registry.configure("writers", records.PluginSetting("seq2seq", {"source": "m", **options}))
 
 
 def test_what_is_no_such_network_is_told(tiny: Path, tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from hardneg_sparse.family import Splade
 from hardneg_sparse.impact import Impact
 from hardneg_sparse.store import SparseRows, SparseStore
 from hardneg_sparse.testing import WeightEncoderTests, WeightIndexTests
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sparse_lists import rows_of, write
 from tiny import tiny_encoder, tiny_sparse_encoder
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hardneg_sparse.impact import Impact, frequency_texts
 from hardneg_sparse.store import SparseRows, SparseStore, SparseWriter, fault
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sparse_lists import LISTS, lists_of, rows_of, write
 
 from hardneg.encoders.open.model_card import IMPACT_SCALE

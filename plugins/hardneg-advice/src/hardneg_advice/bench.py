@@ -11,7 +11,6 @@ from typing import Annotated, Any, Unpack
 from hardneg.plugin import (
     StoredCollection,
     arguments,
-    atomic_write,
     errors,
     forms,
     given,
@@ -20,6 +19,7 @@ from hardneg.plugin import (
     recipes,
     resolving,
     sessions,
+    stores,
     training_stage,
 )
 from hardneg_advice.bench_rows import BASELINES, IN_BATCH, METRIC, RANDOM, as_markdown, content_of, file_faults
@@ -259,14 +259,14 @@ def _write(
 ) -> Mapping[str, Any]:
     """Write the rows, the table, the recipe, and the report."""
     for name in ("report.html", "report.md", "queries.tsv"):
-        atomic_write.link_file(artifacts[REPORT].path / name, folder / name)
-    atomic_write.link_file(artifacts[SCORES].path / "metrics.json", folder / "metrics.json")
+        stores.link_file(artifacts[REPORT].path / name, folder / name)
+    stores.link_file(artifacts[SCORES].path / "metrics.json", folder / "metrics.json")
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     hardness = json.loads((artifacts[HARDNESS].path / f"{HARDNESS}.json").read_text("utf-8"))
     content = {**head, **content_of(files, metrics, hardness, on_dev)}
-    atomic_write.replace_text(folder / BENCH, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    atomic_write.replace_text(folder / TABLE, as_markdown(content))
-    atomic_write.replace_text(folder / "recipe.yaml", recipes.as_yaml(tree))
+    stores.replace_text(folder / BENCH, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    stores.replace_text(folder / TABLE, as_markdown(content))
+    stores.replace_text(folder / "recipe.yaml", recipes.as_yaml(tree))
     return {"rows": len(files)}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from hardneg.plugin import ListsOfFile, StoredCollection, errors, measuring, numbers, qrels_files
+from hardneg.plugin import ListsOfFile, StoredCollection, errors, measuring, qrels_files, tables
 from hardneg_advice.positive_ranks import percent
 
 IN_BATCH, RANDOM = "in-batch", "random"
@@ -135,9 +135,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
 def _answer(row: Mapping[str, Any]) -> str:
     """Return the result of training with a file in a sentence."""
     tests = {baseline: row["effect"][baseline][METRIC] for baseline in BASELINES}
-    against = (
-        f"{numbers.signed(test['difference'])} over {label} ({test['verdict']})" for label, test in tests.items()
-    )
+    against = (f"{tables.signed(test['difference'])} over {label} ({test['verdict']})" for label, test in tests.items())
     return f"**{row['negatives']}**: {METRIC} {'; '.join(against)}.\n"
 
 
@@ -171,14 +169,14 @@ def _effects(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
     for label, each in arms.items():
         rate = f"{each['learning_rate']:g}" if "learning_rate" in each else "–"
         for metric, mean in each["metrics"].items():
-            deviation = f" ({numbers.number(each['deviations'][metric])})" if "deviations" in each else ""
+            deviation = f" ({tables.number(each['deviations'][metric])})" if "deviations" in each else ""
             cells = []
             for baseline in BASELINES:
                 test = each.get("effect", {}).get(baseline, {}).get(metric)
-                ends = ", ".join(map(numbers.signed, test["interval"])) if test and test["interval"] else "–"
-                effect = f"{numbers.signed(test['difference'])} [{ends}]" if test else ""
-                cells += [effect, numbers.p_value(test["t_holm"]), test["verdict"]] if test else [""] * 3
-            yield [label, rate, metric, numbers.number(mean) + deviation, *cells]
+                ends = ", ".join(map(tables.signed, test["interval"])) if test and test["interval"] else "–"
+                effect = f"{tables.signed(test['difference'])} [{ends}]" if test else ""
+                cells += [effect, tables.p_value(test["t_holm"]), test["verdict"]] if test else [""] * 3
+            yield [label, rate, metric, tables.number(mean) + deviation, *cells]
 
 
 def _notes(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

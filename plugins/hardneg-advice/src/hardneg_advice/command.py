@@ -9,10 +9,8 @@ from typing import Any
 
 import typer
 
-from hardneg.plugin import Command, Target, atomic_write, errors, terminal
-from hardneg_advice import bench as _bench
-from hardneg_advice import diagnose as _diagnose
-from hardneg_advice import recommend as _recommend
+from hardneg.plugin import Command, errors, stores, terminal
+from hardneg_advice import bench as _bench, diagnose as _diagnose, recommend as _recommend
 
 _SHOWN = ("settings", "store", "device")
 _JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
@@ -30,17 +28,17 @@ class RecommendCommand(Command):
         yield from super().options()
         yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=_JSON, annotation=bool)
 
-    def targets(self, args: Mapping[str, Any]) -> list[Target]:
+    def targets(self, args: Mapping[str, Any]) -> list[stores.Target]:
         """Return the recipe's file."""
         if args["output"].suffix != ".yaml":
             raise errors.UsageError(f"{args['output']}: must be a recipe; give a name that ends in .yaml")
-        return [Target(args["output"])]
+        return [stores.Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
         """Write the recipe, and print the choice and its reasons."""
         output = args["output"]
         with replace(session.outputs, keys=result.keys).publish():
-            atomic_write.replace_text(output, result.recipe(output))
+            stores.replace_text(output, result.recipe(output))
         if args["as_json"]:
             return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
         terminal.say(result.answer())

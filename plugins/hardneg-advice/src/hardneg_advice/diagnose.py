@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     Candidates,
-    PluginSetting,
     RankedList,
     arguments,
-    configure,
+    errors as faults,
+    figures as hardneg_figures,
     index_files,
     layout,
     recipes,
+    records,
+    registry,
     sessions,
     significance,
 )
-from hardneg.plugin import errors as faults
-from hardneg.plugin import figures as hardneg_figures
 from hardneg_advice.finished_run import START, FinishedRun, sample
 from hardneg_advice.positive_ranks import scores_of
 
@@ -73,7 +73,7 @@ class CheckResult:
 
 def near_copies(run: FinishedRun, stage: str) -> CheckResult:
     """Check the share of each query's first 20 negatives whose text nearly equals that of its positive."""
-    copies, count, near = 0, 0, configure("filters", PluginSetting("near-copies", {}))
+    copies, count, near = 0, 0, registry.configure("filters", records.PluginSetting("near-copies", {}))
     corpus = run.collection(run.dataset_of(stage)).corpus
     texts = SimpleNamespace(documents=lambda doc_ids: corpus.documents_at(corpus.rows(doc_ids)))
     for row in run.mined(stage):

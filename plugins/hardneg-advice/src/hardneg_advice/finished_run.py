@@ -19,7 +19,7 @@ from hardneg.plugin import (
     negatives_files,
     recipes,
     run_files,
-    seeding,
+    runtime,
     stores,
     train_config,
 )
@@ -31,7 +31,7 @@ SAMPLED = 1_000
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
     """Return at most `SAMPLED` random numbers below `count`, ascending."""
-    drawn = seeding.generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
+    drawn = runtime.generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
     return np.sort(drawn).astype(np.int64)
 
 

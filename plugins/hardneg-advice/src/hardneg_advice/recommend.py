@@ -10,17 +10,16 @@ from textwrap import wrap
 from typing import Annotated, Any, Unpack
 
 from hardneg.plugin import (
-    Section,
     arguments,
-    atomic_write,
     errors,
     metrics_files,
     model_specs,
-    numbers,
     recipes,
     resolving,
     sessions,
     start_java,
+    stores,
+    tables,
     training_options,
     training_stage,
 )
@@ -214,11 +213,11 @@ class RecommendedNegatives:
         if rows is None:
             return f"A guess without a training: {best}."
         name, row = next((name, row) for name, row in rows.items() if row["best"])
-        scores = f"{METRIC} {numbers.number(row['mean'])} {rule.ends_of(row)} on {self.ranks['queries']:,} queries"
+        scores = f"{METRIC} {tables.number(row['mean'])} {rule.ends_of(row)} on {self.ranks['queries']:,} queries"
         if name == SHIPPED:
             return f"Train nothing: as shipped the model has {scores}, no training more; best of these: {best}."
         how = f"learning rate {row['rate']:g}, {self.trials.steps:,} steps, loss {_LOSS}"
-        return f"Train with {best}: {how}. {scores}, as shipped {numbers.number(rows[SHIPPED]['mean'])}."
+        return f"Train with {best}: {how}. {scores}, as shipped {tables.number(rows[SHIPPED]['mean'])}."
 
     def reasons(self) -> list[str]:
         """Return the evidence, the rule's advice, and its limits."""
@@ -261,11 +260,11 @@ class RecommendedNegatives:
         file = arguments.file_path(path)
         if file.exists() and not overwrite:
             raise errors.UsageError(f"{file}: already exists; give another path, or overwrite=True")
-        atomic_write.replace_text(file, self.recipe(file))
+        stores.replace_text(file, self.recipe(file))
 
-    def section(self) -> Section:
+    def section(self) -> tables.Section:
         """Return the trainings and the reasons; the answer is printed first."""
-        return Section("", [rule.table(self.rows)] if self.rows else [], lines=self.reasons())
+        return tables.Section("", [rule.table(self.rows)] if self.rows else [], lines=self.reasons())
 
     def __repr__(self) -> str:
         return f"RecommendedNegatives({' '.join([self.answer(), *self.reasons()])})"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from hardneg.plugin import Table, intervals, numbers, significance
+from hardneg.plugin import Table, intervals, significance, tables
 from hardneg_advice.positive_ranks import percent, rank_in_words
 
 SHIPPED, LEXICAL = "as shipped", "BM25"
@@ -45,7 +45,7 @@ def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float])
             p[test.baseline if test.system == best else test.system] = max(test.t_holm, test.randomisation_holm)
     rows = {}
     for row, mean in means.items():
-        ends = numbers.within(intervals.interval_of(scores[row]), 0.0)
+        ends = tables.within(intervals.interval_of(scores[row]), 0.0)
         rows[row] = {
             "mean": mean,
             "interval": ends and [ends.low, ends.high],
@@ -60,7 +60,7 @@ def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float])
 
 def ends_of(row: Mapping[str, Any]) -> str:
     """Return the interval of a row's mean in words."""
-    return "–" if row["interval"] is None else numbers.bounds(intervals.Interval(*row["interval"]))
+    return "–" if row["interval"] is None else tables.bounds(intervals.Interval(*row["interval"]))
 
 
 def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -73,7 +73,7 @@ def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     else:
         yield f"Not significantly different from the highest ({test}): {'; '.join(good)}. Any of these will do."
     if LEXICAL in rows and rows[LEXICAL]["mean"] > best["mean"]:
-        p, mean = numbers.equation("p", rows[LEXICAL]["p"]), numbers.number(rows[LEXICAL]["mean"])
+        p, mean = tables.equation("p", rows[LEXICAL]["p"]), tables.number(rows[LEXICAL]["mean"])
         yield f"BM25, without any training, reaches {mean}, more than all of these ({p})."
     for arm in ARMS:
         rates = [float(rate) for rate in rows[arm]["by_rate"]]
@@ -90,9 +90,9 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
     cells = []
     for name, row in rows.items():
         word = "chosen" if row["best"] else "undecided" if row["as_good"] else "worse"
-        shown = [LABELS[name], numbers.number(row["mean"]), ends_of(row)]
-        shown += ["" if row["best"] else numbers.p_value(row["p"]), "no training" if name == LEXICAL else word]
-        cells.append([*shown, *(numbers.number(row["by_rate"][rate]) if row["by_rate"] else "" for rate in rates)])
+        shown = [LABELS[name], tables.number(row["mean"]), ends_of(row)]
+        shown += ["" if row["best"] else tables.p_value(row["p"]), "no training" if name == LEXICAL else word]
+        cells.append([*shown, *(tables.number(row["by_rate"][rate]) if row["by_rate"] else "" for rate in rates)])
     return Table((*columns, *(f"at {rate}" for rate in rates)), cells)
 
 

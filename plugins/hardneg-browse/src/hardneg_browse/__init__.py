@@ -1,4 +1,3 @@
 """A web page for mined negatives, dropped candidates and likely false negatives."""
 
-from hardneg_browse.serving import BrowsePage as BrowsePage
-from hardneg_browse.serving import browse as browse
+from hardneg_browse.serving import BrowsePage as BrowsePage, browse as browse

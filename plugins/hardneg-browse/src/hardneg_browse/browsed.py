@@ -14,15 +14,14 @@ import numpy as np
 from hardneg.plugin import (
     Document,
     Negatives,
-    Progress,
     RankedList,
     StoredCollection,
-    Task,
     errors,
     negatives_files,
     qrels_files,
     records,
     run_files,
+    runtime,
 )
 from hardneg_browse.sources import BrowseSources
 
@@ -115,7 +114,7 @@ def _drops_at(batch: Any, row: int) -> records.Drops:
     return records.Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
 
 
-def map_run(path: Path, target: Path, task: Task) -> MinedFile:
+def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
     """Write a run to `target` in a memory-mapped format and open it; `task` advances by query.
 
     Raises:
@@ -214,7 +213,7 @@ class Browsed:
 
 
 @contextmanager
-def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
+def opened(sources: BrowseSources, progress: runtime.Progress) -> Iterator[Browsed]:
     """Open the files; runs are converted into memory-mapped files in a temporary folder.
 
     Raises:

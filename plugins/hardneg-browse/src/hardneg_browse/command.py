@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from hardneg.plugin import Target, adaptor, atomic_write, planned_work, sessions, terminal
+from hardneg.plugin import sessions, stores, terminal
 from hardneg_browse.application import export_pages
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.serving import listening
@@ -43,17 +43,19 @@ def browse(
 
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export pages
     """
-    with adaptor.flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
+    with terminal.flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
         bars = terminal.bars()
-        sources = path_sources(paths, dataset, split, sessions.Session.of({"store": store, "progress": bars}))
+        session = sessions.Session.of({"store": store, "progress": bars})
+        sources = path_sources(paths, dataset, split, session)
         sources = with_others(sources, run, dropped)
         written = Marks(marks or sources.marks)
         with opened(sources, bars) as browsed:
             if export is None:
                 return _serve(browsed, written, port)
             read = [*sources.negatives.values(), *sources.dropped.values(), *sources.runs.values()]
-            outputs = planned_work.store_outputs("browse", [Target(export, folder=True)], read, overwrite)
-            with outputs.reserve(), outputs.publish(), atomic_write.replacing_folder(export) as folder:
+            target, words = stores.Target(export, folder=True), stores.Words("--export", "--overwrite", "hardneg {}")
+            outputs = stores.Outputs("browse", [target], read, session.store, overwrite, words=words)
+            with outputs.reserve(), outputs.publish(), stores.replacing_folder(export) as folder:
                 count = export_pages(browsed, written, folder)
             terminal.say(f"{export / 'index.html'}: {count:,} {'query' if count == 1 else 'queries'}")
 

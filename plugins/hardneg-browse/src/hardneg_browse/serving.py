@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from hardneg.plugin import Progress, errors, given, sessions
+from hardneg.plugin import errors, given, runtime, sessions
 from hardneg_browse.application import HOST, Access, Site, application
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.query_page import Survey
@@ -100,7 +100,7 @@ def browse(
     marks: str | Path | None = None,
     port: int = 0,
     store: str | Path | None = None,
-    progress: bool | Progress = False,
+    progress: bool | runtime.Progress = False,
 ) -> BrowsePage:
     """Serve a page of negatives on this machine, in another thread.
 

@@ -1,11 +1,11 @@
-"""The backend `cagra`: built on a GPU by cuVS, kept as a file of faiss."""
+"""The backend `cagra`: a graph built on a GPU by cuVS, saved as a faiss file."""
 
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import Progress, compression, errors, index_files, protocols, seeding
+from hardneg.plugin import compression, errors, index_files, protocols, runtime
 from hardneg_cagra.graph import GpuGraph, as_faiss, built_graph
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ _LEVEL_BYTES = 12  # bytes a vector: its level, and where its links begin
 
 @dataclass(frozen=True)
 class Cagra:
-    """A graph over the vectors as they are, built on a GPU and searched there, or on a CPU as an HNSW graph.
+    """A graph over uncompressed vectors, built and searched on a GPU, or searched on a CPU as an HNSW graph.
 
     Source: H. Ootomo et al., CAGRA: Highly Parallel Graph Construction and Approximate Nearest Neighbor Search for
     GPUs, ICDE 2024.
 
     Args:
-        degree: links of a vector; even, and at least 8.
-        intermediate: links of a vector in the graph that they are chosen from.
+        degree: links per vector; even, at least 8.
+        intermediate: links per vector in the initial graph.
         algorithm: how that graph is made: by lists and codes, or by going from neighbours to their neighbours.
         width: how many near vectors a search holds, or as many as it is asked for; stored in the index for CPUs.
         seed: of the vectors that are on upper levels, where a CPU begins.
@@ -33,7 +33,7 @@ class Cagra:
     intermediate: int = 128
     algorithm: Literal["ivf_pq", "nn_descent"] = "ivf_pq"
     width: int = 128
-    seed: int = seeding.SEED
+    seed: int = runtime.SEED
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "vectors"
@@ -43,23 +43,23 @@ class Cagra:
             problem = f"degree is {self.degree} and intermediate is {self.intermediate}"
             raise errors.UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
         if not 1 <= self.width <= 512:
-            raise errors.UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
+            raise errors.UsageError(f"cagra: width is {self.width}: must be from 1 to 512")
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Vectors and links."""
+        """Bytes of vectors and links."""
         return vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Links the vectors of the dense index folder `source` and writes them; returns their number.
+    def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
+        """Build the graph of the dense index folder `source`; return the number of vectors.
 
         Raises:
-            UsageError: there is no GPU, or there are not more vectors than links.
+            UsageError: no GPU, or not more vectors than links.
             MissingDependency: without cuVS or faiss.
         """
         vectors = index_files.FlatVectors.open(source)
         compression.load_faiss()
         if len(vectors) <= self.intermediate:
-            problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
+            problem = f"{source} holds {len(vectors)} vectors: lower intermediate, or use flat"
             raise errors.UsageError(f"cagra: {problem}")
         graph = built_graph(vectors, self.degree, self.intermediate, self.algorithm)
         return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
@@ -84,11 +84,11 @@ class CagraSearcher(compression.CompressedSearcher):
         """
         opened = compression.CompressedSearcher.open(path)
         if not isinstance(opened.index, compression.load_faiss().IndexHNSWFlat):
-            raise errors.ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
+            raise errors.ArtifactError(f"{path / 'index'}: not a graph index")
         return cls(path, opened.index, width=width)
 
-    def using(self, options: "ExactOptions", progress: Progress | None) -> "CagraSearcher":
-        """The same, searched on the GPU that `options` names, where there is one and cuVS is installed."""
+    def using(self, options: "ExactOptions", progress: runtime.Progress | None) -> "CagraSearcher":
+        """A searcher on the GPU in `options`, if there is one and cuVS is installed."""
         device = options.where
         there = device.type == "cuda" and find_spec("cuvs") is not None
         return replace(self, copy=GpuGraph(self.index, str(device), self.width) if there else None)

@@ -1,8 +1,7 @@
-"""A graph of vectors, made and searched on a GPU by cuVS; as a faiss index, so that a CPU searches it, and as an array.
+"""CAGRA graphs from cuVS, as a faiss index for search on a CPU and as an array.
 
-CAGRA's graph becomes the lowest level of an HNSW graph. The levels above, which say where a search of it begins, are
-those of a small HNSW graph over one vector of `m`, as HNSW itself would draw so many (Malkov and Yashunin 2020,
-section 4.1).
+CAGRA's graph becomes the lowest level of an HNSW graph. The upper levels, which give entry points, come from a small
+HNSW graph over a sample of one in `m` vectors, the rate of HNSW itself (Malkov and Yashunin 2020, section 4.1).
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import Progress, compression, errors, index_checks, index_files, seeding
+from hardneg.plugin import compression, errors, index_checks, index_files, runtime
 
 _MOST = 512  # hits of a search, and near vectors that it holds
 _QUERIES = 512  # at a time: the vectors of their hits are in memory
@@ -21,15 +20,15 @@ _BUILT_ON = "cuda"
 
 
 def as_faiss(
-    graph: NDArray[np.uint32], vectors: index_files.FlatVectors, ef_search: int, seed: int, progress: Progress
+    graph: NDArray[np.uint32], vectors: index_files.FlatVectors, ef_search: int, seed: int, progress: runtime.Progress
 ) -> Any:
     """A `faiss.IndexHNSWFlat` of all vectors, in memory.
 
     Args:
         graph: uint32 [N, degree], the rows that each row is linked to; degree is even, and at least 8.
         vectors: N of them.
-        ef_search: how many near vectors a search holds; it is stored in the index.
-        seed: of the draw of vectors that are on upper levels.
+        ef_search: size of the search beam, stored in the index.
+        seed: for sampling the vectors of the upper levels.
     """
     faiss, links = compression.load_faiss(), graph.shape[1] // 2
     index = faiss.IndexHNSWFlat(vectors.dimension, links, faiss.METRIC_INNER_PRODUCT)
@@ -39,7 +38,7 @@ def as_faiss(
     index.ntotal, index.hnsw.efSearch = len(vectors), ef_search
     if len(vectors) == 0:
         return index
-    upper = np.sort(seeding.generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
+    upper = np.sort(runtime.generator(seed, "levels").choice(len(vectors), -(-len(vectors) // links), replace=False))
     small = _small(index, upper, links // 2)
     _link(index.hnsw, graph, upper, small)
     return index
@@ -55,7 +54,7 @@ def _small(index: Any, rows: NDArray[np.int64], links: int) -> Any:
 
 
 def _link(hnsw: Any, graph: NDArray[np.uint32], upper: NDArray[np.int64], small: Any) -> None:
-    """Writes the links: `graph` on level 0, and those of `small` one level above its own."""
+    """Write the links: `graph` on level 0, those of `small` one level up."""
     faiss = compression.load_faiss()
     heights = np.ones(len(graph), np.int32)
     above = faiss.vector_to_array(small.hnsw.levels)
@@ -73,11 +72,11 @@ def _link(hnsw: Any, graph: NDArray[np.uint32], upper: NDArray[np.int64], small:
 def _link_upper(
     small: Any, upper: NDArray[np.int64], above: NDArray[np.int32], links: NDArray[np.int32], slots: NDArray[np.int64]
 ) -> None:
-    """Copies links of `small`, in which vectors have other numbers and at most as many slots a level.
+    """Copy the links of `small`, whose vectors have other numbers and at most as many slots per level.
 
     Args:
-        above: int32 [S], on how many levels each vector of `small` is.
-        places: int64 [S, levels, slots], where the links of each stand in `links`.
+        above: int32 [S], number of levels of each vector of `small`.
+        places: int64 [S, levels, slots], positions of its links in `links`.
     """
     faiss = compression.load_faiss()
     theirs, begin = faiss.vector_to_array(small.neighbors), faiss.vector_to_array(small.offsets).astype(np.int64)
@@ -107,7 +106,7 @@ def load_cagra() -> Any:
     import torch
 
     if not torch.cuda.is_available():
-        raise errors.UsageError("cagra is built and searched on a GPU, and torch sees none here: take hnsw or ivf-flat")
+        raise errors.UsageError("cagra needs a GPU, and torch finds none: use hnsw or ivf-flat")
     try:
         from cuvs.neighbors import cagra
     except ImportError as error:
@@ -117,11 +116,11 @@ def load_cagra() -> Any:
 
 
 def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
-    """The rows that each row is linked to: uint32 [N, degree].
+    """Linked rows of each row, uint32 [N, degree].
 
-    The vectors are on the GPU at once, 4 d bytes each, and the graphs beside them.
+    GPU memory: 4 d bytes per vector, and the graphs.
 
-    degree: links of a vector; intermediate: of the graph that they are chosen from; algorithm: that makes that.
+    degree: links per vector; intermediate: in the initial graph; algorithm: builds the initial graph.
     """
     import torch
 
@@ -157,9 +156,9 @@ class GpuGraph:
             return vectors, load_cagra().from_graph(links, vectors, metric="inner_product")
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores float32 and rows int64 [Q, depth]; longer lists than a GPU gives come from the CPU.
+        """Scores float32 and rows int64 [Q, depth]; lists too long for the GPU are computed on the CPU.
 
-        The scores are the products of the whole vectors, in float32.
+        Scores are exact float32 inner products.
         """
         if depth > _MOST:
             scores, rows = self.index.search(queries, depth)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.plugin import Document, Judgement, Progress, Query, Silent, Task, arrays, errors, source_files, text_lines
+from hardneg.plugin import Document, Judgement, Query, arrays, errors, runtime, source_files, text_lines
 from hardneg_datasets.problems import Contents, Problem, SplitContents, unreadable
 
 _BLOCK, _LINE_BITS = 4096, 48
@@ -30,7 +30,7 @@ Located = Sequence[tuple[int, Any]]
 
 
 def check(
-    parts: Iterable[source_files.Part], progress: Progress | None = None, contents: Contents | None = None
+    parts: Iterable[source_files.Part], progress: runtime.Progress | None = None, contents: Contents | None = None
 ) -> Iterator[Problem]:
     """Stream the problems of a collection's parts; those that need the whole collection come last.
 
@@ -43,7 +43,7 @@ def check(
     """
     checker = _Checker(Contents() if contents is None else contents)
     for part in parts:
-        with (progress or Silent()).task(Path(part.name).name, None, "records") as task:
+        with (progress or runtime.Silent()).task(Path(part.name).name, None, "records") as task:
             yield from checker.read(part, task)
     yield from checker.finish()
 
@@ -90,7 +90,7 @@ class _Checker:
         self._judged: dict[str, _Table] = {}
         self._known: dict[str, Hashes] = {}
 
-    def read(self, part: source_files.Part, task: Task) -> Iterator[Problem]:
+    def read(self, part: source_files.Part, task: runtime.Task) -> Iterator[Problem]:
         self._parts.append(part)
         base, count = len(self._parts) - 1 << _LINE_BITS, 0
         if part.split is not None and part.split not in self._contents.splits:

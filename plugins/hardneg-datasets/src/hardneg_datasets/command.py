@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from hardneg.plugin import errors, sessions, source_files, terminal, wording
+from hardneg.plugin import errors, records, sessions, source_files, terminal
 from hardneg_datasets.check import check
 from hardneg_datasets.fetching import fetch, find_published
 from hardneg_datasets.problems import Contents, Problem
@@ -57,7 +57,7 @@ def fetch_dataset(
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in known.files)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
-        shortage = f"needs {wording.size(wanted)}, {wording.size(free)} are free"
+        shortage = f"needs {records.size(wanted)}, {records.size(free)} are free"
         raise errors.DataError(f"{folder}: {shortage}; choose another folder with --output")
     progress = terminal.bars()
     progress.note(f"downloading into {folder}; terms of use: {known.terms}")
@@ -102,16 +102,16 @@ def _findings(found: Mapping[str, Any]) -> Iterator[str]:
         if (more := kind["count"] - len(kind["first"])) > 0:
             yield f"  and {more:,} more; --limit {kind['count']} prints all"
     read = found["read"]
-    yield f"read: {wording.counted(read['documents'], 'document')}"
+    yield f"read: {records.counted(read['documents'], 'document')}"
     for split, part in read["splits"].items():
         judged = {"relevant": part["relevant"], "zero": part["zero"], "below zero": part["negative"]}
         parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
-        judgements = wording.counted(sum(judged.values()), "judgement")
-        yield f"  {split}: {wording.counted(part['queries'], 'query', 'queries')}, {judgements} ({parts})"
+        judgements = records.counted(sum(judged.values()), "judgement")
+        yield f"  {split}: {records.counted(part['queries'], 'query', 'queries')}, {judgements} ({parts})"
     if unjudged := read["queries without judgements"]:
-        yield f"  {wording.counted(unjudged, 'query', 'queries')} without judgements"
+        yield f"  {records.counted(unjudged, 'query', 'queries')} without judgements"
     for what, key in (("files read", "files"), ("files not read", "files not read")):
         if names := read[key]:
             more = f" and {len(names) - _MOST_FILES:,} more" if len(names) > _MOST_FILES else ""
             yield f"{what}: {', '.join(names[:_MOST_FILES])}{more}"
-    yield f"{wording.counted(found['errors'], 'error')}, {wording.counted(found['warnings'], 'warning')}"
+    yield f"{records.counted(found['errors'], 'error')}, {records.counted(found['warnings'], 'warning')}"

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import Document, Judgement, Query, errors, identity, records, source_files, text_lines, wording
+from hardneg.plugin import Document, Judgement, Query, errors, records, source_files, stores, text_lines
 
 _FILES = (
     re.compile(r"(?:biencoder-)?(.+)-(train|dev|test)\.json"),
@@ -71,7 +71,7 @@ class Dpr:
         """A digest of the files' bytes and their splits."""
         collection, root = self.load(), Path(self.source).expanduser()
         names = {split: path.relative_to(root).as_posix() for split, path in collection.questions.items()}
-        return identity.digest(["dpr", self.version, names, collection.digest(root)])
+        return stores.digest(["dpr", self.version, names, collection.digest(root)])
 
     def size_hint(self) -> int:
         """The approximate number of passages, from the first lines and the size of the file."""
@@ -164,7 +164,7 @@ def passage(path: Path, number: int, line: str) -> Document | None:
         return None
     if len(cells) != 3:
         raise errors.DataError.at(
-            path, number, f"{wording.counted(len(cells), 'column')}; expected an id, a text and a title"
+            path, number, f"{records.counted(len(cells), 'column')}; expected an id, a text and a title"
         )
     return Document(text_lines.checked_id(path, number, cells[0]), *cells[1:])
 
@@ -219,7 +219,7 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
     cells = _cells(path, number, line)
     if len(cells) != 2:
         raise errors.DataError.at(
-            path, number, f"{wording.counted(len(cells), 'column')}; expected a question, a tab and a list of answers"
+            path, number, f"{records.counted(len(cells), 'column')}; expected a question, a tab and a list of answers"
         )
     return Question(cells[0], _listed(path, number, cells[1]))
 

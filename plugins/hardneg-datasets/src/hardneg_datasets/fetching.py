@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from pydantic import TypeAdapter
 
-from hardneg.plugin import Progress, Task, errors, wording
+from hardneg.plugin import errors, records, runtime
 
 _BLOCK = 1 << 16
 _SECONDS = 60.0
@@ -65,11 +65,11 @@ def find_published(name: str) -> Published:
     known = published()
     if name not in known:
         choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
-        raise errors.UsageError(f"no dataset {name!r} can be fetched{wording.suggestion(name, known)}; {choices}")
+        raise errors.UsageError(f"no dataset {name!r} can be fetched{records.suggestion(name, known)}; {choices}")
     return known[name]
 
 
-def fetch(download: Download, folder: Path, progress: Progress) -> bool:
+def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
     """Download one file, and extract an archive, which stays; return False if it was there already.
 
     Raises DataError where the download fails, or the file differs from the published one, which discards it.
@@ -98,7 +98,7 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
         path = files.fetch(download.name, note, bring)
     except (OSError, ValueError) as error:
         raise errors.DataError(
-            f"{download.url}: {wording.first_line(error)}; run the same command to resume"
+            f"{download.url}: {records.first_line(error)}; run the same command to resume"
         ) from error
     new = _unpack(download, Path(path)) if download.members else False
     with Path(path).open("rb") as file:
@@ -114,7 +114,7 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
 class _Counted:
     """A file that reports the progress of writing."""
 
-    def __init__(self, file: IO[bytes], task: Task) -> None:
+    def __init__(self, file: IO[bytes], task: runtime.Task) -> None:
         self._file, self._task = file, task
 
     def write(self, block: bytes) -> None:
@@ -156,5 +156,5 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise errors.DataError(f"{archive}: cannot be extracted: {wording.first_line(error)}") from error
+        raise errors.DataError(f"{archive}: cannot be extracted: {records.first_line(error)}") from error
     return new

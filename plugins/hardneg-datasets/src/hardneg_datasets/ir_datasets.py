@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, identity, source_files
+from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, source_files, stores
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 
@@ -59,7 +59,7 @@ class IrDatasets:
             for part in ("queries", "qrels")
         ]
         names = [self.source, *sorted((split, name) for split, (name, _) in judged.items())]
-        return identity.digest(["ir-datasets", self.version, names, list(judged), content])
+        return stores.digest(["ir-datasets", self.version, names, list(judged), content])
 
     def size_hint(self) -> int:
         """The number of documents in the catalogue, 0 if unknown."""
@@ -130,14 +130,14 @@ def _catalogued(name: str) -> str:
     if not (folder / "docs" / f"{top}.yaml").is_file():
         return ""
     files = json.loads((folder / "etc" / "downloads.json").read_text(encoding="utf-8")).get(top)
-    return identity.digest([name, files])
+    return stores.digest([name, files])
 
 
 def _content(opened: Any, part: str) -> str:
     with suppress(Exception):
         path = Path(getattr(opened, f"{part}_path")())
         if path.is_file():
-            return identity.file_digest(path)
+            return stores.file_digest(path)
     state = hashlib.blake2b(digest_size=16)
     for _, item in hub_tables.numbered_rows(f"ir-datasets:{part}", getattr(opened, f"{part}_iter")()):
         state.update(repr(tuple(item)).encode(errors="surrogatepass"))

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import Document, errors, identity, source_files, text_lines, wording
+from hardneg.plugin import Document, errors, records, source_files, stores, text_lines
 from hardneg_datasets.topics import paired
 
 _SMALL = ".small"
@@ -54,7 +54,7 @@ class MsMarcoPassage:
 
     def fingerprint(self) -> str:
         """A digest of the files' bytes."""
-        return identity.digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
+        return stores.digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
 
     def size_hint(self) -> int:
         """The approximate number of passages, from the first lines and the size of the collection file."""
@@ -95,7 +95,7 @@ class MsMarcoDocument:
     def fingerprint(self) -> str:
         """A digest of the files' bytes, their splits, and `url`."""
         collection, root = self.load(), self._corpus().parent
-        return identity.digest(
+        return stores.digest(
             ["msmarco-doc", self.version, self.url, list(collection.splits()), collection.digest(root)]
         )
 
@@ -117,7 +117,7 @@ def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
         raise errors.DataError.at(
-            path, number, f"{wording.counted(len(cells), 'column')}; expected an id, a URL, a title and a body"
+            path, number, f"{records.counted(len(cells), 'column')}; expected an id, a URL, a title and a body"
         )
     doc_id, url, title, body = cells
     return Document(text_lines.checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import Document, errors, identity, source_files, text_lines
+from hardneg.plugin import Document, errors, source_files, stores, text_lines
 from hardneg_datasets.topics import paired
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
@@ -49,7 +49,7 @@ class Pyserini:
         """A digest of the files' bytes, their splits, and the options."""
         collection, options = self.load(), [self.title_line, self.topic_field]
         content = collection.digest(Path(self.source).expanduser())
-        return identity.digest(["pyserini", self.version, options, list(collection.splits()), content])
+        return stores.digest(["pyserini", self.version, options, list(collection.splits()), content])
 
     def size_hint(self) -> int:
         """The approximate number of documents, from the lines of the first file and the sizes of all."""

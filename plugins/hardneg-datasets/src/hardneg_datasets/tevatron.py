@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, identity, records, source_files
+from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, records, source_files, stores
 
 _CORPUS = hub_tables.HubTable()
 
@@ -45,7 +45,7 @@ class Tevatron(hub_tables.TableLoader):
         """A digest of the local files or the hub's commits, and of the tables' names."""
         tables = self.tables()
         layout = [[table.config, table.split] for table in tables]
-        return identity.digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
+        return stores.digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
 
     def tables(self) -> tuple[hub_tables.HubTable, hub_tables.HubTable]:
         """The tables of the corpus and of the rows."""

@@ -17,9 +17,9 @@ _FILES = ("*.json", "*.txt", "*.safetensors", "pytorch_model.bin")
 
 @dataclass(frozen=True)
 class Electra:
-    """Reads a query and a passage as two segments with ELECTRA's discriminator, and gives the odds of relevance.
+    """Scores a query and a passage, as two segments, with ELECTRA's discriminator.
 
-    A linear layer on the last layer's first token makes one logit, whose sigmoid is the score.
+    A linear layer on the first token of the last layer gives one logit; its sigmoid is the score.
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), section 4.2; Clark et al.,
     ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators (ICLR 2020).
@@ -43,10 +43,10 @@ class Electra:
             raise errors.PluginError(f"electra: length is {self.length}: at least {_SHORTEST} tokens are needed")
 
     def fingerprint(self) -> str:
-        """A name for the source's content: a hub id's commit, or a digest of a folder's files.
+        """An identity of the source: the commit of a hub id, or a digest of a folder's files.
 
         Raises:
-            ModelError: there is no such source, or the hub has to be asked and cannot be reached.
+            ModelError: a missing source, or an unreachable hub.
         """
         location = model_files.locate(self.source, self.revision)
         if location.commit is not None:
@@ -62,7 +62,7 @@ class Electra:
         """The source's network, with a fresh linear layer if it lacks one, or the network saved in `folder`.
 
         Raises:
-            ModelError: it cannot be had, is no ELECTRA discriminator, or reads fewer tokens than `length`.
+            ModelError: a missing network, not an ELECTRA discriminator, or one that reads fewer tokens than `length`.
         """
         from hardneg_electra.network import open_network
 
@@ -76,7 +76,7 @@ class Electra:
         yield from pair_scoring.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Refuses a source on this machine that has no linear layer yet. Raises ModelError."""
+        """Raise ModelError for a local source without a trained linear layer."""
         folder = model_files.locate(self.source, self.revision).folder
         if folder is not None and not (folder / "modules.json").exists():
             raise errors.ModelError(

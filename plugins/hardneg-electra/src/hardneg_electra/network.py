@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.plugin import errors, resolving, seeding
+from hardneg.plugin import errors, resolving, runtime
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -50,7 +50,7 @@ def _fresh(folder: Path, seed: int) -> "CrossEncoder":
     if config.get("model_type") != "electra" or not architectures <= _DISCRIMINATORS:
         names = ", ".join(sorted(architectures))
         raise errors.ModelError(
-            f"electra: {folder} is no ELECTRA discriminator but {names}: take reranker cross-encoder for it"
+            f"electra: {folder} is not an ELECTRA discriminator but {names}: use reranker cross-encoder for it"
         )
     transformer = Transformer(
         str(folder), model_kwargs={"dtype": torch.float32, **_LOCAL}, processor_kwargs=_LOCAL, config_kwargs=_LOCAL
@@ -65,7 +65,7 @@ def _layer(transformer: "Transformer", seed: int) -> "Dense":
 
     width, spread = transformer.get_embedding_dimension(), transformer.model.config.initializer_range
     layer = Dense(width, 1, activation_function=nn.Identity(), module_output_name="scores")
-    drawn = seeding.generator(seed, "electra", "linear layer").normal(0.0, spread, (1, width))
+    drawn = runtime.generator(seed, "electra", "linear layer").normal(0.0, spread, (1, width))
     with torch.no_grad():
         layer.linear.weight.copy_(torch.from_numpy(drawn))
         layer.linear.bias.zero_()
@@ -90,6 +90,4 @@ def _check_segments(transformer: "Transformer", folder: Path) -> None:
     """The passage's tokens must be of another type than the query's."""
     types = transformer.tokenizer("a", "a").get("token_type_ids", [])
     if 1 not in types or transformer.model.config.type_vocab_size < 2:
-        raise errors.ModelError(
-            f"electra: {folder} does not tell the segments of a pair apart: take ELECTRA's own tokenizer"
-        )
+        raise errors.ModelError(f"electra: {folder} does not mark the segments of a pair: use ELECTRA's tokenizer")

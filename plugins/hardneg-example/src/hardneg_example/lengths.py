@@ -1,4 +1,4 @@
-"""How long the documents are that systems rank highest, beside those that are relevant."""
+"""Lengths of top-ranked documents by system, compared with relevant documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,14 +38,14 @@ class Lengths(Analysis):
         texts = inputs.texts(list(dict.fromkeys([*relevant, *(each for ids in doc_ids_of.values() for each in ids)])))
         if not texts:
             raise errors.DataError(
-                "analysis lengths: the corpus has none of the documents: take the one that was searched"
+                "analysis lengths: none of the documents is in the corpus: give the corpus that was searched"
             )
         words = {doc_id: len(text.split()) for doc_id, text in texts.items()}
         measured = {label: _mean(doc_ids, words) for label, doc_ids in doc_ids_of.items()}
         return {"depth": self.depth, "runs": measured, "relevant": _mean(relevant, words) if relevant else None}
 
     def table(self, results: Any) -> Table:
-        """One row a run, the last for what is relevant, where that is known."""
+        """One row per run, and one for relevant documents if there are judgements."""
         rows = [
             [
                 label,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.plugin import Query, RankedList, Section, StoredCollection, Table, fields, layout, run_files, stages
+from hardneg.plugin import Query, RankedList, StoredCollection, Table, fields, layout, run_files, stages, tables
 
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
@@ -21,11 +21,11 @@ _SEARCHED = fields.Reference(
 
 
 class Pool(stages.StageSpec):
-    """Gathers the documents that runs rank highest and that have no judgement, for people to judge.
+    """Pools unjudged top documents of runs for manual judgement.
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
 
-    runs: the runs, by label. split: that of their queries. depth: how many documents of each list.
+    runs: by label. split: of their queries. depth: documents per list.
     """
 
     version = 1
@@ -38,14 +38,14 @@ class Pool(stages.StageSpec):
     depth: int = Field(default=10, gt=0)
 
     def problems(self, recipe: stages.RecipeView) -> Iterator[str]:
-        """Runs of another split, whose queries have other judgements."""
+        """Problems: runs of another split, with other judgements."""
         for label, name in self.runs.items():
             other = getattr(recipe.stages.get(name), "split", self.split)
             if other != self.split:
                 yield f"runs.{label}: {name!r} is of split {other}, not {self.split}; name a run of the same split"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """By the query; half of what the runs list is taken for the same, and a document for 400 bytes."""
+        """Estimate items and bytes: half of the listed documents are shared, at 400 bytes each."""
         count = sizes.queries(self.split)
         lines = count * self.depth * (len(self.runs) + 1) // 2
         return stages.Row(count, "queries", disk=lines * 400)
@@ -54,13 +54,13 @@ class Pool(stages.StageSpec):
         """The table, under the stage's name."""
         return {f"pools/{recipe.name}.tsv": POOL}
 
-    def sections(self, sources: Mapping[str, stages.ArtifactInput]) -> list[Section]:
-        """How much there is to judge, a row for each pool."""
+    def sections(self, sources: Mapping[str, stages.ArtifactInput]) -> list[tables.Section]:
+        """A table of the number of documents to judge, one row per pool."""
         rows = [[label, *(f"{source.facts[name]:,}" for name in _COUNTED)] for label, source in sources.items()]
-        return [Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
+        return [tables.Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
 
     def make(self, context: "stages.StageContext[Pool]") -> stages.Facts:
-        """Writes a line for each query and document, by their ids so that no line tells how high a run ranks it."""
+        """Write one line per query and document, sorted by id so that the order reveals no rank."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         paths = {label: source.folder / layout.RUN for label, source in context.inputs_of("runs").items()}
         queries, qrels = collection.queries(self.split), collection.qrels(self.split)

@@ -10,7 +10,7 @@ from hardneg.plugin import Candidates, Negatives
 
 @dataclass(frozen=True)
 class SemiHard:
-    """Takes the documents that score less than the query's best positive, by no more than a margin.
+    """Selects documents that score below the query's best positive, within a margin.
 
     A query whose list has no positive gets no negatives.
 
@@ -18,7 +18,7 @@ class SemiHard:
     scores in place of distances.
 
     Args:
-        margin: how far below the positive a document may score.
+        margin: maximum distance below the positive's score.
         count: how many documents to keep, the highest scores first.
     """
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from hardneg.plugin import has_bf16_units
+from hardneg.plugin import runtime
 from hardneg_fast_cpu.attention import BATCHED, UNPADDED, has_kernel, register
 from hardneg_fast_cpu.packing import BOUNDS, Packing, keeps_apart, taken_packed
 
@@ -41,7 +41,7 @@ def arrange(network: nn.Module) -> None:
     if transformer is None or transformer.device.type != "cpu":
         return
     half, sdpa = transformer.dtype == torch.bfloat16, transformer.config._attn_implementation == "sdpa"
-    if half and sdpa and has_bf16_units(transformer.device) and transformer.is_backend_compatible():
+    if half and sdpa and runtime.has_bf16_units(transformer.device) and transformer.is_backend_compatible():
         register()
         transformer.set_attn_implementation(BATCHED)
     if hasattr(torch.ops.mkldnn, "_linear_pointwise") and platform.machine() in {"x86_64", "AMD64"}:
@@ -53,7 +53,7 @@ def multiply_by_onednn(network: nn.Module) -> None:
     for layer in network.modules():
         if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES or layer.weight.device.type != "cpu":
             continue
-        if layer.weight.dtype == torch.float32 or has_bf16_units(layer.weight.device):
+        if layer.weight.dtype == torch.float32 or runtime.has_bf16_units(layer.weight.device):
             layer.__class__ = OneDnnLinear
 
 
@@ -85,7 +85,7 @@ def may_pack(transformer: Any) -> bool:
     """Return whether a transformer is in half precision on a GPU with units for it, and torch has the kernel."""
     if transformer.device.type != "cuda" or transformer.dtype == torch.float32:
         return False
-    return has_kernel() and has_bf16_units(transformer.device)
+    return has_kernel() and runtime.has_bf16_units(transformer.device)
 
 
 def unpadded(first: Any) -> Packing:

@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from hardneg.plugin import has_bf16_units
+from hardneg.plugin import runtime
 
 _TILE = 2048  # vectors multiplied at a time on a CPU: with their scores in its caches
 _GROUP = 16  # neighbouring vectors, of whose scores the largest is compared with the bar first
@@ -38,7 +38,7 @@ def rough_search(device: torch.device, queries: int, vectors: int, dimension: in
     else:
         large = queries >= _FEW_QUERIES and queries * vectors * dimension >= _LARGE_ON_CPU
     few = k * _GROUP > vectors  # lists take in too much of the vectors
-    if not large or few or not has_bf16_units(device):
+    if not large or few or not runtime.has_bf16_units(device):
         return None
     if device.type == "cpu":
         return RoughSearch(max(1, _BLOCK_BYTES // (4 * dimension)), 1024)

@@ -10,25 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hardneg.plugin import (
-    Corpus,
-    Progress,
-    Segments,
-    Silent,
-    distributed,
-    encoders,
-    encoding,
-    errors,
-    identity,
-    model_specs,
-)
+from hardneg.plugin import Corpus, Segments, encoders, encoding, errors, model_specs, runtime, stores
 from hardneg_http.client import EmbeddingClient, Vector, VectorCache, text_key
 
 if TYPE_CHECKING:
     from hardneg_http.family import Http
 
 _DEFAULTS = encoding.EncodeOptions()
-_SILENT = Silent()
+_SILENT = runtime.Silent()
 _PROBE = "The quick brown fox jumps over the lazy dog."
 _SAME = 0.99  # minimal cosine between answers of one model to one text, in any precision
 
@@ -54,7 +43,7 @@ class HttpEncoder:
     def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
         """Open the model of a spec. Raises ModelError as `Http.load`."""
         client = family.client(spec)
-        path = identity.cache_folder() / "vectors" / f"{identity.digest(family.content(spec))}.sqlite"
+        path = stores.cache_folder() / "vectors" / f"{stores.digest(family.content(spec))}.sqlite"
         cache = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
         return cls(family, spec, client, cache)
 
@@ -68,7 +57,7 @@ class HttpEncoder:
         texts: Sequence[str],
         side: model_specs.Side,
         options: encoding.EncodeOptions = _DEFAULTS,
-        progress: Progress = _SILENT,
+        progress: runtime.Progress = _SILENT,
     ) -> Vector:
         """The vectors of texts: float32 [n, dimension]. Raises ModelError where the server fails."""
         starts = range(0, len(texts), options.window)
@@ -96,7 +85,7 @@ class HttpEncoder:
             yield start, self._finished(np.stack([vectors[text] for text in sent])) if sent else none
 
     def rows(
-        self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: distributed.World
+        self, corpus: Corpus, cut: Segments | None, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> encoding.StoredRows:
         """The documents. Raises ModelError for segments, because only the server knows its tokens."""
         if cut is not None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import encoding, errors, identity, model_specs, records, resolving
+from hardneg.plugin import encoding, errors, model_specs, records, resolving, stores
 from hardneg_http import server
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Http:
         """
         full = model.full
         parts = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
-        return identity.digest(["http", self.version, *self.content(full), *parts])
+        return stores.digest(["http", self.version, *self.content(full), *parts])
 
     def content(self, spec: model_specs.ModelSpec) -> list[object]:
         """The values that a text's vector depends on, besides the text."""

@@ -1,4 +1,4 @@
-"""Cards of repositories, by huggingface_hub's own classes, and the record of a run folder that they tell of."""
+"""Cards of repositories with huggingface_hub's classes, and the run folders they describe."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from hardneg.plugin import Evaluation, errors, layout, measuring, metrics_files, pyserini_lines, recipes, stores
+from hardneg.plugin import errors, layout, measuring, metrics_files, pyserini_lines, recipes, stores
 from hardneg_hub.private_paths import dataset_name, without_paths
 
 DATASET = "dataset"
@@ -21,7 +21,7 @@ LOCK = "recipe.lock.yaml"
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run folder and its lock file; recipe: None where a plugin that it needs is not installed any more."""
+    """A run folder and its lock file; recipe: None if one of its plugins is no longer installed."""
 
     folder: Path
     store: stores.Store
@@ -30,7 +30,7 @@ class RecordedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
-        """Reads the lock file. Raises DataError where it is not one."""
+        """Read the lock file. Raises DataError for other files."""
         lock, recipe = recipes.read_lock(folder), None
         with suppress(errors.HardnegError):
             recipe = recipes.check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
@@ -38,7 +38,7 @@ class RecordedRun:
 
     @property
     def stages(self) -> Mapping[str, Any]:
-        """The stages of its recipe; none where that is not known."""
+        """The stages of its recipe; empty without a recipe."""
         return self.recipe.stages if self.recipe else {}
 
     @property
@@ -49,13 +49,13 @@ class RecordedRun:
 
     @property
     def dataset_id(self) -> str | None:
-        """Its id on the hub, where it is from there."""
+        """Its hub id, if any."""
         loader, _, source = self.dataset.partition(":")
         return source if loader == "hf" and "/" in source else None
 
     @property
     def dataset_title(self) -> str:
-        """Its name, without a loader's."""
+        """Its name without the loader's."""
         return self.dataset.rpartition(":")[2].rpartition("/")[2]
 
     @property
@@ -69,7 +69,7 @@ class RecordedRun:
         return str(self.lock["start_model"] if stage == "start" else self.lock["keys"].get(stage, ""))
 
     def artifact(self, stage: str) -> Any:
-        """The result of a stage, where the store still has it."""
+        """The artifact of a stage, if the store still has it."""
         return self.store.find(key) if (key := self.key(stage)).isalnum() else None
 
     def output(self, output_type: str) -> str | None:
@@ -83,7 +83,7 @@ class RecordedRun:
         return [target for target in dict.fromkeys(named) if target in self.stages]
 
     def query_model(self, index: str) -> str | None:
-        """The stage whose model encodes the queries of an index; None where none does."""
+        """The stage whose model encodes the queries of an index, or None."""
         return self.recipe.view(index).query_model(index) if self.recipe else None
 
     @cached_property
@@ -101,12 +101,12 @@ class RecordedRun:
 
     @property
     def queries(self) -> str:
-        """The kind of queries of the published metrics: `written queries` where a writer made them, else `queries`."""
+        """Kind of queries of the published metrics: `written queries` if generated, else `queries`."""
         spec, recipe = self.evaluation, self.recipe
         return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
-        """The systems that were searched with the model of a stage and nothing else; all that is known of them.
+        """Systems searched only with the model of a stage, and the metrics of these and of the baselines.
 
         The second is what a metrics file holds, of these systems and of those beside: the baselines, or where there are
         none all others.
@@ -121,7 +121,7 @@ class RecordedRun:
                     shown[system] = content.results[system] if seed is None else content.by_seed[system][seed]
         own = list(shown)
         shown |= {name: content.results[name] for name in spec.baselines or spec.runs if name not in own}
-        return own, Evaluation(metrics_files.Measured(shown)).to_dict()
+        return own, metrics_files.to_json(metrics_files.Measured(shown))
 
     def _searched_with(self, run: str) -> str | None:
         spec: Any = self.stages.get(run)
@@ -131,9 +131,9 @@ class RecordedRun:
 
 
 MODEL_PATH = "path/to/this/folder"
-"""The model's path in a card, as long as it is in no repository."""
+"""Path of the model in a card, if it is in no repository."""
 MODEL = "the-model"
-"""The model in the lines of an index where its repository is not known."""
+"""Placeholder for the model of an index with unknown repository."""
 _USE = "## Use"
 _BY_HARDNEG = """\
 from pathlib import Path
@@ -146,11 +146,11 @@ searcher = open_store(Path(folder))"""
 
 
 def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str]) -> str:
-    """The card of a model as it goes to the hub, from the one in its folder; what a user wrote into it stays.
+    """The hub card of a model, from the card in its folder; text added by the user stays.
 
     repo: the repository. model: the stage of `run` that trained it. paragraphs: on its origin.
 
-    Raises DataError where the first lines of the text are no metadata.
+    Raises DataError for a card without valid metadata.
     """
     from huggingface_hub import ModelCard
 
@@ -159,7 +159,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
         card = ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).partition("\n")[0]
-        raise errors.DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
+        raise errors.DataError(f"README.md: invalid metadata block of a card: {first}") from None
     card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         own, content = run.scores(model)
@@ -197,7 +197,7 @@ def eval_results(run: RecordedRun, means: Mapping[str, float]) -> list[Any]:
 
 
 def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, Any]) -> list[str]:
-    """Paragraphs with the scores of a model and of systems beside it, each mean with its interval."""
+    """Paragraphs with the scores of a model and of other systems, each mean with its interval."""
     metrics = list(dict.fromkeys(metric for system in own for metric in content["metrics"][system]))
     rows = {}
     for system, means in content["metrics"].items():
@@ -228,7 +228,7 @@ def table(rows: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) -> list[str]:
-    """Paragraphs on the origin of a result: of a run's stage, else of an artifact's manifest; none without these."""
+    """Paragraphs on the origin of a result, from a run's stage or an artifact's manifest; empty without both."""
     facts: dict[str, object]
     if run is not None and stage:
         preset = f", preset `{run.lock['preset']}`" if run.lock.get("preset") else ""
@@ -255,7 +255,7 @@ def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) ->
 
 
 def mined_by(run: RecordedRun, stage: str) -> str:
-    """How a stage mined its negatives, in a line."""
+    """One line on how a stage mined its negatives."""
     spec: Any = run.stages[stage]
     if not hasattr(spec, "miner"):
         return f"by `{spec.verb}`"
@@ -265,7 +265,7 @@ def mined_by(run: RecordedRun, stage: str) -> str:
 
 
 def dataset_card(repo: str, metadata: Mapping[str, Any], paragraphs: Sequence[str], lines: str, after: str = "") -> str:
-    """The card of a dataset repository; lines: of Python, by which it is opened; after: what stands below them."""
+    """The card of a dataset repository; lines: Python code that opens it; after: the text below."""
     from huggingface_hub import DatasetCardData
 
     data = DatasetCardData(pretty_name=repo.rpartition("/")[2], **metadata).to_yaml()
@@ -274,15 +274,14 @@ def dataset_card(repo: str, metadata: Mapping[str, Any], paragraphs: Sequence[st
 
 
 def listed(facts: Mapping[str, object]) -> str:
-    """Facts as a list in Markdown."""
+    """A Markdown list of facts."""
     return "\n".join(f"- {name}: {value}" for name, value in facts.items())
 
 
 def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
-    """How a user of a repository opens its index: by Pyserini where that can, else by hardneg.
+    """Code that opens the index of a repository, with Pyserini if possible, else with hardneg.
 
-    folder: of the index, here. encoder: the repository of its model, empty where unknown. run: of a finished recipe's
-    index.
+    folder: of the index. encoder: the repository of its model, empty if unknown. run: of an index in a run folder.
     """
     fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
     card = f"the card of {encoder}" if encoder else "its model's card"

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from hardneg.plugin import adaptor, errors, sessions, terminal, wording
+from hardneg.plugin import errors, records, sessions, terminal
 from hardneg_hub.prepare import UPLOADS, prepare
 from hardneg_hub.pushing import Push
 
@@ -14,7 +14,7 @@ _SHOWN = 40
 _FLAGS = {"wanted": "--what", "encoder": "--model"}
 
 
-@adaptor.flags_named(lambda name: _FLAGS.get(name, f"--{name}"))
+@terminal.flags_named(lambda name: _FLAGS.get(name, f"--{name}"))
 def push(
     folder: Path = typer.Argument(help="A run folder, or that of a model, an index or negatives; or a file of these."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
@@ -40,30 +40,30 @@ def push(
         upload = prepare(folder, repo, sessions.usual_store(store), Path(scratch), what, model)
         sizes = upload.sizes
         terminal.say(
-            f"{upload.upload_type}: {wording.counted(len(sizes), 'file')}, {wording.size(sum(sizes.values()))}"
+            f"{upload.upload_type}: {records.counted(len(sizes), 'file')}, {records.size(sum(sizes.values()))}"
         )
         for path, size in [*sizes.items()][:_SHOWN]:
-            terminal.say(f"  {wording.size(size):>9}  {path}")
+            terminal.say(f"  {records.size(size):>9}  {path}")
         if (more := len(sizes) - _SHOWN) > 0:
-            terminal.say(f"  and {wording.counted(more, 'file')} more")
+            terminal.say(f"  and {records.counted(more, 'file')} more")
         for note in upload.notes:
             terminal.say(f"  {note}")
         if dry_run:
             terminal.say(f"\n{upload.card}")
-            terminal.say("nothing was sent: a dry run")
+            terminal.say("dry run: nothing was sent")
             return
         ready = Push.planned(upload, repo, public, message)
         state = "new" if ready.there is None else "there, public" if ready.there else "there, private"
         terminal.say(f"{upload.repo_type} {ready.name}: {state}")
         if ready.opens and not yes:
-            _ask(f"{ready.name} {'is' if ready.there else 'will be'} public: everybody reads what is pushed")
+            _ask(f"{ready.name} {'is' if ready.there else 'will be'} public, so the pushed files will be public")
         done = ready.send()
-    outcome = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
+    outcome = f"commit {done.commit}" if done.files else "nothing changed, no commit made"
     terminal.say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
 
 
 def _ask(question: str) -> None:
-    """Has a person type yes. Raises UsageError where nobody does."""
+    """Ask for confirmation. Raises UsageError without it."""
     if not sys.stdin.isatty():
         raise errors.UsageError(f"{question}; pass --yes")
     terminal.say(f"{question}. Type yes to push: ", err=True, nl=False)

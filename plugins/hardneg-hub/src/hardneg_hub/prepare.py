@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.plugin import errors, layout, model_files, stores, wording
+from hardneg.plugin import errors, layout, model_files, records, stores
 from hardneg_hub.cards import (
     DATASET,
     LOCK,
@@ -55,7 +55,7 @@ def check_name(name: str, argument: str = "repo") -> None:
     """Raise UsageError for an invalid name of a repository, which this argument gives."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
-        raise errors.UsageError(f"{{{argument}}} {name!r}: no repository may be called that: give {rule}", argument)
+        raise errors.UsageError(f"{{{argument}}} {name!r}: not a repository name: give {rule}", argument)
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ class PushedFolder:
 def prepare(
     folder: Path, repo: str, store: stores.Store, scratch: Path, what: str | None = None, encoder: str = ""
 ) -> Upload:
-    """Prepare an upload without asking the hub. Tables are written into the folder `scratch`.
+    """Prepare an upload without contacting the hub; tables are written to the folder `scratch`.
 
-    what: one of `UPLOADS`, None for the usual. encoder: of an index, its model's repository.
+    what: one of `UPLOADS`, or None for the default. encoder: the repository of an index's model.
 
     Raises:
-        UsageError: there is nothing of the kind there, or a name is none.
-        DataError: a file holds something private, or a link leads out of the folder.
+        UsageError: nothing of this kind in the folder, or an invalid name.
+        DataError: a file with private content, or a link out of the folder.
         ArtifactError: a file has changed since it was written.
         ModelError: a model is none that can go.
     """
@@ -117,14 +117,14 @@ def prepare(
 
 
 def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, PushedFolder] | None:
-    """What is pushed of the run folder that a folder is, or whose model or index it is."""
+    """The upload from a run folder, or from a model or index folder within one."""
     inner = {name: kind for kind, name in _FOLDERS.items()}.get(folder.name)
     if (folder / LOCK).is_file():
         run, what = RecordedRun.open(folder, store), what or "model"
     elif inner and what in (None, inner) and (folder.parent / LOCK).is_file():
         run, what = RecordedRun.open(folder.parent, store), inner
     elif not (folder / stores.MANIFEST).is_file() and any((folder / name).is_dir() for name in _FOLDERS.values()):
-        message = f"{folder}: no finished run: {LOCK} is missing; run the recipe again, or push its model or index"
+        message = f"{folder}: not a finished run: {LOCK} is missing; run the recipe again, or push its model or index"
         raise errors.DataError(message)
     else:
         return None
@@ -135,7 +135,7 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
         if not (stages := run.negatives_of(run.output("model")) or mined[-1:]):
             raise lacking
         if (artifact := run.artifact(stages[0])) is None:
-            message = f"the store {store.root} has no negatives of {stages[0]!r}: name the right one in {{store}}"
+            message = f"the store {store.root} has no negatives of {stages[0]!r}: give the right one with {{store}}"
             raise errors.ArtifactError(message, "store")
         return what, PushedFolder(artifact.path, artifact, run=run, stage=stages[0])
     if not (run.folder / _FOLDERS[what]).is_dir():
@@ -149,7 +149,7 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
 def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
     """An artifact of a store, its model or index, its file; or a folder or a file of no store."""
     if not path.exists():
-        raise errors.UsageError(f"{path}: is not there; give the folder of a finished recipe")
+        raise errors.UsageError(f"{path}: does not exist; give the folder of a finished recipe")
     pushed = PushedFolder(path)
     for made in (path, path.parent):
         if (made / stores.MANIFEST).is_file():
@@ -169,7 +169,7 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
     if kind is None or what not in (None, kind):
         lacking = what or "run folder, and no model, index or negatives"
         raise errors.UsageError(
-            f"{path}: no {lacking} there: give the folder of a finished recipe, or that of the pushed itself"
+            f"{path}: no {lacking} in it: give the folder of a finished recipe, or of the model, index or negatives"
         )
     return kind, pushed
 
@@ -250,9 +250,7 @@ def _sources(path: Path) -> dict[str, Path]:
         return {"train": path}
     files = {source.stem: source for source in sorted(path.glob("*.parquet"))}
     if wrong := [name for name in files if not re.fullmatch(r"\w+(\.\w+)*", name)]:  # as `datasets` has it
-        raise errors.UsageError(
-            f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name"
-        )
+        raise errors.UsageError(f"{path / wrong[0]}.parquet: a split must be one word, such as train: rename the file")
     return files or {"train": path / layout.NEGATIVES}
 
 
@@ -264,11 +262,11 @@ def _copy(source: Path, target: Path) -> None:
         else:
             table = parquet.read_table(source, partitioning=None)
     except (OSError, pa.ArrowException) as error:
-        raise errors.DataError(f"{source}: cannot be read ({wording.first_line(error)}): mine again") from None
+        raise errors.DataError(f"{source}: cannot be read ({records.first_line(error)}): mine again") from None
     if arrow and table.column_names != _COLUMNS:
         raise errors.ArtifactError(f"{source}: has columns {table.column_names} instead of {_COLUMNS}: mine again")
     if not table.num_rows:
-        raise errors.DataError(f"{source}: no negatives there: mine some, then push them")
+        raise errors.DataError(f"{source}: no negatives in it")
     parquet.write_table(table.replace_schema_metadata(None), target)
 
 

@@ -1,4 +1,4 @@
-"""Paths and addresses in what is handed on, cut to their last part, as all of them may be private."""
+"""Paths and addresses in published content, cut to their last part because they may be private."""
 
 import getpass
 import os
@@ -16,11 +16,11 @@ _REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:
 """A path on another machine, as scp and rsync write it: `user@host:path`."""
 _ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://)[^\s\"'`)\]/?#]+/?([^\s\"'`)\]?#]*)[^\s\"'`)\]]*")
 _ON_HUB = ("hf", "ir-datasets", "pyserini")
-"""Loaders whose sources are names, not paths, unless a file of that name is here."""
+"""Loaders whose sources are names, unless a file of that name exists."""
 
 
 def without_paths(value: Any) -> Any:
-    """The same tree of mappings, lists and values; each path in its texts is cut to its last part."""
+    """A copy of a tree of mappings, lists and values with each path in its texts cut to its last part."""
     if isinstance(value, str):
         return _cut(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Puts a model, an index or negatives on the Hugging Face hub: prepared, looked at, then sent as one commit."""
+"""Push a model, an index or negatives to the Hugging Face hub as one commit."""
 
 import re
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ def push(
     message: str = "",
     store: str | Path | None = None,
 ) -> "Pushed":
-    """Uploads a model, an index or negatives to the Hugging Face hub as one commit, with a card.
+    """Upload a model, an index or negatives to the Hugging Face hub as one commit, with a card.
 
-    Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
+    Private content is refused. The token is from `hf auth login`, or `HF_TOKEN`.
 
     Args:
         what: a run folder, that of a model, an index or negatives, or a function's result.
@@ -51,7 +51,7 @@ def push(
         upload = prepare(Path(what), repo, sessions.usual_store(store), Path(scratch), wanted)
         ready = Push.planned(upload, repo, public, message)
         if ready.opens and not public:
-            raise errors.UsageError(f"{ready.name} is public: everybody reads what is pushed; set public=True")
+            raise errors.UsageError(f"{ready.name} is public, so the pushed files will be public; set public=True")
         return ready.send()
 
 
@@ -59,8 +59,8 @@ def push(
 class Pushed:
     """The result of a push.
 
-    address: the repository's page. commit: the last one. files: how many it has of this push; 0 where nothing has
-    changed. opened: whether the repository was made public.
+    address: the repository's page. commit: the latest. files: number of pushed files, 0 if nothing changed. opened:
+    whether the repository was made public.
     """
 
     address: str
@@ -71,10 +71,10 @@ class Pushed:
 
 @dataclass(frozen=True)
 class Push:
-    """One push, ready to be shown and sent.
+    """A push, ready to show and send.
 
-    name: `owner/name`. there: whether everybody reads the repository; None where there is none yet. public: whether
-    everybody is to read it. message: of the commit; by default by type.
+    name: `owner/name`. there: whether the repository is public, None if it is new. public: whether it
+    will be public. message: of the commit; default by type.
     """
 
     upload: Upload
@@ -87,7 +87,7 @@ class Push:
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
         """The push of a prepared upload to a repository, under the user's own name by default.
 
-        Raises HubError where nobody is logged in, or the hub gives no answer.
+        Raises HubError without a login, or if the hub does not answer.
         """
         from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -100,13 +100,13 @@ class Push:
 
     @property
     def opens(self) -> bool:
-        """Whether everybody can read the pushed files."""
+        """Return whether the pushed files are public."""
         return self.public or bool(self.there)
 
     def send(self) -> Pushed:
-        """Make the repository if need be and commit what has changed; a public one is opened last.
+        """Create the repository if needed and commit changed files; a repository becomes public last.
 
-        Raises HubError where the hub refuses, or gives no answer; a next push does not send again what was sent.
+        Raises HubError if the hub refuses or does not answer; the next push skips files already sent.
         """
         from huggingface_hub import CommitOperationAdd
 
@@ -127,24 +127,24 @@ class Push:
 
 
 def _client() -> Any:
-    """The hub's client, with the token of `hf auth login` or of the environment.
+    """The hub client, with the token from `hf auth login` or the environment.
 
-    Raises HubError where offline mode is set, or there is no token.
+    Raises HubError in offline mode or without a token.
     """
     from huggingface_hub import HfApi, constants, get_token
 
     if constants.HF_HUB_OFFLINE:
-        raise errors.HubError("HF_HUB_OFFLINE is set: take it out of the environment to push")
+        raise errors.HubError("HF_HUB_OFFLINE is set: unset it to push")
     if not get_token():
-        raise errors.HubError("nobody is logged in to the hub: `hf auth login`, or set HF_TOKEN")
+        raise errors.HubError("not logged in to the hub: run `hf auth login`, or set HF_TOKEN")
     return HfApi(library_name="hardneg")
 
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Turn errors of the hub's client into one line that holds no token.
+    """Turn errors of the hub client into one line without the token.
 
-    Raises HubError where the hub refused, is not reached, or did not answer as a hub does.
+    Raises HubError if the hub refuses, is unreachable, or sends an invalid answer.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError
@@ -158,8 +158,8 @@ def _explained(name: str) -> Iterator[None]:
     except Exception as error:  # the hub's client lets errors of several libraries through
         told = f"{type(error).__name__}: {_without_token(str(error))}"
         if isinstance(error, OSError) or "connect" in told.lower():
-            told = f"{constants.ENDPOINT} cannot be reached: go online ({told})"
-        raise errors.HubError(f"{name}: {told}: push again; what was sent is not lost", "repo") from None
+            told = f"{constants.ENDPOINT} cannot be reached: check the network ({told})"
+        raise errors.HubError(f"{name}: {told}: push again; files already sent are kept", "repo") from None
 
 
 def _without_token(text: str) -> str:

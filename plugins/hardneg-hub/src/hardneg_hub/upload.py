@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from hardneg.plugin import errors, identity, stores
+from hardneg.plugin import errors, stores
 from hardneg_hub.cards import LOCK
 
 DOC_IDS, TERMS = "docid", "terms.txt"
@@ -22,9 +22,9 @@ _ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
 
 @dataclass(frozen=True)
 class Upload:
-    """All files, each a file of this machine or bytes. upload_type: `model`, `index`, `negatives`.
+    """Files to upload, as paths or bytes. upload_type: `model`, `index`, `negatives`.
 
-    notes: what a user should know, such as files that stay here.
+    notes: for the user, such as files that are not uploaded.
     """
 
     upload_type: str
@@ -51,9 +51,9 @@ class Upload:
     def check_private(self, private: Iterable[str]) -> None:
         """Read the texts among the files, vocabularies apart, and refuse a token or a path of this machine.
 
-        private: further texts that no file may hold, such as the user's own folder.
+        private: further forbidden texts, such as the user's home folder.
 
-        Raises DataError where a file holds one of them.
+        Raises DataError if a file has one of them.
         """
         known = "|".join(re.escape(text) for text in private if len(text) > 3)
         pattern = re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])".encode()) if known else TOKEN
@@ -68,7 +68,7 @@ class Upload:
                         problems.append(f"{path}: holds {text}, which is private to this machine")
         if problems:
             raise errors.DataError(
-                "\n".join([*problems, "nothing was pushed: take it out of these files, then push again"])
+                "\n".join([*problems, "nothing was pushed: remove it from these files, then push again"])
             )
 
 
@@ -81,29 +81,29 @@ def listed_files(
 
     Raises:
         ArtifactError: one is missing, or has changed.
-        DataError: one is a pickle, or a link that leads out of the folder.
+        DataError: one is a pickle, or is a link out of the folder.
     """
     prefix = "" if part == "." else f"{part}/"
     own = {name.removeprefix(prefix): noted for name, noted in artifact.files.items() if name.startswith(prefix)}
     check_unchanged(folder, {name: "" if name in changed else noted for name, noted in own.items()})
     if pickles := [name for name in own if name.endswith(PICKLES)]:
-        raise errors.DataError(f"{folder / pickles[0]}: is a pickle, which may hold code: it is not pushed")
+        raise errors.DataError(f"{folder / pickles[0]}: is a pickle, which may hold code, so it is not pushed")
     return files_where(folder, own.__contains__, notes)
 
 
 def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
-    """Compare files with their digests in a manifest. Raises ArtifactError where one is missing or has changed."""
+    """Verify files against a manifest. Raises ArtifactError for missing or changed files."""
     for name, known in noted.items():
         if not (folder / name).is_file():
-            raise errors.ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
-        if known and identity.file_digest(folder / name) != known:
+            raise errors.ArtifactError(f"{folder / name}: is missing: run the recipe again")
+        if known and stores.file_digest(folder / name) != known:
             raise errors.ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
-    """The files of a folder whose paths are taken, but for its card and no pickle; `notes` gets those that stay here.
+    """Files of a folder to upload, without its card and pickles; skipped files are added to `notes`.
 
-    Raises DataError where a link leads out of the folder.
+    Raises DataError for a link out of the folder.
     """
     files, stray = {}, []
     for path in sorted(folder.rglob("*")):
@@ -115,15 +115,13 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
             continue
         files[name] = path.resolve()
         if not files[name].is_file() or not files[name].is_relative_to(folder.resolve()):
-            raise errors.DataError(
-                f"{path}: a link that leads out of {folder}: put the file itself there, then push again"
-            )
+            raise errors.DataError(f"{path}: is a link out of {folder}: replace it with the file, then push again")
     if stray:
         more = f" and {len(stray) - 5} more" if len(stray) > 5 else ""
-        notes.append(f"stays here, no part of it: {', '.join(stray[:5])}{more}")
+        notes.append(f"not uploaded: {', '.join(stray[:5])}{more}")
     return files
 
 
 def matching(*patterns: str) -> Callable[[str], bool]:
-    """Whether a path matches one of these patterns."""
+    """Return whether a path matches one of these patterns."""
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)

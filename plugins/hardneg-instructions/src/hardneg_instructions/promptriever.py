@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import Document, Judgement, Query, errors, identity
+from hardneg.plugin import Document, Judgement, Query, errors, stores
 from hardneg_instructions.tables import (
     TEMPLATE,
     TableRow,
@@ -147,7 +147,7 @@ class PromptrieverRows:
 
     def _share(self, row: TableRow) -> str:
         """The split of a row of `train`, drawn by its query alone."""
-        drawn = int(identity.digest(["split", row.text("only_query")])[:8], 16) / 16**8
+        drawn = int(stores.digest(["split", row.text("only_query")])[:8], 16) / 16**8
         return "test" if drawn < self.loader.test else "dev" if drawn < self.loader.test + self.loader.dev else "train"
 
 
@@ -158,4 +158,4 @@ def _instruction(row: TableRow) -> str:
 def _doc_id(passage: TableRow) -> str:
     doc_id = passage.id("docid")
     written = passage.cells.get("explanation") is not None
-    return f"{doc_id}.{identity.digest([passage.optional('title'), passage.text('text')])[:8]}" if written else doc_id
+    return f"{doc_id}.{stores.digest([passage.optional('title'), passage.text('text')])[:8]}" if written else doc_id

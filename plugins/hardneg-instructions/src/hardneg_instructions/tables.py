@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hardneg.plugin import errors, identity
+from hardneg.plugin import errors, stores
 
 _ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _ROWS = 1024
@@ -103,7 +103,7 @@ def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
 
 def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any) -> str:
     """A digest of the bytes of these files, in their order, and of the options of a loader."""
-    return identity.digest([name, version, *([path.name, identity.file_digest(path)] for path in files), *options])
+    return stores.digest([name, version, *([path.name, stores.file_digest(path)] for path in files), *options])
 
 
 def count_rows(files: Sequence[Path]) -> int:

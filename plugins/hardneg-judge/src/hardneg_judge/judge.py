@@ -191,7 +191,7 @@ class Judge(hp.stages.StageSpec):
         for name, level in self.levels.items():
             yield from ((f"{name}.{path}", target, need) for path, target, need in hp.fields.marked_references(level))
 
-    def plugins(self) -> Iterator[tuple[str, str, hp.PluginSetting]]:
+    def plugins(self) -> Iterator[tuple[str, str, hp.records.PluginSetting]]:
         """The plugins of both judges."""
         for name, level in self.levels.items():
             if level.plugin is not None:
@@ -232,12 +232,12 @@ class Judge(hp.stages.StageSpec):
         """The judgements of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
-    def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.Section]":
+    def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
         """A table of the judges' counts, one row per artifact."""
         facts = {label: source.facts for label, source in sources.items()}
         names = [*_SHOWN, *(_HIDDEN if any(_HIDDEN[0] in each for each in facts.values()) else ())]
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
-        return [hp.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
+        return [hp.tables.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
     def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
         """The stage's work in blocks of queries."""
@@ -266,7 +266,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
     hidden: Mapping[str, Sequence[str]] = field(kw_only=True)
     step: int = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
+    def make(self, numbers: Sequence[int], task: hp.runtime.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
         """The remaining negatives of each block, the drops, the judgements and the counts of requests."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
@@ -297,11 +297,11 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         hp.negatives_files.write_negatives(
             folder / hp.layout.NEGATIVES, hp.negatives_files.recorded(joined, folder / hp.layout.DROPPED)
         )
-        with hp.atomic_write.replacing(folder / JUDGEMENTS) as file:
+        with hp.stores.replacing(folder / JUDGEMENTS) as file:
             file.write("\t".join(_COLUMNS).encode() + b"\n")
             file.writelines(self.store.texts(JUDGEMENTS, count))
         if (queries := self.context.inputs["negatives"].folder / hp.layout.QUERIES).exists():
-            hp.atomic_write.link_file(queries, folder / hp.layout.QUERIES)
+            hp.stores.link_file(queries, folder / hp.layout.QUERIES)
         return facts
 
     def _opened(self, stack: ExitStack) -> dict[str, Opened]:
@@ -321,7 +321,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         levels: Mapping[str, Opened],
         facts: Counter[str],
         lines: list[str],
-        task: hp.Task,
+        task: hp.runtime.Task,
     ) -> Iterator[hp.Negatives]:
         """The remaining negatives of each query; updates counts and appends a line per pair."""
         depth, corpus = self.context.spec.depth, self.collection.corpus

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from hardneg_http import server
 
-from hardneg.plugin import errors, identity
+from hardneg.plugin import errors, stores
 
 
 class Answer(NamedTuple):
@@ -187,7 +187,7 @@ class ChatSession(server.ModelServer):
         times = (options.timeout, options.deadline)
         key = server.key_of(options.model, options.key)
         self._journal = AnswerJournal(
-            identity.cache_folder() / "answers" / f"{identity.digest([options.revision, parameters])}.jsonl"
+            stores.cache_folder() / "answers" / f"{stores.digest([options.revision, parameters])}.jsonl"
         )
         super().__init__(options.url.rstrip("/"), key, parameters, *times, options.in_flight)
         self._ahead, self._pool = _AHEAD * options.in_flight, ThreadPoolExecutor(options.in_flight)

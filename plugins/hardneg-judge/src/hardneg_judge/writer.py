@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from hardneg.plugin import Document, records, seeding
+from hardneg.plugin import Document, records, runtime
 from hardneg_judge.prompts import QUERIES, asked_forms, examples_text, put_in, queries_in, shown_examples, template
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
@@ -63,7 +63,7 @@ class ChatWriter(ChatServer):
     def message(self, document: Document, count: int, seed: int) -> str:
         """The message for a document; it depends on the content, not on the id."""
         text = document.contents[: self.characters]
-        start = int(seeding.generator(seed, "chat", text).integers(len(self.forms)))
+        start = int(runtime.generator(seed, "chat", text).integers(len(self.forms)))
         parts = {
             "passage": text,
             "forms": asked_forms(self.forms, start, count),

@@ -21,15 +21,15 @@ def mteb_model(
     settings: Sequence[str] | Mapping[str, Any] = (),
     store: str | Path | None = None,
     device: str | None = None,
-    progress: bool | hp.Progress = False,
+    progress: bool | hp.runtime.Progress = False,
 ) -> "TaskSearcher":
-    """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
+    """A model for `mteb.evaluate` that encodes, indexes and searches like hardneg's commands.
 
-    Vectors of a corpus go into the store by content: another task over it, or the same after a stop, finds them.
+    Vectors of a corpus are stored by content, so other tasks over it and resumed runs reuse them.
 
     Args:
         model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
-        index: what the vectors are searched in, such as hnsw, or a dict of its options with its `name`; None: all of
+        index: the index over the vectors, such as hnsw, or a dict of its options with its `name`; None: all of
             them, exactly.
         settings: set any value, such as model.document_length=256.
         store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
@@ -51,12 +51,12 @@ def mteb_model(
         raise hp.errors.UsageError(
             f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}"
         )
-    chosen = hp.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
+    chosen = hp.records.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
     session = hp.sessions.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
     system = TaskSystem.named(str(model), chosen, tuple(session.settings))
     system.meta  # noqa: B018 - raises where the model is missing
     if system.model is None and chosen is not None:
-        raise hp.errors.UsageError(f"mteb_model: {model} is an index itself: leave index out")
+        raise hp.errors.UsageError(f"mteb_model: {model} is an index already: remove index")
     return TaskSearcher(system, session)
 
 
@@ -76,7 +76,7 @@ class TaskSearcher:
         return self.system.meta
 
     def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
-        """Encodes and indexes a corpus, as far as the store lacks it.
+        """Encode and index a corpus, unless the store has it.
 
         Args:
             corpus: a `datasets.Dataset` with `id`, `text` and maybe `title`.
@@ -109,9 +109,9 @@ class TaskSearcher:
             UsageError: no corpus was indexed, or an index of texts is to rank listed documents.
         """
         if self._outcome is None:
-            raise hp.errors.UsageError("search: no corpus is indexed: call index first")
+            raise hp.errors.UsageError("search: no indexed corpus: call index first")
         if top_ranked is not None and self.system.model is None:
-            raise hp.errors.UsageError("search: an index of texts ranks no listed documents: name a model")
+            raise hp.errors.UsageError("search: an index of texts cannot rerank documents: give a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         searcher = self.session.open_index(self._plan.steps[self.system.last], self._outcome)
@@ -132,14 +132,14 @@ class TaskSearcher:
 def listed_rows(
     query_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]], rows: Mapping[str, int]
 ) -> NDArray[np.int64]:
-    """The documents of each query as rows, int64 [Q, C], padded with -1; a query without a list has none.
+    """Rows of each query's documents, int64 [Q, C], padded with -1; all -1 without a list.
 
     Raises:
         DataError: the corpus lacks one.
     """
     lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
     if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
-        raise hp.errors.DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
+        raise hp.errors.DataError(f"the task lists document {lacking!r}, which its corpus does not have")
     candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
     for row, listed in enumerate(lists):
         candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]

@@ -69,7 +69,7 @@ class TaskTexts:
         return state.hexdigest()
 
     def size_hint(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return len(self.source)
 
     def documents(self) -> Iterator[hp.Document]:
@@ -98,22 +98,24 @@ class TaskTexts:
 
 @dataclass(frozen=True)
 class TaskSystem:
-    """A system that is evaluated.
+    """A system to evaluate.
 
     model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
-    index: of its vectors; None searches all of them, exactly. settings: `PATH=VALUE`, laid over the recipe.
+    index: over its vectors; None for exact search. settings: `PATH=VALUE` texts for the recipe.
     """
 
     model: str | None
-    index: hp.PluginSetting | None = None
+    index: hp.records.PluginSetting | None = None
     settings: tuple[str, ...] = ()
 
     @classmethod
-    def named(cls, name: str, index: hp.PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
+    def named(
+        cls, name: str, index: hp.records.PluginSetting | None = None, settings: tuple[str, ...] = ()
+    ) -> "TaskSystem":
         """The system of a model, or of an index of texts, such as bm25, which takes no settings."""
         points = entry_points(group="hardneg.indexes", name=name)
         if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
-            return cls(None, hp.PluginSetting(name))
+            return cls(None, hp.records.PluginSetting(name))
         return cls(name, index, settings)
 
     @property
@@ -137,7 +139,7 @@ class TaskSystem:
         """
         model: dict[str, Any] = {"name": self.model or _NONE, **self._prompts(task)}
         checked = self._checked({"dataset": {"name": _BEIR, "source": task.name}, "model": model}, task)
-        dataset = checked.dataset.model_copy(update={"loader": hp.PluginSetting("mteb")})
+        dataset = checked.dataset.model_copy(update={"loader": hp.records.PluginSetting("mteb")})
         stages = {**checked.stages, DATASET: dataset}
         return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
 
@@ -176,7 +178,7 @@ class TaskSystem:
     def meta(self) -> Any:
         """mteb's `ModelMeta`: a name, a revision that changes with the content, and settings.
 
-        A hub id is filed under that and its commit, as mteb does it; a folder under its name and a digest of what is in
+        A hub id is filed with its commit, as in mteb, a folder with its name and a digest of its content
         it, so that results of other weights are never taken for its own. An index and settings make it an experiment.
 
         Raises:
@@ -190,12 +192,10 @@ class TaskSystem:
             facts = self._model_facts(self.model)
             settings |= {"index": self.index.name, **self.index.options} if self.index else {}
         elif self.index is not None:
-            content = hp.identity.digest(
-                hp.identity.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"])
-            )
+            content = hp.stores.digest(hp.stores.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
             facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
         else:
-            raise hp.errors.ModelError("a system has a model or an index of texts: give one")
+            raise hp.errors.ModelError("a system needs a model or an index of texts")
         return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
     def _model_facts(self, named: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import arrays, atomic_write, errors, index_checks, index_files, rank_candidates, records
+from hardneg.plugin import arrays, errors, index_checks, index_files, rank_candidates, records, stores
 from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, tensor
 from hardneg_multi_vector.store import (
     DOC_IDS,
@@ -64,7 +64,7 @@ def write_codes(
     from safetensors.numpy import save
 
     path.mkdir(parents=True, exist_ok=True)
-    with atomic_write.replacing(path / _BOOKS) as file:
+    with stores.replacing(path / _BOOKS) as file:
         file.write(save({"centroids": centroids, "codebooks": codebooks}))
     tokens, parts = len(source.vectors), len(codebooks)
     near, writing = _number_format(len(centroids)), arrays.writing_numbers
@@ -75,7 +75,7 @@ def write_codes(
             nearest(numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1])))
             codes(residuals)
     for name in (OFFSETS, DOC_IDS):
-        atomic_write.link_file(source.folder / name, path / name)
+        stores.link_file(source.folder / name, path / name)
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
@@ -93,7 +93,7 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
         lists[free[owner] + rank] = documents
         free += np.bincount(owner, minlength=len(free))
     lists.flush()
-    atomic_write.flush(aside)
+    stores.flush(aside)
     os.replace(aside, path / _LISTS)
 
 

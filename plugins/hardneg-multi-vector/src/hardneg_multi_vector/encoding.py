@@ -16,15 +16,13 @@ from torch import Tensor, nn
 
 from hardneg.plugin import (
     Corpus,
-    Progress,
-    distributed,
     encoders,
     encoding,
     errors,
     loading,
     model_specs,
     resolving,
-    seeding,
+    runtime,
     token_files,
     towers,
 )
@@ -118,7 +116,7 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
     size = int(transformer.get_embedding_dimension())
     if dimension > size:
         raise errors.ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
-    draws = torch.Generator().manual_seed(seeding.derive_seed(0, "token projection", size, dimension) >> 1)
+    draws = torch.Generator().manual_seed(runtime.derive_seed(0, "token projection", size, dimension) >> 1)
     weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
     options = {"activation_function": nn.Identity(), "init_weight": weight, "module_input_name": _TOKENS}
     dense: nn.Module = Dense(size, dimension, bias=False, **options)
@@ -248,7 +246,7 @@ class VectorAToken(encoders.Representation):
         return torch.cat([maxsim(query[None], own, self.mean) for query, own in zip(queries, lists, strict=True)])
 
     def rows(
-        self, encoder: Any, corpus: Corpus, folder: Path, progress: Progress, here: distributed.World
+        self, encoder: Any, corpus: Corpus, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> TokenRows:
         """The documents with their token counts."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))

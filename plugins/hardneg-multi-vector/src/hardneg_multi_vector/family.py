@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from hardneg.plugin import PluginSetting, encoding, errors, identity, model_files, model_specs, resolving
+from hardneg.plugin import encoding, errors, model_files, model_specs, records, resolving, stores
 
 if TYPE_CHECKING:
     from hardneg.plugin import encoders
@@ -97,10 +97,10 @@ class LateInteraction(resolving.FolderFamily):
         self.check_class(model.path)
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
         contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
-        values, options = self.filled_values(model, contract), identity.plugin_identity(self.called, self)["options"]
+        values, options = self.filled_values(model, contract), stores.plugin_identity(self.called, self)["options"]
         if options.get("query_expansion") == interaction.filled:
             del options["query_expansion"]
-        setting = PluginSetting("multi-vector", options) if options or not interaction.form else None
+        setting = records.PluginSetting("multi-vector", options) if options or not interaction.form else None
         full = model_specs.FullSpec(**values | {"encoder": setting})
         if problems := self._problems(spec, full, interaction):
             raise errors.ModelError(f"model {spec.name!r}: " + "; ".join(problems))
@@ -181,7 +181,7 @@ class LateInteraction(resolving.FolderFamily):
         """The digest of the files' content and the options, including options of older formats outside of modules."""
         name = super().content_digest(model)
         options = self.interaction(model.path, model.contract).options if len(model.origins) == 1 else {}
-        return identity.digest([name, dict(options)]) if options else name
+        return stores.digest([name, dict(options)]) if options else name
 
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None

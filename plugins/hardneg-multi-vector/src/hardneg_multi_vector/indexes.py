@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import Progress, compression, errors, protocols, seeding
+from hardneg.plugin import compression, errors, protocols, runtime
 from hardneg_multi_vector.codes import CODES, CodedSearcher, TokenCodes, write_codes, write_lists
 from hardneg_multi_vector.maxsim import MultiVectorSearcher
 from hardneg_multi_vector.store import TokenStore
@@ -20,7 +20,7 @@ class MultiVector:
     version: ClassVar[int] = 1
     input: ClassVar[str] = "token-vectors"
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
+    def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
         """Build an index of the token vectors in folder `source` in folder `path`, by hard links where possible."""
         store = TokenStore.open(source)
         store.link(path)
@@ -55,7 +55,7 @@ class MultiVectorPq:
     probes: int = 4
     candidates: int = 1000
     sample: int | None = None
-    seed: int = seeding.SEED
+    seed: int = runtime.SEED
 
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "cpu"
@@ -67,7 +67,7 @@ class MultiVectorPq:
             if (value := getattr(self, name)) is not None and value < bound:
                 raise errors.UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
+    def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
         """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
 
         Raises MissingDependency: faiss is not installed.

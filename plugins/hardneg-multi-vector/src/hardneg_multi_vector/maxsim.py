@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import ExactOptions, Progress, Silent, errors, index_checks, records, top_k
+from hardneg.plugin import ExactOptions, errors, index_checks, records, runtime, top_k
 from hardneg_multi_vector.store import TokenStore, TokenVectors, spans
 
 _HELD = 1 << 18  # tokens of documents, held at a time
@@ -122,9 +122,9 @@ class TokenSearcher(index_checks.DecodedRows):
 
     store: Any
     options: ExactOptions | None = field(default=None, kw_only=True)
-    progress: Progress | None = field(default=None, kw_only=True)
+    progress: runtime.Progress | None = field(default=None, kw_only=True)
 
-    def using(self, options: ExactOptions, progress: Progress | None) -> Self:
+    def using(self, options: ExactOptions, progress: runtime.Progress | None) -> Self:
         """The searcher with other options and progress."""
         return replace(self, options=options, progress=progress)
 
@@ -187,7 +187,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
         for part in (wanted[start:stop] for start, stop in spans(wanted.offsets, size))
     ]
     best, done = top_k.BestRows(len(parts), k), 0
-    tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
+    tracked = (searcher.progress or runtime.Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), options.float32(), tracked as task:
         for start, stop in store.spans(options.corpus_block or fitting):
             lengths = np.diff(store.offsets[start : stop + 1])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import seeding
+from hardneg.plugin import runtime
 from hardneg.testing import IndexTests
 from hardneg_multi_vector.store import TokenVectors, TokenWriter
 
@@ -18,7 +18,7 @@ def drawn_tokens(count: int, dimension: int, exact: bool) -> TokenVectors:
 
     exact: whether numbers are integers, so that sums are exact; else vectors have norm 1.
     """
-    draws = seeding.generator(3, "tokens")
+    draws = runtime.generator(3, "tokens")
     lengths = draws.integers(1, _MOST + 1, count)
     lengths[8 % count :: 50] = 0
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -47,7 +47,7 @@ def write_tokens(folder: Path, documents: TokenVectors) -> Path:
 def drawn_queries(documents: TokenVectors, exact: bool) -> TokenVectors:
     """Draws a few queries, the first one nearest to document 3, some without tokens."""
     picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
-    noise = seeding.generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
+    noise = runtime.generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
     noise[picked.offsets[0] : picked.offsets[1]] = 0
     return TokenVectors(picked.offsets, _rounded(picked.vectors + _NOISE / 2 * noise, exact))
 

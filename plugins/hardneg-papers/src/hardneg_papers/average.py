@@ -77,7 +77,7 @@ class Average(hn.stages.StageSpec):
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.
             UsageError: there is one model alone.
         """
-        if not hn.distributed.world().first:
+        if not hn.runtime.world().first:
             return {}
         (first, share), *rest = self.shares.items()
         if not rest:

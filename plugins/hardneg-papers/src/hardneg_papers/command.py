@@ -168,7 +168,7 @@ def record(recipe: str, folder: Path) -> Path:
     content = _read(path)
     content.setdefault(lock["preset"], {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
     path.parent.mkdir(exist_ok=True)
-    hn.atomic_write.replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    hn.stores.replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     return path
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
-from hardneg.plugin import identity, installed_docs, records, texts
+from hardneg.plugin import installed_docs, records, stores, texts
 
 Side = Literal["document", "query"]
 
@@ -27,7 +27,7 @@ class PyNames(installed_docs.PyDocs):
 
     def fingerprint(self) -> str:
         """Return a digest of the fingerprint of `pydocs` and these options."""
-        return identity.digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
+        return stores.digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
 
 
 @dataclass(frozen=True)

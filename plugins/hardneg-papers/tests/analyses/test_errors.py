@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hardneg_papers.analyses.errors import Errors, distribution, errors_in_index, errors_in_run
 from hardneg_papers.analyses.projection import Projection
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hardneg.analysis.base import Files, System
 from hardneg.formats.qrels import positives, read_qrels

@@ -11,8 +11,7 @@ from hardneg_papers.analyses.runs import (
     score_tails,
     unjudged_rates,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
 from hardneg.formats.negatives import write_negatives

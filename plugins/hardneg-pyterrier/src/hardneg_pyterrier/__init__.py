@@ -1,4 +1,4 @@
-"""Transformers of PyTerrier over what hardneg made."""
+"""Transformers of PyTerrier over hardneg's runs, indexes and rerankers."""
 
 from hardneg_pyterrier.transformers import Reranker, Retriever, Run
 

@@ -12,7 +12,7 @@ import pyterrier as pt
 import hardneg.plugin as hp
 
 DEPTH = 1000
-"""Documents of a query, by default."""
+"""Default number of documents per query."""
 _COLUMNS = ("docno", "score", "rank")
 _EMPTY = hp.RankedList((), np.empty(0, np.float32))
 
@@ -27,11 +27,11 @@ class Run(pt.Transformer):  # type: ignore[misc]
 
     @cached_property
     def lists(self) -> dict[str, hp.RankedList]:
-        """By query. Raises DataError where the run cannot be read."""
+        """Rows by query. Raises DataError for an unreadable run."""
         return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Rows of documents, for rows with `qid`; ranks are counted from 0."""
+        """Rows of documents for rows with `qid`; ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=[])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
@@ -68,12 +68,12 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
     ) -> None:
         """An index of a run folder.
 
-        index: the stage that made it; by default the one that the recipe hands out. depth: documents a query. store:
-        where the recipe was run; by default hardneg's own. device: where to compute; by default the best there is.
+        index: its stage; default the published one. depth: documents per query. store: of the run; default hardneg's.
+        device: default the best available.
 
         Raises:
-            DataError: it is no run folder.
-            UsageError: it has no such index.
+            DataError: not a run folder.
+            UsageError: no such index in it.
         """
         indexes = {
             laid.stage: laid for laid in hp.recipes.published_indexes(Path(folder), hp.sessions.usual_store(store))
@@ -96,13 +96,17 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
     ) -> "Retriever":
         """An index folder of `hardneg encode`, or of `hardneg index build` with its backend's name and options.
 
-        model: what encoded it; a folder, a hub id or a whole spec. None for an index of texts.
+        model: its encoder, a folder, a hub id or a spec; None for an index of texts.
 
         Raises:
-            PluginError: there is no such backend.
+            PluginError: no such backend.
         """
         options = dict(backend or {})
-        opened = hp.configure("indexes", hp.PluginSetting(options.pop("name"), options)) if backend else None
+        opened = (
+            hp.registry.configure("indexes", hp.records.PluginSetting(options.pop("name"), options))
+            if backend
+            else None
+        )
         retriever, path = cls.__new__(cls), Path(folder)
         spec = hp.model_specs.ModelSpec(model) if isinstance(model, str) else model
         retriever._hold(hp.recipes.PublishedIndex(path.name, path, opened, spec, segments=False), depth, device)
@@ -118,7 +122,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Rows of documents, for rows with `qid` and `query`; ranks are counted from 0."""
+        """Rows of documents for rows with `qid` and `query`; ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=["query"])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         if not len(kept):
@@ -144,10 +148,12 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
         """plugin: the name of a reranker of hardneg, such as `cross-encoder`, with its options; text: the column.
 
         Raises:
-            PluginError: there is no such reranker, or it has no such option.
+            PluginError: no such reranker, or no such option of it.
         """
         super().__init__()
-        self.plugin: hp.protocols.Reranker = hp.configure("rerankers", hp.PluginSetting(plugin, options))
+        self.plugin: hp.protocols.Reranker = hp.registry.configure(
+            "rerankers", hp.records.PluginSetting(plugin, options)
+        )
         self.text = text
 
     @classmethod
@@ -156,7 +162,7 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
         return cls("cross-encoder", source=str(folder), **options)
 
     def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The same rows with new scores and ranks from 0; ties stay in their order."""
+        """The rows with new scores and ranks from 0; ties keep their order."""
         pt.validate.result_frame(frame, extra_columns=["query", self.text])
         if not len(frame):
             return frame.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype=int))

@@ -16,13 +16,13 @@ class ClusterLost(errors.ArtifactError):
 
     def __init__(self, started: bool) -> None:
         self.started = started
-        reason = "the Ray processes of this machine are gone; finished work is kept"
+        reason = "the Ray processes of this machine are gone; finished work is saved"
         super().__init__(f"{reason}. Run the same command to resume")
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What an actor takes of its machine."""
+    """Resources of an actor."""
 
     num_gpus: float
     num_cpus: float
@@ -53,7 +53,7 @@ class Cluster:
         return Needs(num_gpus, num_cpus)
 
     def room(self, needs: Needs) -> int:
-        """How many actors the machines that are there have room for, if they have no other work."""
+        """Number of actors that fit on the machines of the cluster, if idle."""
         by_machine = zip(self._machines("CPU"), self._machines("GPU"), strict=True)
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
 

@@ -94,7 +94,7 @@ class Foreman:
         cluster: Cluster,
         context: hp.stages.StageContext[hp.stages.StageSpec],
         blocks: hp.stage_work.StageBlocks,
-        task: hp.Task,
+        task: hp.runtime.Task,
     ) -> None:
         self.cluster, self.context, self.blocks, self.task = cluster, context, blocks, task
         self.members: list[Member] = []
@@ -103,8 +103,8 @@ class Foreman:
         self.needs = cluster.needs(context.device)
         device = context.device or ("cuda" if self.needs.num_gpus else "cpu")
         desk = cluster.beside_driver(Desk).remote(choices_file(context.folder))
-        hp.atomic_write.replace_text(token_file(context.folder), token := uuid.uuid4().hex)
-        self._given = (replace(context, progress=hp.Silent(), device=device), token, desk)
+        hp.stores.replace_text(token_file(context.folder), token := uuid.uuid4().hex)
+        self._given = (replace(context, progress=hp.runtime.Silent(), device=device), token, desk)
 
     @property
     def ready(self) -> list[Member]:
@@ -231,5 +231,5 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
                 raise
             context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")
     chosen = choices_in(choices_file(context.folder))
-    choices = {subject.removeprefix(hp.identity.CHOICE): way for subject, way in chosen.items()}
+    choices = {subject.removeprefix(hp.stores.CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}

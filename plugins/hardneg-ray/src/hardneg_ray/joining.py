@@ -30,11 +30,11 @@ _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "lo
 
 @contextmanager
 def joined(options: Ray) -> Iterator[Cluster]:
-    """The cluster that the options name, for the time of a block; one that was joined before is left as it is.
+    """Join the cluster of the options for the time of a block; a cluster joined before is left alone.
 
     Raises:
-        UsageError: there is none.
-        ArtifactError: none could be started here.
+        UsageError: no such cluster.
+        ArtifactError: a cluster that cannot be started here.
     """
     if ray.is_initialized():
         yield Cluster(options, False, ray.get_runtime_context().get_node_id())
@@ -48,10 +48,10 @@ def joined(options: Ray) -> Iterator[Cluster]:
 
 @contextmanager
 def beside(work: Callable[[], Result]) -> Iterator[Result]:
-    """What some work gives, done in a thread that lives as long as the block.
+    """The result of a function run in a thread that lives as long as the block.
 
-    So this thread hears at once that it is asked to end, and as it always does: Ray waits in C code while it starts,
-    and puts its own handlers of signals in place of the program's. Processes that Ray starts end with that thread.
+    This keeps signals working: Ray waits in C code while it starts, and replaces the program's signal handlers.
+    Processes that Ray starts end with that thread.
     """
     result, over = Future[Result](), threading.Event()
 
@@ -73,7 +73,7 @@ def beside(work: Callable[[], Result]) -> Iterator[Result]:
 
 
 def _awaited(result: Future[Result]) -> Result:
-    """The result; until it is there, and then once more, the program's handlers of signals are put back."""
+    """Return the result; meanwhile the program's signal handlers are restored repeatedly."""
     while not result.done():
         _hear()
         wait([result], _LOOK)
@@ -88,7 +88,7 @@ def _hear() -> None:
 
 
 def _join(options: Ray, ends: ExitStack) -> bool:
-    """Returns whether a cluster was started here; it is fenced until `ends` does."""
+    """Return whether a cluster was started here; it is fenced until `ends`."""
     address = _address(options.address)
     if address != "local":
         try:
@@ -104,7 +104,7 @@ def _join(options: Ray, ends: ExitStack) -> bool:
 
 
 def _start(object_store_memory: int) -> bool:
-    """Starts a cluster here; Ray gives its processes half a minute to come up, which is short on a busy machine."""
+    """Start a cluster on this machine, with more than Ray's half minute for its processes."""
     for left in reversed(range(_STARTS)):
         try:
             ray.init(address="local", include_dashboard=False, object_store_memory=object_store_memory, **_QUIET)
@@ -120,10 +120,10 @@ def _start(object_store_memory: int) -> bool:
 
 
 def _address(named: str) -> str:
-    """Where to join: something answers there. Ray itself would try for a quarter of an hour.
+    """The address to join, checked to answer; Ray would try for a quarter of an hour.
 
     Raises:
-        UsageError: nothing answers at the address that is named, here or in the environment.
+        UsageError: no answer at the address given here or in the environment.
     """
     if named == "auto":
         named = os.environ.get("RAY_ADDRESS") or "auto"
@@ -140,7 +140,7 @@ def _address(named: str) -> str:
 
 
 def silence(address: str) -> str:
-    """Why nothing answers at HOST:PORT; empty where something does, or the address has another form."""
+    """Why HOST:PORT does not answer; empty if it does, or for other forms of address."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
         return ""

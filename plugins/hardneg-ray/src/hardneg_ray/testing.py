@@ -30,7 +30,7 @@ class Squares(hp.stages.StageSpec):
 
 @dataclass(frozen=True)
 class SquareBlocks(hp.stage_work.StageBlocks):
-    def make(self, numbers: Sequence[int], task: hp.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
+    def make(self, numbers: Sequence[int], task: hp.runtime.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
         spec = self.context.spec
         for number in numbers:
             time.sleep(spec.pause)
@@ -41,7 +41,7 @@ class SquareBlocks(hp.stage_work.StageBlocks):
             task.advance(len(values))
 
     def finish(self) -> Mapping[str, Any]:
-        with hp.atomic_write.replacing(self.context.folder / _SQUARES) as file:
+        with hp.stores.replacing(self.context.folder / _SQUARES) as file:
             file.writelines(self.store.texts(_SQUARES, len(self.sizes)))
         return {"numbers": self.context.spec.count}
 
@@ -52,7 +52,7 @@ def block(lines: str) -> hp.block_store.BlockResult:
 
 def context_of(folder: Path, **options: Any) -> hp.stages.StageContext[Squares]:
     folder.mkdir(exist_ok=True)
-    return hp.stages.StageContext("tried", Squares(**options), folder, {}, {}, hp.Silent(), "cpu")
+    return hp.stages.StageContext("tried", Squares(**options), folder, {}, {}, hp.runtime.Silent(), "cpu")
 
 
 class EngineTests(PluginTests):

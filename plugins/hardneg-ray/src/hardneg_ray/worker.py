@@ -1,4 +1,4 @@
-"""The actor: opens a stage once, then makes the blocks that it is given; and what it sends to the driver."""
+"""The actor, which opens a stage once and makes blocks, and its messages to the driver."""
 
 import json
 import socket
@@ -50,7 +50,7 @@ class Failed:
         return cls(classes[0] if isinstance(error, hp.errors.HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
-        """The same, to raise here; one that hardneg does not know comes with its trace."""
+        """The error to raise here; unknown errors include their traceback."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
         error_class = getattr(sys.modules[hp.errors.HardnegError.__module__], self.class_name)
@@ -69,30 +69,30 @@ class Desk:
         self._file, self._choices = choices, choices_in(choices)
 
     def chosen(self, subject: str) -> str | None:
-        """What was chosen, if anything was."""
+        """The choice, if any."""
         return self._choices.get(subject)
 
     def settle(self, subject: str, proposal: str) -> str:
-        """What holds for all: the first proposal."""
+        """The choice for all actors: the first proposal."""
         if subject not in self._choices:
             self._choices[subject] = proposal
-            hp.atomic_write.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
+            hp.stores.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
         return self._choices[subject]
 
 
 def choices_file(folder: Path) -> Path:
-    """Where the choices of the stage in a folder are kept until it is finished."""
+    """The file with the choices of an unfinished stage."""
     return folder / hp.stores.SCRATCH / hp.stores.CHOICES
 
 
 def choices_in(path: Path) -> dict[str, str]:
-    """The choices that a file tells, by subject; none where there is no file."""
+    """The choices in a file, by subject; empty without a file."""
     chosen: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return chosen
 
 
 def token_file(folder: Path) -> Path:
-    """Where the driver writes what actors look for, to know whether they see the stage's folder."""
+    """The file by which actors recognise the driver's folder."""
     return folder / hp.stores.SCRATCH / "driver"
 
 
@@ -100,12 +100,12 @@ class BlockActor:
     """Makes blocks of one stage."""
 
     def __init__(self, context: hp.stages.StageContext[hp.stages.StageSpec], token: str, desk: Any) -> None:
-        """Quick: the stage is opened when it is asked to. token: what the driver has written into its folder."""
+        """Prepare an actor; `open` opens the stage. token: written by the driver into its folder."""
         self._context, self._token, self._desk = context, token, desk
         self._blocks: hp.stage_work.StageBlocks | None = None
 
     def open(self) -> Report:
-        """Opens the stage, whose folder this machine must see."""
+        """Open the stage; this machine must see its folder."""
         report: Report = self._reported(self._open)
         return report
 
@@ -114,20 +114,18 @@ class BlockActor:
             known = ray.get(self._desk.chosen.remote(subject))
             return str(known if known is not None else ray.get(self._desk.settle.remote(subject, make())))
 
-        hp.distributed.settle_by(settled)
+        hp.runtime.settle_by(settled)
         end, path = time.monotonic() + _PATIENCE, token_file(self._context.folder)
         while not path.exists() or path.read_text(encoding="utf-8") != self._token:
             if time.monotonic() > end:
                 problem = f"{socket.gethostname()} does not see {self._context.folder}"
-                raise hp.errors.UsageError(
-                    f"engine ray: {problem}: put the store where all machines have it at the same path"
-                )
+                raise hp.errors.UsageError(f"engine ray: {problem}: put the store at a path that all machines share")
             time.sleep(0.2)
         self._blocks = self._context.spec.blocks(self._context, first=False)
         return Opened(socket.gethostname())
 
     def make(self, numbers: Sequence[int]) -> Iterator[Report]:
-        """Each of these blocks when it is written; an error ends them."""
+        """Yield each block once it is written; an error ends them."""
         blocks = self._blocks
         assert blocks is not None
 
@@ -137,7 +135,7 @@ class BlockActor:
             blocks.write(*made)
             return Block(made[0])
 
-        with hp.Silent().task("", None, "") as task:
+        with hp.runtime.Silent().task("", None, "") as task:
             produced = blocks.make(numbers, task)
             while (report := self._reported(partial(write, produced))) is not None:
                 yield report
@@ -145,7 +143,7 @@ class BlockActor:
                     return
 
     def _reported(self, work: Callable[[], Any]) -> Any:
-        """What some work gives, or its error as data."""
+        """The result of a function, or its error as data."""
         try:
             with hp.registry.plugin_errors([*self._context.plugins.values(), self._context.spec]):
                 return work()

@@ -93,7 +93,7 @@ class Read(hp.stages.StageSpec):
             f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
         }
 
-    def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.Section]":
+    def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
         """A table of exact match and F1, with significance tests against the first row's exact match.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
@@ -114,16 +114,16 @@ class Read(hp.stages.StageSpec):
             for count in (metric.removeprefix("exact_match@") for metric in scores if metric[0] == "e"):
                 match, tested = means[f"exact_match@{count}"], ["–"] * 3
                 if test := tests.get((label, f"exact_match@{count}")):
-                    p_values = map(hp.numbers.p_value, (test.t_holm, test.randomisation_holm))
-                    tested = [hp.numbers.signed(test.difference), *p_values]
-                measured = [hp.numbers.number(match.mean), hp.numbers.bounds(match.interval)]
-                rows.append([label, count, *measured, hp.numbers.number(means[f"f1@{count}"].mean), *tested])
+                    p_values = map(hp.tables.p_value, (test.t_holm, test.randomisation_holm))
+                    tested = [hp.tables.signed(test.difference), *p_values]
+                measured = [hp.tables.number(match.mean), hp.tables.bounds(match.interval)]
+                rows.append([label, count, *measured, hp.tables.number(means[f"f1@{count}"].mean), *tested])
         explained = (
             "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over "
             "words. Differences in exact match and p values, after Holm's correction, are against "
             f"{first} with as many passages."
         )
-        return [hp.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
+        return [hp.tables.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
 
     def make(self, context: "hp.StageContext[Read]") -> hp.stages.Facts:
         """Write answers window by window and their metrics by question; resumes after the last complete window."""

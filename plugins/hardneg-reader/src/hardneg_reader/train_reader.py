@@ -101,7 +101,7 @@ class TrainReader(hp.train_config.ValidationOptions):
     def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
         """The content of the initial weights."""
         return {
-            "start": lambda: hp.identity.digest(
+            "start": lambda: hp.stores.digest(
                 hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
             )
         }
@@ -142,7 +142,7 @@ class TrainReader(hp.train_config.ValidationOptions):
             progress=context.progress,
             validate=self._validation(context, collection, reader),
         )
-        if not hp.distributed.world().first:
+        if not hp.runtime.world().first:
             return {}
         reader.save(context.folder / hp.layout.MODEL_FOLDER)
         context.keep_only(hp.layout.MODEL_FOLDER, hp.stores.KEPT, hp.layout.HISTORY, hp.stores.SCRATCH)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import hardneg.plugin as hp
-from hardneg.plugin import identity
+from hardneg.plugin import stores
 from hardneg_reader.answering import Question, ReadOptions, read
 from hardneg_reader.read import MEASURES
 from hardneg_reader.reader import Reader, span_log_likelihood
@@ -174,7 +174,7 @@ class ReaderTraining(hp.ExampleTraining):
 
     def digest(self) -> str:
         """A digest of the examples and the length that is read."""
-        return identity.digest([self.examples.digest(), self.encoder.spec.length])
+        return stores.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
         """The selection among a question's passages, and the likelihood of the answer's spans."""
@@ -184,7 +184,7 @@ class ReaderTraining(hp.ExampleTraining):
         spans, there = batch.spans.to(device), batch.there.to(device)
         marked = span_log_likelihood(starts[:: batch.passages], ends[:: batch.passages], spans, there)
         both = torch.column_stack([selected.view(-1, batch.passages), marked])
-        both = hp.distributed.gather(both, len(batch.query_ids))
+        both = hp.runtime.gather(both, len(batch.query_ids))
         return ReadingScores(both[:, :-1], both[:, -1])
 
     def make(self, drawn: hp.training_examples.SampledBatch) -> ReadingBatch:

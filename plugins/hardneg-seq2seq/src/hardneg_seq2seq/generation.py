@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from hardneg.plugin import Document, errors, model_files, pair_scoring, records, resolving, seeding, token_files, towers
+from hardneg.plugin import Document, errors, model_files, pair_scoring, records, resolving, runtime, token_files, towers
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.writer import Seq2seq
@@ -107,7 +107,7 @@ class Generation:
         batch = self.tokenizer.pad({"input_ids": list(ids)}, return_tensors="pt").to(device)
         states = self.network.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
         states.last_hidden_state = states.last_hidden_state.repeat_interleave(count, 0)
-        streams = (seeding.generator(seed, "seq2seq", text, number) for text in texts for number in range(count))
+        streams = (runtime.generator(seed, "seq2seq", text, number) for text in texts for number in range(count))
         draws = torch.from_numpy(np.stack([stream.random(options.query_tokens) for stream in streams])).to(device)
         warpers = [TemperatureLogitsWarper(float(options.temperature)), TopPLogitsWarper(float(options.top_p))]
         output = self.network.generate(

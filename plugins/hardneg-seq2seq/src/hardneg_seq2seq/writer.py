@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import Document, identity, model_files, protocols, records, resolving
+from hardneg.plugin import Document, model_files, protocols, records, resolving, stores
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.generation import Generation
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Seq2seq:
-    """Draws queries by a sequence-to-sequence network of transformers that reads the passage, as doc2query-T5.
+    """Samples queries from a sequence-to-sequence network of transformers, as doc2query-T5.
 
-    Each token is drawn among the likeliest by a number that depends on the passage's text, the seed and the query's
-    number, so that the other passages of a batch do not matter.
+    Sampling depends only on the passage's text, the seed and the query's number, not on the batch.
 
     Source: Nogueira and Lin, From doc2query to docTTTTTquery (2019): top-k sampling with k = 10, up to 64 tokens.
 
@@ -56,8 +55,8 @@ class Seq2seq:
             raise ValueError(f"top_p: {self.top_p:g} must be above 0 and up to 1")
 
     def fingerprint(self) -> str:
-        """A name for the network's content. Raises ModelError where there is none, or the hub cannot be reached."""
-        return identity.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
+        """A digest of the network's content. Raises ModelError if it is missing or the hub is unreachable."""
+        return stores.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """Up to `count` queries for each document, each once. Raises ModelError: the network cannot be opened."""
@@ -67,13 +66,13 @@ class Seq2seq:
     def writing(
         self, counts: MutableMapping[str, float], device: str | None
     ) -> AbstractContextManager[protocols.QueryWriter]:
-        """The same with the network opened once. Raises ModelError where it cannot be."""
+        """Yield a writer with the network opened once. Raises ModelError if that fails."""
         from hardneg_seq2seq.generation import writing
 
         return writing(self, counts, device)
 
     def opened(self, device: str | None) -> "Generation":
-        """The network, on this device or the best one. Raises ModelError where it cannot be opened."""
+        """The network on this device, by default the best one. Raises ModelError if it cannot be opened."""
         from hardneg_seq2seq.generation import Generation
 
         return Generation.opened(self, device)

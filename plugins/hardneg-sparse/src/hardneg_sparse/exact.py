@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from hardneg.plugin import Progress, Silent, errors, index_checks, protocols, records, top_k
+from hardneg.plugin import errors, index_checks, protocols, records, runtime, top_k
 from hardneg_sparse.store import SparseRows, SparseStore
 
 _ROWS, _QUERIES = 2048, 512  # what fits a CPU's caches
@@ -21,7 +21,7 @@ class Sparse:
     version: ClassVar[int] = 1
     input: ClassVar[str] = "weights"
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
+    def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
         """Build an index of the weights in folder `source` in folder `path`, by hard links where possible."""
         store = SparseStore.open(source)
         store.link(path)
@@ -37,7 +37,7 @@ class SparseSearcher(index_checks.DecodedRows):
     """The searcher of a folder of term weights, on the CPU; `progress` counts passages."""
 
     store: SparseStore
-    progress: Progress | None = None
+    progress: runtime.Progress | None = None
 
     def search(self, queries: Any, k: int) -> records.Hits:
         """The k documents with the largest inner product with each query; ties by ascending row.
@@ -55,7 +55,10 @@ class SparseSearcher(index_checks.DecodedRows):
         parts = [queries[start : start + _QUERIES].matrix for start in starts]
         sizes = [part.shape[0] for part in parts]  # only scores above 0 enter the lists
         best = [top_k.Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
-        with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
+        with (
+            (self.progress or runtime.Silent()).task("search", len(self.store), "passages") as task,
+            torch.inference_mode(),
+        ):
             for start, block in self.store.blocks(_ROWS, _WEIGHTS):
                 columns = block.matrix.T.tocsr()
                 for i, part in enumerate(parts):

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.plugin import PluginSetting, encoding, errors, model_files, model_specs, resolving
-from hardneg.plugin import identity as hardneg_identity
+from hardneg.plugin import encoding, errors, model_files, model_specs, records, resolving, stores
 
 if TYPE_CHECKING:
     from hardneg.plugin import encoders
@@ -68,11 +67,11 @@ class Splade(resolving.FolderFamily):
 
     def identity(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The spec in the digest, with the options that the folder does not save and its `max_active_dims`."""
-        own, options = self.saved(model.path), hardneg_identity.plugin_identity(self.called, self)["options"]
+        own, options = self.saved(model.path), stores.plugin_identity(self.called, self)["options"]
         settings = model_files.json_object(model.path / "config_sentence_transformers.json") if own else {}
         if (most := settings.get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
-        setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
+        setting = None if own and not options else records.PluginSetting("sparse", options | {"version": self.version})
         return replace(model.full, encoder=setting)
 
     def load(

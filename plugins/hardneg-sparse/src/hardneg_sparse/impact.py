@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.plugin import (
-    Progress,
-    atomic_write,
     errors,
     index_checks,
     index_files,
     lucene_search,
     protocols,
     records,
+    runtime,
     start_java,
+    stores,
 )
 from hardneg_sparse.store import DOC_IDS, SparseRows, SparseStore, read_terms, write_terms
 
@@ -120,7 +120,7 @@ class Impact:
         if not 0 < self.scale < 1e6:
             raise errors.UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
+    def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
         """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
 
         Terms are indexed as words, or as numbers if the folder has no words. The number of weights below 0.5 / `scale`,
@@ -146,7 +146,7 @@ class Impact:
                     add(doc_id, text)
                 task.advance(len(block))
         write_terms(path, words)
-        atomic_write.link_file(source / DOC_IDS, path / DOC_IDS)
+        stores.link_file(source / DOC_IDS, path / DOC_IDS)
         if lost:
             progress.note(f"impact: {lost} of {store.offsets[-1]} weights round to 0 with scale {self.scale:g}")
         total = int(lucene_search.open_lucene(path, _SEARCHER).get_total_num_docs())

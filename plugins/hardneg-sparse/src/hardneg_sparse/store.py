@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from hardneg.plugin import arrays, atomic_write, errors, index_files, records
+from hardneg.plugin import arrays, errors, index_files, records, stores
 
 SHAPE = "sparse.json"
 """The file that marks a folder of term weights."""
@@ -87,7 +87,7 @@ def write_terms(folder: Path, terms: Sequence[str]) -> None:
     """Writes the word of each term, in order. Raises DataError: one is empty or has a line break."""
     if odd := [term for term in terms if not term or "\n" in term]:
         raise errors.DataError(f"{folder}: the term {odd[0]!r} is empty or has a line break: rename it")
-    atomic_write.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
+    stores.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
 def read_terms(folder: Path) -> Sequence[str]:
@@ -108,7 +108,7 @@ class SparseWriter(index_files.RowsWriter):
         super().__init__(folder, count, SHAPE)
         self.width, self._size = width, 0
         kinds = (_OFFSETS, _TERMS, _WEIGHTS)
-        self._lines = {kind: self._files.enter_context(atomic_write.replacing(folder / kind[0])) for kind in kinds}
+        self._lines = {kind: self._files.enter_context(stores.replacing(folder / kind[0])) for kind in kinds}
         for (_, dtype), file in self._lines.items():
             arrays.write_header(file, dtype, 0)
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
@@ -139,7 +139,7 @@ class SparseWriter(index_files.RowsWriter):
                 file.seek(0)
                 arrays.write_header(file, dtype, self.count + 1 if dtype == _OFFSETS[1] else self._size)
         self._complete()
-        atomic_write.replace_text(self.folder / SHAPE, json.dumps({"rows": self.count, "terms": self.width}))
+        stores.replace_text(self.folder / SHAPE, json.dumps({"rows": self.count, "terms": self.width}))
 
 
 class SparseStore:

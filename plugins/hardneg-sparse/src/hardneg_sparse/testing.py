@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import seeding
+from hardneg.plugin import runtime
 from hardneg.testing import IndexTests, TrainableEncoderTests
 from hardneg_sparse.store import SparseRows, SparseWriter, fault
 
@@ -15,14 +15,14 @@ _QUERIES = 9
 
 def drawn_weights(count: int, dimension: int) -> SparseRows:
     """Draws `count` documents of integer weights over `dimension` terms, some equal and some without terms."""
-    draws = seeding.generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
+    draws = runtime.generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     draws[count // 2 :: 7] = draws[3]  # ties
     return _weights(draws)
 
 
 def drawn_queries(documents: SparseRows) -> SparseRows:
     """Draws a few queries, some without terms."""
-    draws = seeding.generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
+    draws = runtime.generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
     draws[-1] = 0
     return _weights(draws)
 

@@ -123,7 +123,7 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
     for label, names in named.items():
         for name in names:
             if name not in known:
-                there = f"{hn.wording.suggestion(name, known)}; there are: {', '.join(known)}"
+                there = f"{hn.records.suggestion(name, known)}; there are: {', '.join(known)}"
                 raise hn.errors.UsageError(f"{label}: no operation {name!r}{there}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:

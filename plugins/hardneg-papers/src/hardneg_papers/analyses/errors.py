@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from hardneg.plugin import Analysis, AnalysisInputs, Runs, Table, fields, figures
-from hardneg.plugin import errors as faults
+from hardneg.plugin import Analysis, AnalysisInputs, Runs, Table, errors as faults, fields, figures
 from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
 
 Rows = NDArray[np.int64]

@@ -27,7 +27,7 @@ def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Ma
     metric = wanted or metrics[0]
     if metric not in metrics:
         message = (
-            f"{metric!r} was not evaluated{hn.wording.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
+            f"{metric!r} was not evaluated{hn.records.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
         )
         raise hn.errors.UsageError(f"{inputs.location('metric')}: {message}")
     return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
@@ -105,7 +105,7 @@ class Matrix(hn.Analysis):
         for row, named in self.rows.items():
             for column, label in named.items():
                 if label not in systems:
-                    lacks = f"no system {label!r} was evaluated{hn.wording.suggestion(label, systems)}"
+                    lacks = f"no system {label!r} was evaluated{hn.records.suggestion(label, systems)}"
                     raise hn.errors.UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
         rows = [
             [systems[named[column]].mean if column in named else None for column in columns]
@@ -202,7 +202,7 @@ class AcrossCollections(hn.Analysis):
             raise hn.errors.UsageError(f"{place}: no system has {metric} on all collections")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
-            known = f"{hn.wording.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
+            known = f"{hn.records.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
             raise hn.errors.UsageError(
                 f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}"
             )
@@ -240,9 +240,9 @@ class AcrossCollections(hn.Analysis):
         rows = [
             [
                 f"{test['system']} − {results['baseline']}",
-                hn.numbers.signed(test["difference"]),
+                hn.tables.signed(test["difference"]),
                 "[{:+.3f}, {:+.3f}]".format(*test["interval"]).replace("-", "−") if test["interval"] else "–",
-                *(hn.numbers.p_value(test[name]) for name in ("p", "holm", "seed_p")),
+                *(hn.tables.p_value(test[name]) for name in ("p", "holm", "seed_p")),
             ]
             for test in results["tests"]
         ]
@@ -253,9 +253,9 @@ class AcrossCollections(hn.Analysis):
         rows = [
             [
                 system,
-                *(hn.numbers.number(each["means"][name]) for name in self.evaluations),
-                hn.numbers.number(each["mean"]),
-                "–" if each["deviation"] is None else hn.numbers.number(each["deviation"]),
+                *(hn.tables.number(each["means"][name]) for name in self.evaluations),
+                hn.tables.number(each["mean"]),
+                "–" if each["deviation"] is None else hn.tables.number(each["deviation"]),
             ]
             for system, each in results["systems"].items()
         ]

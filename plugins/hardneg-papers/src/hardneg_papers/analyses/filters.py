@@ -219,7 +219,7 @@ _QUERIES = 4096
 def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     for name in thresholds:
         if name not in hn.FILTER_RULES:
-            there = f"{hn.wording.suggestion(name, hn.FILTER_RULES)}; there are {', '.join(hn.FILTER_RULES)}"
+            there = f"{hn.records.suggestion(name, hn.FILTER_RULES)}; there are {', '.join(hn.FILTER_RULES)}"
             raise ValueError(f"no filter {name!r}{there}")
     return thresholds
 

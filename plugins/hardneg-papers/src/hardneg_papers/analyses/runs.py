@@ -115,7 +115,7 @@ class Unjudged(hn.Analysis):
     @model_validator(mode="after")
     def _known(self) -> "Unjudged":
         if self.against is not None and self.against not in self.runs:
-            named = f"no run is labelled {self.against}{hn.wording.suggestion(self.against, self.runs)}"
+            named = f"no run is labelled {self.against}{hn.records.suggestion(self.against, self.runs)}"
             raise ValueError(f"against: {named}; runs has {', '.join(self.runs)}")
         return self
 
@@ -323,7 +323,7 @@ class ScoreTails(hn.Analysis):
         """Return the score curves of each run."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
         pool = sorted(set.intersection(*({*run} for run in runs.values())))
-        single = hn.seeding.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
+        single = hn.runtime.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
         results = {label: score_tails(run, depths, single) for label, run in runs.items()}
         for label, tails in results.items():
             if not tails:

@@ -283,7 +283,7 @@ class FlatVectors:
         vectors are those of tokens.
         """
         if (folder / TOKEN_OFFSETS).exists():
-            raise ArtifactError(f"{folder}: has a vector for each token: name a multi-vector index, or another folder")
+            raise ArtifactError(f"{folder}: has one vector per token: name a multi-vector index, or another folder")
         opened = cls.of_tokens(folder)
         opened.doc_ids = DocIds(folder / DOC_IDS, opened.count)
         return opened

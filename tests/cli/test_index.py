@@ -122,7 +122,7 @@ def test_weights_are_tuned_on_other_queries(files):
         ("--method wsun", "(got 'wsun'); did you mean 'wsum'?"),
         ("--weight bm25=1", "--weight: no run has the label 'bm25'; did you mean 'bm25.trec'?"),
         ("--weight bm25.trec=x", "bm25.trec=x: must be NAME=NUMBER"),
-        ("--method zip --norm max", "norm: zip takes scores as they are"),
+        ("--method zip --norm max", "norm: zip does not normalize scores"),
         ("--grid bm25.trec=1", "--grid and --qrels are for tuning"),
     ],
 )

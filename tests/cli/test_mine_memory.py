@@ -121,7 +121,7 @@ def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_settings_of_a_launcher_that_would_change_a_training_are_refused(monkeypatch, setting):
     distributed.check_settings()
     monkeypatch.setenv(*f"ACCELERATE_{setting}".split("="))
-    with pytest.raises(UsageError, match=f"{setting.partition('=')[0]}: not taken"):
+    with pytest.raises(UsageError, match=f"{setting.partition('=')[0]}: not supported"):
         distributed.check_settings()
 
 

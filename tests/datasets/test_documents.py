@@ -139,7 +139,7 @@ def test_stages_without_queries_run_and_others_say_what_is_missing(folder, tiny_
     tree = {"dataset": f"documents:{folder}", "model": str(tiny_model), "stages": stages}
     (folder / "small.yaml").write_text(yaml.safe_dump(tree))
     line = f"recipe run {folder}/small.yaml --store {folder.parent}/store --device cpu --output {folder.parent}/out"
-    message = "run: the dataset has documents and no queries; write some: stage write-queries"
+    message = "run: the dataset has no queries; generate some with stage write-queries"
     assert str(call(line).exception) == message
     assert call(f"{line} --until index").exit_code == 0
 

@@ -147,7 +147,7 @@ def test_mistakes_in_what_is_given(place, at):
         hn.mine(place / "data", place / "model", miner={"name": "topk", "depht": 3}, **at)
     with pytest.raises(UsageError, match="cannot use 7"):
         hn.mine(place / "data", 7, **at)
-    with pytest.raises(DataError, match=r"run\['q0'\]\['d1'\]: must be a finite number"):
+    with pytest.raises(DataError, match=r"run\['q0'\]\['d1'\]: must be a finite 32-bit number"):
         hn.mine(place / "data", run={"q0": {"d1": float("nan")}}, **at)
     with pytest.raises(DataError, match="run: an id has an unpaired surrogate"):
         hn.mine(place / "data", run={"q0": {"d\ud800": 1.0}}, **at)

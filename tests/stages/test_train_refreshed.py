@@ -111,7 +111,7 @@ def test_devices_do_not_change_the_key(recipe):
     ("setting", "told"),
     [
         ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
-        ("miner=union", "stages.ance.miner: union joins several runs: give another one, or take miner sampled"),
+        ("miner=union", "stages.ance.miner: union joins several runs: give another one, or use miner sampled"),
         ("backend=bm25", "stages.ance.backend: bm25 is built from texts, which no refresh changes; remove it"),
         ("backend=multi-vector", "backend: multi-vector is built from one vector per token, but the recipe's model"),
     ],

@@ -72,7 +72,7 @@ def test_artifacts_of_other_versions(tmp_path: Path) -> None:
     manifest(newer, format=99)
     assert found(store)[earlier.key].size_only and found(store)[newer.key].newer
     told = CliRunner().invoke(app, ["artifacts", "check", "--repair", "--store", str(tmp_path)])
-    assert told.exit_code == 0 and "1 of an earlier hardneg" in told.stdout and "1 of a newer hardneg" in told.stdout
+    assert told.exit_code == 0 and "1 of an earlier version" in told.stdout and "1 of a newer version" in told.stdout
     assert newer.path.exists() and not damage(earlier.path)
 
 

@@ -145,7 +145,7 @@ def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):
     assert rate_of(tmp_path, tree, "stages.star.model=brought") == 0.01
     assert recipe_in(tmp_path, tree).notes == ()
     (note,) = recipe_in(tmp_path, tree, "model.name=org/not-here").notes
-    assert note.startswith("stages.star.options.learning_rate: 2e-05 is taken, as nothing is known of org/not-here")
+    assert note.startswith("stages.star.options.learning_rate: 2e-05 is assumed, as org/not-here has not been downloaded")
 
 
 def test_a_tables_rate_is_refused_for_a_transformer(tmp_path, tree):
@@ -153,8 +153,8 @@ def test_a_tables_rate_is_refused_for_a_transformer(tmp_path, tree):
     with pytest.raises(errors.RecipeError) as refused:
         recipe_in(tmp_path, tree)
     assert refused.value.problems == (
-        "stages.star.options.learning_rate: 0.03 is a rate for a static table, under which any other model gives "
-        "all texts one vector; set it to 2e-05, which is usual for this one",
+        "stages.star.options.learning_rate: 0.03 suits only static tables; other models collapse to one vector; set it "
+        "to 2e-05, which is usual for this model",
     )
     table = f"model.name={tiny_static(tmp_path / 'table')}"
     assert recipe_in(tmp_path, tree, table).notes == ()

@@ -168,7 +168,7 @@ def test_it_is_what_torch_makes(bias, dtype, near):
 def test_other_layers_stay_as_they_are(monkeypatch):
     layers: list[nn.Module] = [nn.Linear(8, 6).double(), nn.Linear(8, 6).half(), nn.LayerNorm(6)]
     assert [type(changed(layer)[0]) for layer in layers] == [nn.Linear, nn.Linear, nn.LayerNorm]
-    monkeypatch.setattr(passes, "has_bf16_units", lambda device: False)
+    monkeypatch.setattr(passes.runtime, "has_bf16_units", lambda device: False)
     assert type(changed(nn.Linear(8, 6))[0]) is OneDnnLinear
     assert type(changed(nn.Linear(8, 6).bfloat16())[0]) is nn.Linear
 

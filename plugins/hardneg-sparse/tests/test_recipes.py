@@ -9,7 +9,7 @@ from command_line import call
 from integrations.trainer import test_other_trainers as trainers
 from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection
 from sparse_lists import write
-from stages.test_dual_training import tree_of as training_tree
+from stages.test_dual_training import tree_of_dual as training_tree
 from tiny import tiny_sparse_encoder
 from trainer_toy import write_toy
 
@@ -94,11 +94,11 @@ def test_indexes_weights_of_terms(tmp_path: Path) -> None:
     size = sum(path.stat().st_size for path in output.iterdir() if path.name != "docid")
     assert f"{output}: 5 passages, {size} bytes" in said
     _, error = _build("--vectors", flat, "--backend", "sparse", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and f"{flat} holds vectors, and sparse is built from weights" in str(error)
+    assert isinstance(error, UsageError) and f"{flat} holds vectors, but sparse is built from weights" in str(error)
     _, error = _build("--dataset", "pydocs", "--backend", "sparse", "--output", tmp_path / "other")
     assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors, a folder of w" in str(error)
     _, error = _build("--vectors", source, "--backend", "flat", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and f"{source} holds weights, and flat is built from vectors" in str(error)
+    assert isinstance(error, UsageError) and f"{source} holds weights, but flat is built from vectors" in str(error)
     assert not (tmp_path / "other").exists()
 
 

@@ -29,7 +29,7 @@ MEASURES: Mapping[str, str] = {
     "precision": "precision",
     "hit_rate": "hit_rate",
 }
-"""The function of `ranx.metrics` by measure."""
+"""The function of `ranx.metrics` by measure, called with judgements, ranked lists, cutoff and relevance level."""
 
 Scores = dict[str, dict[str, float]]
 """Metric name to query id to score."""
@@ -147,7 +147,8 @@ def _parse(name: str) -> Metric | str:
         return Metric(measure, int(cutoff))
     if measure in MEASURES:
         return f"metric '{name}': the cutoff must be a whole number above 0, as in {measure}@10"
-    close = difflib.get_close_matches(measure.lower(), MEASURES, n=1, cutoff=0.5)
+    words = {measure: measure for measure in MEASURES} | {"success": "hit_rate", "accuracy": "hit_rate"}
+    close = [words[word] for word in difflib.get_close_matches(measure.lower(), words, n=1, cutoff=0.5)]
     number = re.sub(r"[^0-9]", "", name) or "10"
     hint = f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(MEASURES)}, with @cutoff"
     return f"unknown metric '{name}': {hint}"

@@ -94,7 +94,7 @@ def test_all_bad_names_at_once() -> None:
     assert "metric 'recall@ten': the cutoff must be a whole number above 0, as in recall@10" in message
     assert "metric 'mrr@0'" in message
     assert "unknown metric 'recal_100': did you mean recall@100?" in message
-    assert "unknown metric 'accuracy'" in message
+    assert "unknown metric 'accuracy': did you mean hit_rate@10?" in message
     assert "\n" not in message
 
 

@@ -85,11 +85,11 @@ class Searcher(Protocol):
 class StoredSearcher(Searcher, Protocol):
     """An opened index that returns its documents in the form of its encoder.
 
-    Where its documents may be large it says as `at_once: int` how many are to be asked for at a time.
+    If its documents may be large, `at_once: int` is the number of documents to request at a time.
     """
 
     def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
-        """Return rows int64 [n] of the index, decoded: a query's score with them is the index's own but for noise."""
+        """Return rows int64 [n] of the index, decoded; their scores equal the index's own up to rounding."""
 
 
 @runtime_checkable
@@ -99,7 +99,7 @@ class DenseSearcher(Searcher, Protocol):
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
         """Return the vectors of rows int64 [n], float32 [n, d], decoded and rotated back.
 
-        A query's inner product with such a vector is the index's own score but for float noise.
+        A query's inner product with such a vector equals the index's own score up to rounding.
         """
 
 
@@ -150,7 +150,7 @@ class IndexBackend(Protocol):
 
 @runtime_checkable
 class EstimatedBackend(Protocol):
-    """A backend that tells the size of its index, for a plan."""
+    """A backend that estimates the size of its index, for a plan."""
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """Return the bytes for `documents` with `vectors` in all, of `dimension` numbers each, without ids."""
@@ -195,7 +195,7 @@ class DatasetLoader(Protocol):
         """Return the collection, opened for streaming."""
 
     def fingerprint(self) -> str:
-        """Return a digest of the source's content, which differs whenever any byte that is read may differ."""
+        """Return a digest of the source's content; it changes whenever any byte that is read may have changed."""
 
     def size_hint(self) -> int:
         """Return the approximate number of documents without reading them all; 0 if unknown."""
@@ -226,7 +226,7 @@ class SessionWriter(Protocol):
 
 
 class FilterTexts(Protocol):
-    """Texts that a filter may read besides ranked lists."""
+    """The texts that a filter may read in addition to ranked lists."""
 
     def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
         """Return the text of each query."""

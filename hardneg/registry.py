@@ -1,4 +1,4 @@
-"""Plugins by kind and name, found through entry points: listing imports nothing, loading imports one thing."""
+"""Plugins by kind and name, found through entry points: listing imports nothing, loading imports one plugin."""
 
 import ast
 import contextlib

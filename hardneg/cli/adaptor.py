@@ -54,7 +54,7 @@ def complete_stages(context: typer.Context) -> list[str]:
 
 
 def _of_recipe(context: typer.Context, read: Callable[[Any], list[str]]) -> list[str]:
-    """What `read` returns for the recipe on the command line; empty if the recipe cannot be read."""
+    """The result of `read` for the recipe on the command line; empty if the recipe cannot be read."""
     typed = context.args[0] if context.args else None  # if the completed option is last
     name = context.params.get("recipe") or context.params.get("name") or typed
     try:
@@ -313,7 +313,7 @@ class PackageGroup(TyperGroup):
             raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Its own names, then those of packages."""
+        """The names of built-in commands, then those of packages."""
         own = super().list_commands(ctx)
         return [*own, *sorted({*self._brought()} - {*own})]
 
@@ -328,7 +328,7 @@ class PackageGroup(TyperGroup):
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that was typed; an unknown one is refused with similar names, those of packages included."""
+        """The requested command; the error for an unknown one suggests similar names, including those of packages."""
         own = self.list_commands(ctx)
         if args[:1] and args[0] not in own and not args[0].startswith("-") and not ctx.resilient_parsing:
             if where := not_installed(self.kind, self._within() + args[0]):
@@ -359,7 +359,7 @@ class _Analyses(PackageGroup):
     kind, panel, lacking = "analyses", "Analyses", PluginError
 
     def made(self, point: "EntryPoint") -> Any:
-        """The command of an analysis."""
+        """The click command for an analysis."""
         from hardneg.cli.analysis_command import command_of
 
         return command_of(load_plugin("analyses", point.name))

@@ -23,7 +23,7 @@ class Withheld:
         positives: the share of positives hidden from the other queries with several; one always stays.
         seed: of the draws; a larger share withholds the same and more.
         halves: add half of the text of each positive of train to the corpus as an unlabelled document.
-        siblings: the number of other documents that stay in each group beside one relevant document.
+        siblings: the number of other documents that stay in each group, in addition to one relevant document.
         groups: the share of the groups to remove, with their documents and their training queries.
     """
 

@@ -142,7 +142,7 @@ class StoredCollection:
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
             if not path.exists():
-                raise ArtifactError(f"{path}: missing; delete {self.folder}, it is made again")
+                raise ArtifactError(f"{path}: missing; delete {self.folder}, and the next run makes it again")
             for query_id, judged in _qrels(path).items():
                 union.setdefault(query_id, {}).update(judged)
         return union

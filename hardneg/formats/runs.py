@@ -116,7 +116,7 @@ QueryLists = tuple[str, Mapping[str, RankedList]]
 """A query id and its lists by run label; the first list is the one to select from."""
 
 EMPTY = RankedList((), np.empty(0, np.float32))
-"""The list of a query that is missing from a run."""
+"""The empty list of a query that the run lacks."""
 
 
 def read_run(path: Path) -> Run:

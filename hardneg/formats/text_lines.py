@@ -163,7 +163,7 @@ def checked_id(where: Path | str, number: int, name: str) -> str:
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object in a line. Raises DataError where there is none."""
+    """The JSON object in a line. Raises DataError if the line is not one."""
     try:
         return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:

@@ -211,7 +211,7 @@ class Session:
     def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
         """Plan a recipe (None: no plan); a command also checks its outputs here.
 
-        reads: input files and folders besides the recipe's. ahead: a recipe with all steps to show, if more follow.
+        reads: input files and folders other than the recipe's. ahead: a recipe with all steps to show, if more follow.
         """
         return None if recipe is None else recipe.plan()
 

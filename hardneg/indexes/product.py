@@ -29,7 +29,7 @@ _SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; v
 
 
 class ListedBackend(compressed.FaissBackend):
-    """Base of inverted lists, of which a query probes `nprobe`, and of codes without lists; bits: 0 without codes.
+    """Base of indexes with inverted lists, `nprobe` of them probed by a query, or codes; bits: 0 without codes.
 
     Codes are the numbers of `subvectors` centroids, one for each part of a vector.
     """
@@ -64,7 +64,7 @@ class ListedBackend(compressed.FaissBackend):
 
 @dataclass(frozen=True)
 class IvfFlat(ListedBackend):
-    """Full vectors in `lists` inverted lists, of which a query probes `nprobe`.
+    """Full vectors in `lists` inverted lists; a query probes `nprobe` of them.
 
     Args:
         lists: number of lists, usually the square root of the number of vectors or a few times that.
@@ -90,7 +90,7 @@ class IvfFlat(ListedBackend):
 
 @dataclass(frozen=True)
 class IvfPq(ListedBackend):
-    """Product quantisation of the residuals in `lists` inverted lists, of which a query probes `nprobe`.
+    """Product-quantised residuals in `lists` inverted lists; a query probes `nprobe` of them.
 
     Args:
         subvectors: number of parts that a vector is cut into; must divide its dimension.

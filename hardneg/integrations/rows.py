@@ -117,7 +117,7 @@ def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str],
 
 LISTS = "lists.npy"
 SPARE = 16
-"""Extra negatives per query, to replace those that are in the batch already."""
+"""The number of spare negatives per query, to replace negatives that are already in the batch."""
 
 
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:

@@ -147,7 +147,7 @@ def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
 
 
 def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
-    """Paths of artifacts by name in the run folder: those that stages publish, then the recipe's outputs."""
+    """The paths of artifacts by their name in the run folder: files published by stages, then the recipe's outputs."""
     recipe, paths = plan.recipe, dict[str, Path]()
     stages = {name: recipe.stages[name] for name in artifacts}
     for name, artifact in artifacts.items():
@@ -206,7 +206,7 @@ def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
 
 @dataclass(frozen=True)
 class OpenedIndex:
-    """An index that is searched with texts.
+    """An open index to search with query texts.
 
     names: the document ids of the rows. encoder: the query encoder; None for an index of texts.
     """
@@ -225,7 +225,7 @@ class OpenedIndex:
         met = list[str]()
 
         def rows(doc_ids: Sequence[str]) -> Any:
-            """Number ids in the order in which they are met, for an index that names its documents."""
+            """Number document ids in order of first appearance, for an index that returns ids instead of rows."""
             for doc_id in doc_ids:
                 if doc_id not in numbers:
                     numbers[doc_id] = len(met)

@@ -367,7 +367,7 @@ def next_steps(
     elif undecided:
         queries, seeds = counted(len(results[system][metric]), "query"), ", or train with several seeds" * bool(folder)
         command = f"{again} seeds=[1,2,3]" if folder else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
-        problem = f"{queries} do not tell {system} from {joined(undecided)}"
+        problem = f"{queries} do not separate {system} from {joined(undecided)}"
         steps += [(f"{problem}: measure on more queries{seeds}", command)]
     if folder and not steps:
         command = f"hardneg search --dataset beir:FOLDER --model {shlex.quote(folder)}/model --output run.trec.gz"

@@ -108,7 +108,7 @@ def _clean(text: str) -> str:
 
 
 def fitted(text: str, most: int = 30) -> str:
-    """Return a name on one line, its middle left out if it is long: both ends tell names apart."""
+    """Return a name on one line; a long name loses its middle, as its ends distinguish it from others."""
     text, kept = _clean(text), most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
@@ -205,7 +205,7 @@ def measurements(history: History) -> dict[str, Points]:
 
 
 def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
-    """Return the mean history of several seeds: at each step the mean over those that have it."""
+    """Return the mean history of several seeds; the mean at a step is over the seeds that recorded it."""
     if len(histories) == 1:
         return [dict(row) for row in histories[0]]
     values: dict[float, dict[str, list[float]]] = {}

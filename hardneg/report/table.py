@@ -46,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The table that a row opens to."""
+    """The table shown when a row is opened."""
 
     title: str
     table: Table
@@ -70,7 +70,7 @@ class Section:
 
 
 def cell(content: str | Cell) -> Cell:
-    """Return a text as a cell, and a cell as it is."""
+    """Return a text as a cell, and a cell unchanged."""
     return Cell(content) if isinstance(content, str) else content
 
 

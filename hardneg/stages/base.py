@@ -274,12 +274,12 @@ class StageSpec(BaseModel):
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Stages by path of inputs that recipes leave implicit: here, the models of references that ask for them."""
+        """The stages of inputs that recipes leave implicit, by path; by default, the models that references require."""
         models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
         return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Traits of the artifact, each with the stage it comes from: here, those that references pass on."""
+        """The traits of the artifact, each with the stage it comes from; by default, those passed on by references."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
@@ -439,7 +439,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Local:
-    """The local engine: this process, and those that torchrun or accelerate started with it."""
+    """The local engine: this process and the other processes that torchrun or accelerate started."""
 
     version: ClassVar[int] = 1
 

@@ -193,7 +193,7 @@ def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict
 
 
 def query_blocks(queries: int, size: int) -> list[int]:
-    """The sizes of blocks of `size` queries, of which the last may be smaller."""
+    """The sizes of blocks of `size` queries; the last may be smaller."""
     return [min(size, queries - start) for start in range(0, queries, size)]
 
 

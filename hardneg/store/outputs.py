@@ -234,7 +234,7 @@ def _root(store: Store, owner: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content of a root; empty where there is none.
+    """Return the records of a root; empty if it has none.
 
     Raises:
         ArtifactError: it cannot be read, so the keys that it keeps are unknown.
@@ -297,7 +297,7 @@ class Outputs:
     tell: Callable[[str], None] = _log.warning
 
     def check(self) -> None:
-        """Refuse outputs that would replace files of the user, and those that cannot be written.
+        """Reject outputs that would replace the user's files or that cannot be written.
 
         Raises:
             UsageError: an output is an input, contains one or is in one; or exists and is not this command's own.

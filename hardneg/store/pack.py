@@ -140,6 +140,6 @@ def _verified(artifacts: Path, store: Store) -> list[str]:
             new.append(path.name)
         elif known.files != artifact.files:
             raise ArtifactError(
-                f"{store.path(path.name)}: differs from the packed one; unpack into another {{store}}", "store"
+                f"{store.path(path.name)}: differs from the packed artifact; unpack into another {{store}}", "store"
             )
     return new

@@ -294,7 +294,7 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
         raise ModelError(f"{model}: {problem}: set similarity: cosine, or use another model")
     if values["similarity"] not in ("cosine", "dot"):
         raise ModelError(
-            f"{model} is compared by {values['similarity']} distance, which an index of inner products "
+            f"{model} uses {values['similarity']} distance, which an inner-product index "
             "does not support: use another model, or set similarity: cosine or dot"
         )
     return FullSpec(**values)

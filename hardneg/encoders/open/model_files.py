@@ -1,6 +1,6 @@
 """A model's files, in an installed package, a folder or on the hub: located, downloaded, checked and read as JSON.
 
-Weights are safetensors, or else PyTorch's own files, of which only tensors are read.
+Weights are safetensors, or else PyTorch's own files, from which only tensors are read.
 """
 
 import importlib.util

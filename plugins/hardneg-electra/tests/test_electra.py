@@ -95,7 +95,7 @@ def test_a_trained_one_opens_anywhere_and_serves_as_source(electra: Electra, tmp
 
 
 def test_a_discriminator_is_no_reranker_before_it_is_trained(electra: Electra, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="whose linear layer nobody has trained"):
+    with pytest.raises(ModelError, match="without a trained linear layer"):
         next(electra.rerank([("old river", ["an old river"])]))
     Trained().make(tmp_path).check_trained()
     Electra("somebody/not-here").check_trained()

@@ -114,7 +114,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def folder_of(source: str, form: str) -> Path:
-    """The folder of a loader. Raises DataError where there is none."""
+    """The folder of a loader. Raises DataError if it does not exist."""
     if not source:
         raise errors.DataError(f"{form} needs a folder: {form}:FOLDER")
     folder = Path(source).expanduser()

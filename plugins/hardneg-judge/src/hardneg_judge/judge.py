@@ -103,7 +103,7 @@ class Judged:
 def judged(
     block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
-    """The verdicts on some queries' negatives; the second judge sees only those that the first flags."""
+    """The verdicts on some queries' negatives; the second judge scores only pairs flagged by the first."""
     rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
     if flag is not None:
@@ -198,7 +198,7 @@ class Judge(hp.stages.StageSpec):
                 yield f"{name}.plugin", "rerankers", level.plugin
 
     def identity(self) -> dict[str, Any]:
-        """The options that count in the key; judges count apart, but for their lowest relevant scores."""
+        """The options in the key; of judges only their lowest relevant scores, as the rest enters separately."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 

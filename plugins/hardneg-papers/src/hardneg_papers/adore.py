@@ -73,7 +73,7 @@ def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Rec
     `hardneg recipe run {}-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections {}.
     To expect from the paper preset: MRR@10 {}, R@100 {} on the dev queries (the paper's Table 2; not run by us)."""
     alone.__doc__ = said.format(f"{label}: {what}.", start, "7.2.2 and 7.3", *expected.split())
-    trains = "its query encoder trained on, with what it retrieves at each step, on the index as it is."
+    trains = "its query encoder trained on, on the documents it retrieves at each step, on a fixed index."
     with_adore.__doc__ = said.format(f"ADORE on {label}: {trains}", f"adore-{start}", "6.2 and 7.3", *on_top.split())
     return alone, with_adore
 
@@ -97,7 +97,7 @@ def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, Tables 1, 2 and 4,
     Figures 3 and 6. To expect from the paper preset, MRR@10 on the dev queries (not run by us): BM25 .187, In-Batch Neg
     .264, Rand Neg .301, BM25 Neg .309, STAR .340; with ADORE on top .316, .326, .329, .347. Top-200 pairwise errors
-    43.2, 39.3, 46.4, 35.8; with ADORE 37.7, 36.8, 40.0, 34.4. The report shows them, what training takes, and where
+    43.2, 39.3, 46.4, 35.8; with ADORE 37.7, 36.8, 40.0, 34.4. The report shows them, the costs of training, and where
     ADORE moves a query.
     """
     book = _all_starts("STAR and ADORE, Table 2 on passages", preset)
@@ -184,7 +184,7 @@ def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
 
     Source: Zhan et al., SIGIR 2021, section 8.3.3, Figure 5. To expect from the paper preset, MRR@10 on the dev queries
     (not run by us): dynamic negatives bring most of the gain; the loss adds to it for Rand Neg, and nothing for STAR.
-    Whoever has run star-adore-table2 has all but RankNet's rows in the store.
+    After star-adore-table2, the store has all rows except RankNet's.
     """
     paper = preset == "paper"
     book = _all_starts("What the parts of ADORE bring", preset)

@@ -23,8 +23,8 @@ _MINERS: Tree = {
 def setting(title: str, preset: str, start: str = "") -> Book:
     """Set up ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
 
-    The paper's queries are those of TREC 2019 DL, beside the dev queries. start: the folder of a trained model to begin
-    with, for the preset `paper`.
+    The paper's queries are those of TREC 2019 DL, in addition to the dev queries. start: the folder of a trained model
+    to start from, for the preset `paper`.
     """
     rerank = {"candidates": "bm25", "row": "{name} (rerank)"}
     if preset == "demo":
@@ -60,7 +60,7 @@ def ranked(title: str, preset: str, *systems: str) -> Book:
 
 
 def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
-    """Add a system by its name: ANCE, a baseline, or one after the warm-up on BM25's negatives, which stands before."""
+    """Add a system by its name: ANCE, a baseline, or one after the warm-up on BM25's negatives, added before it."""
     if system == "ance":
         add_refreshed(book, preset)
         if preset == "paper":
@@ -122,7 +122,7 @@ def compare(book: Book, *baselines: str) -> None:
 
 
 def rows_last(book: Book, *labels: str) -> None:
-    """Move rows of the paper's two tables to their ends."""
+    """Move rows to the end of the paper's two tables."""
     for table in ("scores", "dev-scores"):
         runs = book.stages[table]["runs"]
         last = {label: runs[label] for label in labels if label in runs}

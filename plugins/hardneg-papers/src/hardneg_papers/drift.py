@@ -44,7 +44,7 @@ def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
     Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its program
     OpenMatch/ANCE-Tele, whose settings the preset `paper` has.
     On MedQuAD, static: docs/results/more-recipes.md has MRR@10 .581, .583, .626 after the rounds.
-    To expect from the paper preset (told beside the authors' model; not run by us): MRR@10 .391, R@1k .984 on dev.
+    To expect from the paper preset (reported with the authors' model; not run by us): MRR@10 .391, R@1k .984 on dev.
     More in docs/methods/ance-tele.md.
     """
     paper = preset == "paper"

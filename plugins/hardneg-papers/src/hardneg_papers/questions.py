@@ -104,7 +104,7 @@ def _ance_on_dpr(title: str, preset: str) -> Book:
     if preset == "paper":
         book.add("dpr-dev", "search", index="dpr-index", split="dev", depth=50)
         # 16 questions on each of 8 GPUs, a checkpoint every 1,000 steps, a fifth of the questions mined from each. The
-        # program's schedule is of 300,000 steps; where it was stopped is not told.
+        # program's schedule is of 300,000 steps; where it was stopped is not published.
         refresh |= {"policy": "every", "every": 1000, "query_chunks": 5}
         options |= {"max_steps": 300000, "stop_at": 100000, "batch_size": 128, "learning_rate": 1e-5}
         options |= {"weight_decay": 0.0, "clip_norm": 2.0, "gradient_checkpointing": True, "checkpoint_every": 1000}

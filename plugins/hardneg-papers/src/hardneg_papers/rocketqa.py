@@ -59,7 +59,7 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 
     Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers: 20,000 steps
     without hard negatives, 5,000 with. To expect from the paper preset (not run by us): MRR@10 grows with the number,
-    and falls behind some point.
+    and falls beyond some point.
     """
     book = _denoised(preset, "RocketQA, Figure 4")
     by_batch = _beside(book, "by-batch")
@@ -164,7 +164,7 @@ def _step1(title: str, preset: str) -> Book:
 def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
     """Add Table 3's other rows: in-batch negatives, and hard ones without denoising.
 
-    paper: how queries of a step are counted there.
+    paper: how the paper counts the queries of a step.
     """
     own = paper if preset == "paper" else {"batch_size": 24, "accumulate": 4}
     book.like("in-batch", "rocketqa-1", "In-batch", options=own)
@@ -177,7 +177,7 @@ def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
 
 
 def _beside(book: Book, table: str) -> Tree:
-    """Add another table; return the option that puts a system into it."""
+    """Add another table; return the option that adds a system to it."""
     split = {"split": book.stages["scores"]["split"]} if "split" in book.stages["scores"] else {}
     book.add(table, "evaluate", metrics=["mrr@10"], **split)
     return {"table": table, "report": False}

@@ -1,6 +1,6 @@
-"""STAR (Zhan et al., SIGIR 2021), for other kinds of retrievers too; and SimANS's negatives, TAS-B's batches beside it.
+"""STAR (Zhan et al., SIGIR 2021), also for other kinds of retrievers, SimANS's negatives and TAS-B's batches.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, `small` from more of them, in minutes and without a network; the
+Demos train all-MiniLM-L6-v2 on docstrings, `small` on more of them, in minutes and without a network; the
 presets `paper` need a GPU.
 """
 
@@ -166,8 +166,8 @@ def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run simans-passage --set stages.simans-negatives.miner.sharpness=50
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval, EMNLP 2022, and its
-    program microsoft/SimXNS, whose settings for MS MARCO passages the preset `paper` has, but for the reranker that
-    trains beside the retriever there. To expect on MedQuAD, static: as much as STAR (docs/results/more-recipes.md).
+    program microsoft/SimXNS, whose settings for MS MARCO passages the preset `paper` has, except for the reranker
+    trained jointly with the retriever. To expect on MedQuAD, static: as much as STAR (docs/results/more-recipes.md).
     To expect from the paper preset: no published figure. The paper has MRR@10 .409 with AR2's model to start from, its
     reranker as a teacher, and negatives mined anew every 5,000 steps. More in docs/methods/simans.md.
     """
@@ -230,7 +230,7 @@ def tas_b(preset: DemoSmallOrPaper = "demo") -> Tree:
         plugin = {"name": "cross-encoder", **source}
         own["teacher"] = book.add("teacher", "rerank", plugin=plugin, run="bm25-train", **of_all)
         own["loss"]["in_batch_own"] = False
-        # The paper stops by its dev queries; the number of steps is a bound, and no figure of the paper's.
+        # The paper stops early on its dev queries; the number of steps is our upper bound, not the paper's.
         options = {"negatives_per_query": 1, "optimizer": "adamw", "learning_rate": 7e-6, "max_steps": 300000}
         options |= {"batch_size": 32, "warmup_steps": 0, "decay": "constant", "evaluate_every": 4000, "patience": 30}
         options |= {"weight_decay": 0.0, "keep_best": True}

@@ -24,8 +24,8 @@ def labelled_negatives(book: Book, name: str, index: str = "start-index", **opti
 def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
     """Averages of the weights of several seeds, and of the initial and the trained model, compared with single seeds.
 
-    `hardneg recipe run averaged-seeds`. `mean of seeds` is one model, `halfway` one more: half the start, half the
-    mean. The row `top 10` is five models, each alone: its figures are means over these. Source: Wortsman et al., Model
+    `hardneg recipe run averaged-seeds`. `mean of seeds` is one model; `halfway` is another: half the start, half the
+    mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model
     soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for the halfway one. To expect:
     docs/results/averages.md.
     """
@@ -43,10 +43,10 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
 def equal_steps(preset: DemoOrFull = "demo") -> Tree:
     """ADORE and ANCE compared with the same number of further steps without them.
 
-    `hardneg recipe run equal-steps`. Each row with an arrow goes on from the model before the arrow for half as many
-    steps. ADORE trains the queries' side, beside it random lists on the same index do, at a temperature of their own:
-    their scores lie further apart than those of the top. ANCE starts from BM25's negatives, beside it these go on.
-    `again` is the same training continued, both sides. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
+    `hardneg recipe run equal-steps`. Each row with an arrow continues from the model before the arrow for half as many
+    steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature, as
+    their scores lie further apart. ANCE starts from BM25's negatives; its control continues on them.
+    `again` continues the same training of both encoders. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
     2021, Table 1. Neither has these controls. To expect: docs/results/claims.md.
     """
     book = study("ADORE and ANCE at equal steps", preset, ["in-batch", "top 10", "BM25 top 10"])
@@ -109,8 +109,8 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
     """The share of the gain of repeatedly mined hard negatives that in-batch negatives reach for free.
 
-    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative a query and none of the batch: a random
-    one, one of the first 15, and the latter mined anew once. The other rows have the batch's negatives too.
+    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative per query, without the batch's: a random
+    one, one of the first 15, and one mined again once. The other rows have the batch's negatives too.
     Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453
     after two rounds of triplets on MedQuAD, with another model and its own split, and no row with in-batch negatives.
     To expect: docs/results/claims.md.
@@ -138,7 +138,7 @@ def many_collections(
 
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
-    Each collection is mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
+    Collections are mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
     have as many steps. `a alone` is trained on collection a, and measured on each. The report has a table for each
     collection, and one with their means.
     Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature. To expect: docs/results/mixtures.md.
@@ -229,7 +229,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     book.system("star", "STAR", negatives=static)
     book.row("BM25", "bm25")
     book.row("as shipped", "start-test")
-    # Masks: what a model that was trained in the batch scores above the positive is no negative.
+    # Masks documents that a model trained on in-batch negatives scores above the positive.
     masked: Tree = {"guide": "inbatch-neg-index", "guided_mask": {"margin": 0.0}}
     book.system("gist", "STAR, GIST mask", negatives=static, **masked)
     # Filters and draws.
@@ -239,7 +239,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     book.system("pos-percent", "pos-percent .95", negatives=mined(book, "below", miner=below))
     filled = mined(book, "below-filled", miner=below, fill_to=200)
     book.system("filled", "pos-percent .95, filled", negatives=filled)
-    # Negatives of the model as it is.
+    # Negatives of the current model.
     refresh = {"policy": "synchronous", "every": 15, "depth": 200, "negatives": 20}
     own = {**options, "learning_rate": 0.03, "negatives_per_query": 1}
     book.system("ance", "ANCE", "train-refreshed", negatives=static, loss=loss, refresh=refresh, options=own)
@@ -251,7 +251,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     # TAS-B's batches.
     topics: Tree = {"batches": {"name": "topic-balanced", "clusters": 20}, "batches_from": "start-index"}
     book.system("topics", "STAR, TAS-B batches", negatives=static, **topics)
-    # The queries' side alone, on STAR's index.
+    # Query encoder only, on STAR's index.
     adore: Tree = {"model": "star", "index": "star-index", "loss": {"name": "lambda", "cut": 200, "temperature": 0.05}}
     book.system("adore", "ADORE on STAR", "train-queries", **adore, options={**options, "learning_rate": 0.01})
     book.top["outputs"] = {"model": "star", "index": "star-index"}

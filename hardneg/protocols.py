@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NegativeMiner(Protocol):
-    """Selects negatives from ranked lists (`hardneg.miners`).
+    """A miner, which selects negatives from ranked lists (`hardneg.miners`).
 
     One that compares candidates with the scores of positives sets `compares: ClassVar[bool] = True`: in a refresh,
     positives that the search missed are then appended to its lists.
@@ -38,7 +38,7 @@ class NegativeMiner(Protocol):
 
 
 class QueryWriter(Protocol):
-    """Writes queries that documents answer (`hardneg.writers`)."""
+    """A writer of queries that documents answer (`hardneg.writers`)."""
 
     version: ClassVar[int]
 
@@ -157,7 +157,7 @@ class EstimatedBackend(Protocol):
 
 
 class Reranker(Protocol):
-    """Scores the documents of one query (`hardneg.rerankers`)."""
+    """A reranker, which scores the documents of a query (`hardneg.rerankers`)."""
 
     version: ClassVar[int]
 
@@ -187,7 +187,7 @@ LOCATION_OPTIONS = ("source", "revision")
 
 
 class DatasetLoader(Protocol):
-    """Reads a collection (`hardneg.datasets`)."""
+    """A dataset loader, which reads a collection (`hardneg.datasets`)."""
 
     version: ClassVar[int]
 
@@ -222,7 +222,7 @@ class SessionWriter(Protocol):
     """A writer that opens something once for all documents, such as a network or connections to a server."""
 
     def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
-        """Return the opened writer; when the block ends, it adds to `counts` what it has used, such as tokens."""
+        """Return the opened writer; when the block ends, it adds its usage, such as tokens, to `counts`."""
 
 
 class FilterTexts(Protocol):
@@ -239,14 +239,14 @@ class FilterTexts(Protocol):
 
 
 class AnswerFinder(Protocol):
-    """Matches the short answers to queries in documents, as words or by regular expressions."""
+    """A matcher of short answers in documents, as words or by regular expressions."""
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
         """Return whether each document of each query's list has an answer: bool [Q, k], k the length of the longest."""
 
 
 class NegativeFilter(Protocol):
-    """Drops candidates that are not negatives before a miner selects (`hardneg.filters`).
+    """A filter, which drops candidates that are not negatives before a miner selects (`hardneg.filters`).
 
     One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; one that compares candidates
     with the scores of positives sets `compares`, as a miner does.

@@ -1,4 +1,4 @@
-"""Commands made from functions, and those of installed packages; shared options, and completion for the Tab key."""
+"""Commands made from functions or provided by installed packages; shared options, and shell completion."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ def flag(argument: Arg) -> str:
 
 
 def plain_flag(name: str) -> str:
-    """The usual name on the command line of an argument."""
+    """The default name of an argument on the command line."""
     return flag(SHARED[name] if name in SHARED else Arg("", name=name))
 
 
@@ -127,7 +127,7 @@ def _checked_device(context: typer.Context, device: str | None) -> str | None:
 
 
 def option_of(argument: Arg, *default: Any) -> Any:
-    """The typer option for an argument; default: only for options that are not written in an annotation."""
+    """The typer option for an argument; default: for options that are not declared in an annotation."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
     completed = complete_words(*argument.words) if argument.words else None
@@ -176,7 +176,7 @@ def tell_once(line: str) -> None:
 
 
 def shown(function: Callable[..., Any], shows: Sequence[str]) -> dict[str, Arg]:
-    """The arguments of a function's command: its own, then the shared ones in `shows`."""
+    """The arguments of a function's command: those of the function, then the shared ones in `shows`."""
     own = {name: each for name, each in arguments_of(function).items() if name not in SHARED}
     return own | {name: SHARED[name] for name in shows}
 
@@ -210,7 +210,7 @@ def click_command(name: str, run: Callable[..., None]) -> Any:
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """The options for these arguments; `--option` follows the first plugin and serves all of them."""
+    """The options for these arguments; one `--option`, after the first plugin, serves all plugins."""
     seen = {""}
     for each in arguments.values():
         yield parameter(each)
@@ -296,7 +296,7 @@ def _mapping(argument: Arg, texts: Sequence[str]) -> dict[str, Any]:
 
 
 class PackageGroup(TyperGroup):
-    """A command group that adds the commands of installed packages and names the package of a missing one.
+    """A command group with the commands of installed packages; for a missing command it names the package.
 
     An entry point of two words, such as `recipe verify`, is a command of that group. The help imports no package.
     """

@@ -86,7 +86,7 @@ def _asked(chosen: type[Analysis]) -> Iterator[Parameter]:
 
 
 class _Field:
-    """An option for a field of an analysis. of_stages: references are names of stages."""
+    """The option for a field of an analysis. of_stages: whether references are names of stages."""
 
     def __init__(self, name: str, info: FieldInfo, of_stages: bool) -> None:
         self.name, self.info, self.of_stages = name, info, of_stages

@@ -24,7 +24,7 @@ from hardneg.runtime import FIXED, generator
 
 Verdict = Literal["difference", "equivalent", "undecided"]
 SEED_LEVEL = 0.05
-"""From this p by seeds alone, a difference is within the seeds' noise."""
+"""The p by seeds alone from which a difference is within the seeds' noise."""
 _BLOCK_VALUES = 1 << 21
 _TOLERANCE = 1e-12
 

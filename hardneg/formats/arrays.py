@@ -36,7 +36,7 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Map a .npy file. Raises ArtifactError where it is missing, truncated, or of another shape or type."""
+    """Map a .npy file. Raises ArtifactError if it is missing, truncated, or of another shape or type."""
     if 0 in shape and path.exists():
         return np.empty(shape, dtype)
     array = _mapped(path)

@@ -357,7 +357,7 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
 
 @contextmanager
 def locating(collection: Collection) -> Iterator[None]:
-    """Add file and line to an `Unplaced` error, by reading the collection again."""
+    """Add file and line to an `Unplaced` error, by a second pass over the collection."""
     try:
         yield
     except text_lines.Unplaced as error:

@@ -1,4 +1,4 @@
-"""Source files of a collection: parts in which a mistake does not end the reading, split names, files of queries."""
+"""Source files of a collection: parts that are read past mistakes, split names, files of queries."""
 
 import re
 from collections import Counter

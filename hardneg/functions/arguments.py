@@ -23,7 +23,7 @@ REQUIRED: Any = ...
 
 MACHINE, WRITTEN = "Machine", "Output"
 _FEW = 4
-"""Up to this many words are a choice of the command; more are only completed."""
+"""The most words to offer as a choice of the command; longer lists are only completed."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

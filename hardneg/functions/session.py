@@ -72,7 +72,7 @@ class AdhocRecipe:
         return recipes.make_plan(self.check(tell))
 
     def _by_argument(self, problem: str) -> str:
-        """A mistake with its path replaced by the argument's name, unless a setting wrote it."""
+        """A recipe mistake, with its path replaced by the argument's name unless it comes from a setting."""
         where, _, reason = problem.partition(": ")
         for path, name in self.arguments.items():
             written = any(setting.startswith(path) for setting in self.settings)
@@ -138,7 +138,7 @@ class NotebookBars(Logged):
 
 
 class OtherProcess(UsageError):
-    """Raised in all but the first of several processes, which alone has the result."""
+    """An error raised in every process but the first, which alone has the result."""
 
 
 @dataclass
@@ -227,7 +227,7 @@ class Session:
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Like `make`, for a plan derived from another one's results; `gc` protects its steps separately."""
+        """Like `make`, for a plan derived from the results of another; `gc` protects its steps separately."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
@@ -254,7 +254,7 @@ class Session:
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """The artifact of a stage on run files, and its facts with the counts of entries that the collection lacks.
+        """Make a stage on run files; return its artifact and facts, with counts of entries that the collection lacks.
 
         Its key is the stage's digest with the content of the runs in place of their steps.
 

@@ -14,10 +14,10 @@ from hardneg.indexes import checks
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records import Encoded, EncodedRows, Hits, Negatives, RankedList, UsageError
 
-_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which need more memory
+_VECTORS, _TEXTS = 1 << 14, 1 << 11  # documents scored at a time: with one vector; with several, which need more memory
 _QUERIES = 4096
-_EACH = 8  # the largest number of vectors of one document among the best, in most lists
-_HITS, _POOLED = 1 << 26, 1 << 20  # vectors that are held and ranked at a time
+_EACH = 8  # the most vectors of one document among the best, in most lists
+_HITS, _POOLED = 1 << 26, 1 << 20  # vectors held and ranked at a time
 
 
 def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:

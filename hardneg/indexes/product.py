@@ -23,7 +23,7 @@ from hardneg.records import ArtifactError, Hits, UsageError
 from hardneg.runtime import SEED, Progress, float32_products
 
 SUBVECTORS, BITS = 48, 8
-"""Parts of a vector, and bits of the code of each, by default."""
+"""The default number of parts of a vector, and of bits of each part's code."""
 _NUMBER = 8  # bytes of a vector's row number in its list
 _SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; vectors whose codes are read
 
@@ -318,7 +318,7 @@ def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32
 
 
 RESCORED, LEAST_RESCORED = 4, 1_000
-"""Documents that are rescored per hit, the nearest by Hamming distance, and their least number."""
+"""The number of nearest documents by Hamming distance to rescore per hit, and its minimum."""
 _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they stay in caches
 
 

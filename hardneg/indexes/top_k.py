@@ -14,7 +14,7 @@ from torch import Tensor
 from hardneg.indexes.checks import no_hits
 from hardneg.records import ArtifactError, Hits
 
-_SLACK = 128  # candidates beyond k that are let in before the next selection
+_SLACK = 128  # candidates beyond k to collect before the next selection
 
 
 @dataclass

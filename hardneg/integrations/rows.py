@@ -172,7 +172,7 @@ def first_ones(
 
 
 ENDED = "ended"
-"""The name of a file in the folder of refreshes that says that there will be no more."""
+"""The name of the file in the folder of refreshes that marks their end."""
 
 
 class RefreshedRows(Dataset):  # type: ignore[misc]

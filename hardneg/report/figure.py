@@ -22,16 +22,16 @@ History = Sequence[Mapping[str, Any]]
 """The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
 
 COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
-"""Line colours that differ on white and on near-black; after the last comes the first again."""
+"""Line colours, repeated in order, that are distinct on white and on near-black."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """Markers of lines, for readers who do not see colours."""
 
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, marks of writing direction and code points without a character, which no page may have."""
+"""Control characters, marks of writing direction and unassigned code points, which pages may not contain."""
 
 _IN_A_ROW, _DRAWN = 3, 120  # panels; points of a curve
-_INK = "#010203"  # written as the colour of the page
+_INK = "#010203"  # replaced by the colour of the page's text
 _PAGE_STYLE = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK)
 _NUMBER = re.compile(r"[-−]?\d[\d,]*\.?\d*(e[-+]?\d+)?")
 

@@ -95,7 +95,7 @@ def source_of(plugin: object) -> ModelSpec | None:
 
 @dataclass(frozen=True)
 class RecipeView:
-    """A recipe as its stage `name` sees it; plugins: configured, by stage and field; trail: guards against cycles."""
+    """The recipe from the view of its stage `name`. plugins: configured, by stage and field; trail: against cycles."""
 
     name: str
     stages: Mapping[str, "StageSpec"]
@@ -105,7 +105,7 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":
-        """The recipe as another stage sees it."""
+        """The recipe from the view of another stage."""
         return replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:
@@ -188,8 +188,8 @@ class StageSpec(BaseModel):
     """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
     version: raised whenever the same spec and inputs give another result. artifact_type: the type of the artifact, in
-    its `artifact_folder`. query_disk: bytes in all and per query of the split, as an estimate. purpose: what the stage
-    is for, printed while it runs. resumes: continues from its folder after a stop; others start with an empty folder.
+    its `artifact_folder`. query_disk: bytes in all and per query of the split, as an estimate. purpose: a phrase
+    printed while the stage runs. resumes: continues from its folder after a stop; others start with an empty folder.
     every_process: runs in several processes together. inherits: fields whose default is the recipe's value. teaches:
     the field of the plugin whose network it trains; other networks must be trained already.
     """

@@ -28,7 +28,7 @@ from hardneg.training.examples import TrainingData
 
 Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
-"""For each of several blocks, ascending, the lists of its queries and, once these are read, its counts."""
+"""The lists of each block's queries, in ascending order of blocks, and its counts once the lists are read."""
 _LINES = "trec"
 
 
@@ -89,7 +89,7 @@ def open_queries(context: StageContext[StageSpec], collection: StoredCollection,
 
 
 def no_queries(name: str, split: str) -> errors.DataError:
-    """The error for a split without queries."""
+    """Return the error for a split without queries."""
     return errors.DataError(f"{name}: split {split} has no queries; only queries with relevance judgements are read")
 
 

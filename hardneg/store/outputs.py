@@ -272,7 +272,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Words:
-    """Words of messages: the argument that names an output, the one that overwrites it, and the writer."""
+    """The words used in messages for the output argument, the overwrite argument, and the writer."""
 
     output: str = "path"
     overwrite: str = "overwrite=True"
@@ -330,7 +330,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def reserve(self) -> Iterator[None]:
-        """Check, and keep the steps in the store while the block works, and after it was stopped."""
+        """Check the outputs, and keep the steps in the store during the block and after an interruption."""
         self.check()
         if not world().first or not self.keys:
             yield
@@ -340,7 +340,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def publish(self) -> Iterator[None]:
-        """Record files that the block writes as this command's own.
+        """Record files written in the block as this command's own.
 
         Raises:
             ArtifactError: the disk is full, read-only, or not ours to write.
@@ -390,7 +390,7 @@ class Outputs:
 
 def _path_problems(target: Target, another: str) -> list[str]:
     path = target.path
-    for number, part in enumerate(path.parts):  # once a folder before a `..` is made, the path leads to something else
+    for number, part in enumerate(path.parts):  # creating a folder before a `..` would change where the path leads
         if part == ".." and not (before := Path(*path.parts[:number])).is_dir():
             return [f"{path}: {before} does not exist; give a path without it"]
     if target.names != WHOLE:

@@ -56,7 +56,7 @@ def pack(folder: Path, artifacts: dict[str, Artifact], file: Path) -> None:
 
 
 def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
-    """Put the artifacts of a packed run into the store, and its run folder at `folder`; return that.
+    """Put the artifacts of a packed run into the store, and its run folder at `folder`; return the run folder.
 
     Every byte is verified before an artifact or the folder becomes visible. folder: by default the packed one's name.
 

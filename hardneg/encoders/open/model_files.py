@@ -353,7 +353,7 @@ def _locate(name: str, revision: str | None) -> Location:
 
 
 def adapted(folder: Path) -> Location:
-    """The location of an adapter's base, named in the adapter's folder. Raises ModelError: none is named."""
+    """The location of an adapter's base, which the adapter's folder names. Raises ModelError if it names none."""
     config = json_object(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):

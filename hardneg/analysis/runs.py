@@ -68,7 +68,7 @@ def negatives_overlap(
     Args:
         negatives: what was trained on, each with the positives that it was mined with.
         lists: the run of the trained model over the same queries, streamed: a query id and its documents.
-        relevant: more documents by query that are no negatives.
+        relevant: more documents by query that are not negatives.
         depth: the number of the run's negatives to use.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.

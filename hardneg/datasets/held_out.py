@@ -60,7 +60,7 @@ class Withheld:
         return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
 
     def of(self, whole: Collection) -> "WithheldCollection":
-        """The collection without the withheld parts. Raises DataError where it needs groups and has none."""
+        """The collection without the withheld parts. Raises DataError if it needs groups and has none."""
         if self.siblings is not None:
             whole = _reduce_groups(whole, self.siblings, self.seed)
         if self.groups:
@@ -141,7 +141,7 @@ class WithheldCollection(_Whole):
     def splits(self) -> Sequence[str]:
         """The splits of the whole collection, and `unlabelled` if queries are moved there.
 
-        Raises DataError where split `train` is missing, or split `unlabelled` exists already.
+        Raises DataError if split `train` is missing, or split `unlabelled` exists already.
         """
         splits = list(self.whole.splits())
         if TRAIN not in splits:

@@ -360,7 +360,7 @@ class PyDocs:
                     yield Entry(docstring.name, query, passage, docstring.name)
 
     def _unfit(self, part: str, source: str, passage: str, short: str) -> str | None:
-        """The reason why the first `part` of a docstring cannot be the query of a passage; None where it can."""
+        """The reason why the first `part` of a docstring cannot be the query of a passage; None if it can."""
         query, (least, most) = " ".join(source.split()), self.query_words
         if len(passage.split()) < self.min_passage_words:
             return short

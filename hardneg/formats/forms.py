@@ -51,7 +51,7 @@ class WriteOptions:
 
 
 class _Texts(NamedTuple):
-    """One query with its documents and their scores, nan where a score is missing."""
+    """One query with its documents and their scores, nan if a score is missing."""
 
     query_id: str
     query: str
@@ -198,7 +198,7 @@ class TextLookup:
                 self._shared.add(arrays.normalise(text))
 
     def query(self, name: str, by_id: bool) -> str | None:
-        """The id of the query with this id, or of the first with this text; None where the split has none."""
+        """The id of the query with this id, or of the first with this text; None if the split has none."""
         text = arrays.normalise(name)
         query_id = (name if name in self._ids else None) if by_id else self._by_text.get(text)
         if not by_id and text in self._shared:
@@ -208,7 +208,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """The id of the document with each id, or of the first with each text; None where the corpus lacks it."""
+        """The id of the document with each id, or of the first with each text; None if the corpus lacks it."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
@@ -288,7 +288,7 @@ class _Row(NamedTuple):
         return [_Row(self.where, item).value(key, str) for item in self.items(name, dict, "objects")]
 
     def numbers(self, name: str, count: int) -> list[float] | None:
-        """`count` numbers; None where the field is missing."""
+        """`count` numbers; None if the field is missing."""
         if self.fields.get(name) is None:
             return None
         items = self.items(name, int | float, "numbers")

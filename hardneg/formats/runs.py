@@ -43,7 +43,7 @@ def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
 
 
 def _parse_at_once(data: bytes) -> RunLines | None:
-    """Parse regular lines with Arrow; None where `_parse_by_line` has to look closer."""
+    """Parse regular lines with Arrow; None if `_parse_by_line` has to take over."""
     delimiter, other = (b"\t", b" ") if b"\t" in data else (b" ", b"\t")
     irregular = (other, b"\r", b"\v", b"\f", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
     if not data or data[:1] == delimiter or data[-1:] == delimiter or any(part in data for part in irregular):
@@ -145,7 +145,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 
 
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
-    """Stream the run's list of each query, empty where the run has none.
+    """Stream the run's list of each query, empty if the run has none.
 
     Raises DataError as `stream_run`, and where the run has another order of queries.
     """

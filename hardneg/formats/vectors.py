@@ -143,9 +143,9 @@ class Shards:
 
     @classmethod
     def of(cls, folder: Path) -> "Shards | None":
-        """The shards that a folder lists, as earlier versions wrote it; None where it is one itself.
+        """The shards that a folder lists, as earlier versions wrote it; None if it is one itself.
 
-        Raises ArtifactError where the list is damaged, or a newer hardneg wrote it.
+        Raises ArtifactError if the list is damaged, or a newer hardneg wrote it.
         """
         path = folder / SHARDS
         if not path.exists():
@@ -182,7 +182,7 @@ class Shards:
         """
         folder = self.folder / (location := self.listed[number].location)
         if location and (folder.parent != self.folder or folder.name != location):
-            problem = f"{location!r} is no folder's name: encode the corpus again"
+            problem = f"{location!r} is not the name of a folder: encode the corpus again"
             raise ArtifactError(f"{self.folder / SHARDS}: {problem}")
         return folder
 
@@ -279,7 +279,7 @@ class FlatVectors:
     def open(cls, folder: Path) -> "FlatVectors":
         """Opens a complete folder, of this module or of Pyserini, or one of shards.
 
-        Raises ArtifactError where a file is missing, cut short, unfinished, or not a flat inner-product index, or holds
+        Raises ArtifactError if a file is missing, cut short, unfinished, or not a flat inner-product index, or holds
         token vectors.
         """
         if (folder / TOKEN_OFFSETS).exists():
@@ -310,7 +310,7 @@ class FlatVectors:
     def vectors(self) -> NDArray[np.float32]:
         """float32 [N, d], a read-only memory map; its rows are not aligned, so copy them before passing them to torch.
 
-        Raises ArtifactError where the folder is in shards, which cannot be one map: `read` and `gather`.
+        Raises ArtifactError if the folder is in shards, which cannot be one map: `read` and `gather`.
         """
         if len(self.shards.listed) > 1:
             raise ArtifactError(f"{self.folder}: shards cannot be mapped as one array: encode the corpus again")

@@ -33,7 +33,7 @@ _COMMANDS = {"index": "index build"}
 
 
 def warn(note: str) -> None:
-    """Warn of a recipe's note, at the caller's line."""
+    """Issue a recipe's note as a Python warning located at the caller's line."""
     warnings.warn(note, UserWarning, stacklevel=2)
 
 

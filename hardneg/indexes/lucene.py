@@ -95,7 +95,7 @@ def _installed(package: str) -> list[str]:
 
 
 def inspect_java(home: Path) -> Java | None:
-    """Return the runtime in a folder by its `release` file; None where the folder is no runtime."""
+    """Return the runtime in a folder by its `release` file; None if the folder is not a runtime."""
     try:
         lines = (home / "release").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

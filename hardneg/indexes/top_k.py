@@ -103,7 +103,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """Return the k best of all parts of the `count` queries as lists; a part is None where there were no rows.
+    """Return the k best of all parts of the `count` queries as lists; a part is None if there were no rows.
 
     Raises:
         ArtifactError: a score is not finite.

@@ -14,7 +14,7 @@ from hardneg.records import LIST_DEPTH, TOP_DEPTH, Candidates, Negatives, Plugin
 from hardneg.runtime import generator
 
 Reason = Callable[[str], str | None]
-"""The reason why a document cannot be a negative of a query; None where it can."""
+"""The reason why a document cannot be a negative of a query; None if it can."""
 
 
 def check_counts(**counts: int) -> None:

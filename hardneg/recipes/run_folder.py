@@ -110,7 +110,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """Files and folders that a recipe may read: itself, its datasets and models; some of the names are no paths."""
+    """Files and folders that a recipe may read: itself, its datasets and models; some names are not paths."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
@@ -177,7 +177,7 @@ class PublishedIndex:
 def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
     """The indexes of a run folder that are there or in the store; the recipe's output index comes first.
 
-    Raises DataError if it is no run folder, RecipeError if this version of hardneg cannot read its recipe.
+    Raises DataError if it is not a run folder, RecipeError if this version of hardneg cannot read its recipe.
     """
     lock = read_lock(folder)
     recipe, artifacts = check_recipe(lock["tree"], folder / layout.LOCK, lock["preset"]), _stored(lock, store)

@@ -95,7 +95,7 @@ def source_of(plugin: object) -> ModelSpec | None:
 
 @dataclass(frozen=True)
 class RecipeView:
-    """The recipe from the view of its stage `name`. plugins: configured, by stage and field; trail: against cycles."""
+    """A recipe seen from its stage `name`. plugins: configured plugins by stage and field; trail: detects cycles."""
 
     name: str
     stages: Mapping[str, "StageSpec"]
@@ -105,7 +105,7 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":
-        """The recipe from the view of another stage."""
+        """The recipe seen from another stage."""
         return replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:

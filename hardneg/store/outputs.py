@@ -201,7 +201,7 @@ def _used(store: Store, forget: bool = False) -> set[str]:
 
 
 def _withdraw(store: Store, path: Path) -> Path | None:
-    """Rename a folder so that no run finds it; return None where a run uses it by now."""
+    """Rename a folder so that no run finds it; return None if a run uses it by now."""
     doomed = path.with_name(f"{_key(path)}.{secrets.token_hex(6)}.discarded")
     with store.lock_if_free(_key(path)) as free:
         if not free or _key(path) in _used(store):

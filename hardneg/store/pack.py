@@ -61,7 +61,7 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
     Every byte is verified before an artifact or the folder becomes visible. folder: by default the packed one's name.
 
     Raises:
-        DataError: the file is no packed run, or has links, devices, or paths that lead elsewhere.
+        DataError: the file is not a packed run, or has links, devices, or paths that lead elsewhere.
         ArtifactError: an artifact is damaged, the store has a different one of its key, or the folder exists.
     """
     store.root.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str
     query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: of those,
     how many the file has as a negative. elsewhere: by other split, negatives that are relevant to its queries; seen: to
     those of any. left_out: counts of skipped entries by reason. Shares: of the negatives; `taken_share` of the
-    withheld positives, None where there are none.
+    withheld positives, None if there are none.
 
     Raises:
         UsageError, DataError: as `ListsOfFile`, or there are no negatives of these queries in the file.

@@ -83,7 +83,7 @@ class Judged:
     unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> hp.Negatives | None:
-        """The query's remaining negatives; None where the query is dropped."""
+        """The query's remaining negatives; None if the query is dropped."""
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, dropped = self.mined, self.relevant | self.unread
@@ -285,7 +285,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
                 )
 
     def finish(self) -> hp.stages.Facts:
-        """Write the remaining negatives, the drops and the judgements. Raises DataError where no query remains."""
+        """Write the remaining negatives, the drops and the judgements. Raises DataError if no query remains."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:

@@ -265,7 +265,7 @@ def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE: its query encoder is trained on what it retrieves in each step; compared with ANCE and RankNet.
 
     `hardneg recipe run adore-ance-passage`: half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5:
-    their rows of ANCE, which the other recipes have not, as ANCE reads queries of 64 and passages of 512 tokens.
+    their rows of ANCE, which the other recipes lack, as ANCE reads queries of 64 and passages of 512 tokens.
     To expect from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
     and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
     on 4 GPUs, ADORE 4.

@@ -63,7 +63,7 @@ class Cluster:
         return ray.remote(actor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 
     def check(self) -> None:
-        """Raises ClusterLost where the Ray processes of this machine are gone."""
+        """Raises ClusterLost if the Ray processes of this machine are gone."""
         if not any(node["Alive"] and node["NodeID"] == self.node for node in ray.nodes()):
             raise ClusterLost(self.started)
 

@@ -124,7 +124,7 @@ class Gradients(OfTrainings):
     def of_history(history: History) -> dict[str, Any]:
         """Return the loss and each group's gradient norm: mean and maximum over steps, and a curve of 300 points.
 
-        Empty where no record has norms.
+        Empty if no record has norms.
 
         Source: ANCE (Xiong et al., ICLR 2021), figure 4.
         """

@@ -118,7 +118,7 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
 
       hardneg recipe run star-colbert --preset small           `paper`: MS MARCO passages, BERT-base
 
-    Demo and small do not start from a late-interaction model: all-MiniLM-L6-v2's transformer without its pooling, and a
+    Demo and small start from all-MiniLM-L6-v2's transformer, no late-interaction model, without its pooling, and a
     new orthonormal projection to 128 dimensions. `as shipped` is that, untrained. Source: the model is that of Khattab
     and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1: 128 dimensions, queries filled up to 32 tokens, documents of
     180, punctuation left out, rate 3e-6, 32 a batch, 200,000 steps. The training is that of Zhan et al., SIGIR 2021,

@@ -162,7 +162,7 @@ class Reranker(Protocol):
     version: ClassVar[int]
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """For each (query text, document texts), return one score per document, in their order."""
+        """Yield the scores of each request (query text, document texts), one per document, in order."""
 
 
 @runtime_checkable
@@ -255,7 +255,7 @@ class NegativeFilter(Protocol):
     version: ClassVar[int]
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """For each `Candidates`, in the same order, return the reasons to drop documents, by id; others stay.
+        """Yield the reasons to drop documents, by id, for each `Candidates` in order; other documents stay.
 
         Positives are in the lists, for comparison; reasons against them are ignored. A document that a miner
         drew from the corpus is in a list of its own, with the score nan.

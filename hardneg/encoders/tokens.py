@@ -351,7 +351,7 @@ def tokenise_segments(
     """
     backend = backend_of(tokenizer)
     if backend is None:
-        raise ModelError("the model has a slow tokenizer, whose texts cannot be cut: leave segments out")
+        raise ModelError("the model has a slow tokenizer, which cannot cut texts into segments: leave segments out")
     frame = backend.frames[False]
     room = cut_at.length - frame.size
     stride = min(cut_at.stride or room, room)

@@ -118,7 +118,7 @@ class TwoLevel:
 
     @property
     def within_seeds(self) -> bool:
-        """Whether the difference is within the seeds' noise: retrained, the two might be the other way round."""
+        """Whether the difference is within the seeds' noise, so that retraining might reverse it."""
         return self.seed_p >= SEED_LEVEL
 
 

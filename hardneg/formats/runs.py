@@ -304,7 +304,7 @@ def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Pa
 
     write_run(target, entries())
     if not facts["queries in the run"]:
-        raise DataError(f"{path}: none of its queries is in split {split}; name its split")
+        raise DataError(f"{path}: no query of the run is in split {split}; name the run's split")
     if not documents and facts["run documents that are not in the corpus"]:
-        raise DataError(f"{path}: none of its documents is in the corpus; name the dataset that was searched")
+        raise DataError(f"{path}: no document of the run is in the corpus; name the dataset that was searched")
     return {name: count for name, count in facts.items() if count}

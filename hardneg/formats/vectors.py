@@ -77,7 +77,7 @@ class RowsWriter:
     def __init__(self, folder: Path, count: int, mark: str) -> None:
         """Starts a folder whose file `mark` is written last. Raises ArtifactError if that file already exists."""
         if (folder / mark).exists():
-            raise ArtifactError(f"{folder / mark}: already complete: delete the folder to write it anew")
+            raise ArtifactError(f"{folder / mark}: already complete: delete the folder to write it again")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.count, self.done, self._files = folder, count, 0, ExitStack()
 

@@ -35,7 +35,7 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
     """The artifacts of a run folder's steps, in the order of its recipe. Raises DataError if the store has none."""
     if artifacts := _stored(read_lock(folder), store):
         return artifacts
-    raise DataError(f"{folder}: the store {store.root} has none of its steps; give the right {{store}}", "store")
+    raise DataError(f"{folder}: the store {store.root} has no step of this run; give the right {{store}}", "store")
 
 
 def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:

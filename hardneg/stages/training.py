@@ -335,7 +335,7 @@ class BatchOptions(OptionGroup):
     ] = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="The source of the order: an encode stage, whose model encodes the queries, or a run of them.",
+        description="The source of the order: an encode stage, whose model encodes the queries, or their run.",
     )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:

@@ -305,7 +305,7 @@ class Outputs:
         """
         paths = [target.path.resolve() for target in self.targets]
         if root := next((path for path in paths if path == path.parent), None):
-            raise UsageError(f"{root}: is the root folder; give a folder of its own")
+            raise UsageError(f"{root}: is the root folder; give a separate folder")
         tops, another = [top for target in self.targets for top in target.tops], f"give another {self.words.output}"
         for top in tops:
             try:
@@ -411,5 +411,5 @@ def _path_problems(target: Target, another: str) -> list[str]:
         return [f"{path}: is {'a folder' if path.is_dir() else 'a file'}; give the {wanted} to write"]
     resolved, home = path.resolve(), Path(os.path.expanduser("~")).resolve()
     if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), home)):
-        return [f"{path}: is the folder you work in or your home, or contains it; give a folder of its own"]
+        return [f"{path}: is the folder you work in or your home, or contains it; give a separate folder"]
     return []

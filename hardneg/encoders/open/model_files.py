@@ -137,7 +137,7 @@ def check_activations(folder: Path) -> None:
         content = json_object(module / "config.json") if class_name not in (*TRANSFORMERS, "SpladePooling") else {}
         name = content.get("activation_function")
         if name is not None and not str(name).startswith("torch.nn."):
-            raise ModelError(f"model {module}: activation {name} is code of its own, which is not run: use another one")
+            raise ModelError(f"model {module}: activation {name} is custom code, which is not run: use another one")
 
 
 def check_adapter(folder: Path) -> dict[str, Any]:

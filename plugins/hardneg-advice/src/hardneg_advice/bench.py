@@ -29,7 +29,7 @@ from hardneg_advice.rule import SHIPPED
 BENCH, TABLE = "bench.json", "bench.md"
 SCORES, REPORT, HARDNESS = "scores", "report", "hardness"
 TRAINED = {"max_steps": 400, "batch_size": 32}
-"""Of each arm, by default."""
+"""The default training options of each arm."""
 MARGIN = 0.015
 """The margin of equivalence."""
 _VERSION = 2

@@ -30,7 +30,7 @@ class RecordedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
-        """Read the lock file. Raises DataError for other files."""
+        """Read the lock file of a run folder. Raises DataError for other files."""
         lock, recipe = recipes.read_lock(folder), None
         with suppress(errors.HardnegError):
             recipe = recipes.check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
@@ -38,7 +38,7 @@ class RecordedRun:
 
     @property
     def stages(self) -> Mapping[str, Any]:
-        """The stages of its recipe; empty without a recipe."""
+        """The stages of the run's recipe; empty without a recipe."""
         return self.recipe.stages if self.recipe else {}
 
     @property
@@ -49,13 +49,13 @@ class RecordedRun:
 
     @property
     def dataset_id(self) -> str | None:
-        """Its hub id, if any."""
+        """The dataset's hub id, if any."""
         loader, _, source = self.dataset.partition(":")
         return source if loader == "hf" and "/" in source else None
 
     @property
     def dataset_title(self) -> str:
-        """Its name without the loader's."""
+        """The dataset's name without its loader."""
         return self.dataset.rpartition(":")[2].rpartition("/")[2]
 
     @property

@@ -119,7 +119,7 @@ def judged(
 def _scores(
     level: Opened, block: Sequence[hp.Negatives], rows: Rows, texts: Mapping[str, str], corpus: hp.Corpus
 ) -> list[Scores]:
-    """For each query the scores of the negatives to judge, nan for the others: float32 [n]."""
+    """The scores of each query's negatives to judge, nan for the others: float32 [n]."""
     pairs = list(zip(block, rows, strict=True))
 
     def requests() -> Iterator[tuple[str, Sequence[str]]]:
@@ -152,7 +152,7 @@ _EXPLAINED = (
 
 
 class Judge(hp.stages.StageSpec):
-    """Has mined negatives judged and removes the relevant ones, which are false negatives.
+    """Judges mined negatives and removes the relevant ones, which are false negatives.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
     Robust Information Retrieval (2025, arXiv 2505.16967): a cheap judge flags pairs and a more expensive one decides on

@@ -34,7 +34,7 @@ DPRS_READER: Tree = {
     # 16 questions a step; DPR's learning rate is unchanged.
     "options": {**_DPRS, "weight_decay": 0.0, "warmup_ratio": 0.0, "decay": "constant", "evaluate_every": 10000},
 }
-"""How DPR trains a reader."""
+"""The training of DPR's reader."""
 
 
 def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:

@@ -29,7 +29,7 @@ class Needs:
 
     @property
     def words(self) -> str:
-        """In words."""
+        """The resources in words."""
         return f"{self.num_gpus:g} GPU and {self.num_cpus:g} cores" if self.num_gpus else f"{self.num_cpus:g} cores"
 
 

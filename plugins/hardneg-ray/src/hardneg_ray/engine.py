@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ray:
-    """Has the actors of a Ray cluster make the blocks of encode, search, mine and rerank; the bytes stay the same.
+    """Distributes the blocks of encode, search, mine and rerank to the actors of a Ray cluster; results are identical.
 
     Each actor opens the model or the index once, and gets a few missing blocks at a time, at its own pace. Finished
     blocks are in the store, so a lost actor, machine or command costs only its current blocks. All machines must see

@@ -77,7 +77,7 @@ class Generation:
         return cls(options, network.to(target).eval(), tokenizer)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """As `Seq2seq.write`."""
+        """Yield queries like `Seq2seq.write`."""
         stream = iter(documents)
         while window := list(islice(stream, _WINDOW)):
             texts = [self.options.prefix + document.contents if document.text.strip() else "" for document in window]

@@ -62,7 +62,7 @@ class Loss(Protocol):
 
     It may declare what it requires, and recipes that lack it are refused before anything runs: optional parts of a
     `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a property), one similarity (`similarity =
-    "cosine"`), a reranker's head of so many outputs (`outputs = 2`).
+    "cosine"`), a number of outputs of a reranker's head (`outputs = 2`).
     """
 
     version: ClassVar[int]

@@ -61,7 +61,7 @@ def negatives_overlap(
     relevant: Mapping[str, Collection[str]] | None = None,
     depth: int = LIST_DEPTH,
 ) -> SharedDocuments:
-    """Return the share of each query's training negatives that is among the negatives met in testing.
+    """Return the share of each query's training negatives that the trained model also retrieves in testing.
 
     Met are the first `depth` documents of the trained model's own run that are not relevant.
 
@@ -124,7 +124,7 @@ class Overlap(Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the fields; with negatives, `runs` become the runs in which these are met."""
+        """Return the fields; with negatives, `runs` become the runs to search for these."""
         negatives = values.get("negatives")
         if not negatives:
             if len(values["runs"]) < 2:

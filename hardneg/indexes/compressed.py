@@ -87,7 +87,7 @@ def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
 
 
 def check_parts(name: str, dimension: int, subvectors: int) -> None:
-    """Check that vectors can be cut into so many equal parts. Raises UsageError that lists the numbers that fit."""
+    """Check that vectors divide into this number of equal parts. Raises UsageError, which lists valid numbers."""
     if dimension % subvectors:
         fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
         raise UsageError(

@@ -303,7 +303,7 @@ class RefreshSchedule:
         return self.number_at(self.first_step + batch // self.batches_a_step)
 
     def number_at(self, step: int) -> int:
-        """Return the refresh that is used after so many steps."""
+        """Return the refresh that is used after this number of steps."""
         return self.epoch if self.every is None else max(step - 1, self.first_step) // self.every
 
 

@@ -131,7 +131,7 @@ def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
 
 
 def bar_width(bars: int) -> float:
-    """Return the width in inches of a panel with so many bars."""
+    """Return the width in inches of a panel with this number of bars."""
     return max(4.6, 0.9 + 0.62 * bars)
 
 

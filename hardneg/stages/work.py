@@ -1,4 +1,4 @@
-"""A stage at work: its inputs, opened, and its work in blocks, each written to a file until all are joined."""
+"""A running stage: its opened inputs, and its work in blocks, each written to a file until all are joined."""
 
 import shutil
 from collections import Counter

@@ -26,7 +26,7 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run averaged-seeds`. `mean of seeds` is one model; `halfway` is another: half the start, half the
     mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model
-    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for the halfway one. To expect:
+    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for the halfway one. Expected:
     docs/results/averages.md.
     """
     book = small_study("Averages of seeds", preset)
@@ -47,7 +47,7 @@ def equal_steps(preset: DemoOrFull = "demo") -> Tree:
     steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature, as
     their scores lie further apart. ANCE starts from BM25's negatives; its control continues on them.
     `again` continues the same training of both encoders. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
-    2021, Table 1. Neither has these controls. To expect: docs/results/claims.md.
+    2021, Table 1. Neither has these controls. Expected: docs/results/claims.md.
     """
     book = study("ADORE and ANCE at equal steps", preset, ["in-batch", "top 10", "BM25 top 10"])
     lists = bm25_arm(book)
@@ -85,7 +85,7 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run fewer-bits`. `top 10` is trained with documents of 32 bits a number alone, `for fewer bits` with
     the losses at 32, 8 and 1. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing, ACL 2021,
-    for the search by bits. To expect: docs/results/fewer-bits.md.
+    for the search by bits. Expected: docs/results/fewer-bits.md.
     """
     book = small_study("Vectors of fewer bits", preset)
     book.start()
@@ -113,7 +113,7 @@ def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
     one, one of the first 15, and one mined again once. The other rows have the batch's negatives too.
     Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453
     after two rounds of triplets on MedQuAD, with another model and its own split, and no row with in-batch negatives.
-    To expect: docs/results/claims.md.
+    Expected: docs/results/claims.md.
     """
     book = study("Negatives mined again and again", preset, ["in-batch", "random pairs", "hard pairs"], steps=68)
     book.change("scores", metrics=["mrr@5", "recall@5", "recall@100"])
@@ -141,7 +141,7 @@ def many_collections(
     Collections are mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
     have as many steps. `a alone` is trained on collection a, and measured on each. The report has a table for each
     collection, and one with their means.
-    Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature. To expect: docs/results/mixtures.md.
+    Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature. Expected: docs/results/mixtures.md.
     """
     own = {"docstrings": {**_DOCSTRINGS, "max_passages": 2000}, "code": {**CODE, "max_passages": 1000}}
     loaders: Mapping[str, Tree | str] = collections or own
@@ -182,7 +182,7 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
 
     Its model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3, takes the top 200; Xiong et al., ICLR
     2021, section A.4, try depths. Which is best depends on the collection: on how many positives nobody has labelled.
-    To expect from the demo: differences that are mostly noise, on 800 dev queries; the report tests them. On MedQuAD,
+    Expected from the demo: differences that are mostly noise, on 800 dev queries; the report tests them. On MedQuAD,
     static: the top 10 above the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
     """
     tried = depths or [10, 50, 100, 200]
@@ -209,7 +209,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
 
     `hardneg recipe run negatives-compared`. All rows have STAR's loss, as many steps and the same rates, so that they
     differ in their negatives alone. ADORE goes on from STAR's model with the queries' side alone, so it has twice the
-    steps. ANCE-Tele has three trainings. Source: those of star-static and of the pages in docs/methods. To expect, on
+    steps. ANCE-Tele has three trainings. Source: those of star-static and of the pages in docs/methods. Expected, on
     895 queries: docs/results/negatives.md.
     """
     options: Tree = {"max_steps": 60, "batch_size": 32, "weight_decay": 0.0, "warmup_steps": 5}
@@ -265,7 +265,7 @@ def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] |
 
     Rows are named by the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
     Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers.
-    To expect: of the .1 to .28 MRR@10 that labels bring, nothing to two thirds; BM25 stays above
+    Expected: of the .1 to .28 MRR@10 that labels bring, nothing to two thirds; BM25 stays above
     (docs/results/written-queries.md). The best rate is .003 to .03, by collection.
     """
     book = small_study("Written queries", preset)

@@ -4,7 +4,7 @@ Tests over queries ask whether these trained models would differ on other querie
 trained ones would. With fewer than two queries p is 1 and there is no interval. Given groups of queries, the units of
 all tests are groups: variances and signs are those of sums by group.
 
-A difference that is not significant may be zero, or too small for this number of queries. Two systems are equivalent if the
+A difference that is not significant may be zero, or too small for these queries. Two systems are equivalent if the
 data rule out a difference of the margin or more, either way: two one-sided tests (TOST). Source: Schuirmann (1987), "A
 comparison of the two one-sided tests procedure and the power approach for assessing the equivalence of average
 bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15.

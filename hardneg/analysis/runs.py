@@ -124,7 +124,7 @@ class Overlap(Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the fields; with negatives, `runs` become the runs to search for these."""
+        """Return the fields; with negatives, `runs` are paired with them as `met`."""
         negatives = values.get("negatives")
         if not negatives:
             if len(values["runs"]) < 2:

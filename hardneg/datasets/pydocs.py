@@ -167,7 +167,7 @@ def installed_packages() -> list[str]:
 
 
 def package_version(package: str) -> str:
-    """The version of a package, or a digest of its files where it has none.
+    """The version of a package, or a digest of its files if it has none.
 
     Raises UsageError, MissingDependency as `find_package`.
     """

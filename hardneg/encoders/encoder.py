@@ -196,7 +196,7 @@ class Encoder:
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
         """The first dimensions of `embed`'s output, float32 [n, dimension]. Raises ModelError: not one vector each."""
         if self.representation.form != "vectors":
-            raise ModelError(f"model {self.spec.name!r} makes no single vectors to truncate: leave dims out")
+            raise ModelError(f"model {self.spec.name!r} has no single vector per text to truncate: leave dims out")
         if dimension == encoded.shape[-1]:
             return encoded
         return towers.cut(encoded, dimension, self.spec.similarity == "cosine")

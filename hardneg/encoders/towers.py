@@ -44,7 +44,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """The modules, with any after a Router moved to the end of both routes. Raises ModelError: these have weights."""
+    """The modules; those after a Router are moved to the end of both routes. Raises ModelError if they have weights."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]

@@ -51,8 +51,8 @@ class Comparison:
 
     difference: mean score of the system minus that of the baseline; error: its standard error; interval: its 95 % t
     interval. t_holm, randomisation_holm, equivalence_holm: p values after Holm's correction over all comparisons by the
-    metric, each kind of test on its own. equivalence_p: TOST's, of a difference of the margin or more. groups: how many
-    groups the queries come in; None if queries have none. bootstrap_interval, bootstrap_p: of groups drawn with
+    metric, each kind of test on its own. equivalence_p: TOST's, of a difference of the margin or more. groups: the
+    number of groups of queries; None if queries have none. bootstrap_interval, bootstrap_p: of groups drawn with
     replacement; None without groups.
     """
 

@@ -135,7 +135,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 where it has none."""
+    """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 if it has none."""
 
     folder: Path
     listed: Sequence[Shard]

@@ -373,8 +373,8 @@ Spec = TypeVar("Spec", bound=StageSpec, covariant=True)
 class ArtifactInput:
     """An artifact that a stage reads.
 
-    path: its folder; None for the recipe's own model, which `model` describes. spec, plugins: of the stage that made
-    it, the plugins configured, by field. traits: the artifact's traits.
+    path: its folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that made it,
+    and its configured plugins by field. traits: the artifact's traits.
     """
 
     name: str

@@ -21,7 +21,7 @@ from hardneg.encoders.spec import SIDES, Side
 from hardneg.records import HUB_ID, Lookup, ModelError, first_line
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-WAYS_ROUND = "see 'Code of its own' on the page of your own model"
+WAYS_ROUND = "see 'Custom code' on the page of your own model"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; older versions of sentence-transformers have the second in sparse encoders."""
 SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
@@ -79,7 +79,7 @@ def module_folders(folder: Path) -> dict[Path, str]:
 
     def class_name(class_path: str) -> str:  # of sentence-transformers, or of PyLate, whose format it reads
         if not class_path.startswith(("sentence_transformers.", "pylate.")):
-            raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {WAYS_ROUND}")
+            raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run: {WAYS_ROUND}")
         return class_path.rsplit(".")[-1]
 
     path = folder / "modules.json"

@@ -170,7 +170,7 @@ def test_more_tokens_than_there_are_positions_are_refused(tmp_path):
     ("kinds", "told"),
     [
         (["sentence_transformers.models.Transformer"], "has modules .*: it was not saved"),
-        (["a.Transformer", "a.Pooling", "a.Dense"], r"a\.Transformer is code of the model's own, which is not run"),
+        (["a.Transformer", "a.Pooling", "a.Dense"], r"a\.Transformer is the model's custom code, which is not run"),
     ],
 )
 def test_other_modules_are_refused(tmp_path, kinds, told):

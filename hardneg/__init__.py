@@ -34,7 +34,7 @@ _APART = {
 
 @cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
-    """Home of each name that a module imports under TYPE_CHECKING: its module and its name there."""
+    """The source of each name that a module imports under TYPE_CHECKING: the module and the name there."""
     import ast
 
     source = sys.modules[module].__spec__.loader.get_source(module)  # type: ignore[union-attr]

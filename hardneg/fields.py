@@ -33,7 +33,7 @@ class Trait(StrEnum):
     IMPORTED = "holds vectors of another program, whose model is not known"
     ADDED_POSITIVES = "lists positives that were not found"
     PSEUDO_POSITIVES = "has positives that nobody judged"
-    MORE_POSITIVES = "has positives besides the dataset's"
+    MORE_POSITIVES = "has positives in addition to the dataset's"
     OWN_QUERIES = "is of the queries of a file"
     WRITTEN_QUERIES = "has queries that a writer made of the passages"
     OF_POSITIVES = "is of the texts of positives, not of queries"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NegativeMiner(Protocol):
-    """Selects negatives from ranked lists (`hardneg.miners`).
+    """A miner, which selects negatives from ranked lists (`hardneg.miners`).
 
     One that compares candidates with the scores of positives sets `compares: ClassVar[bool] = True`: in a refresh,
     positives that the search missed are then appended to its lists.
@@ -38,7 +38,7 @@ class NegativeMiner(Protocol):
 
 
 class QueryWriter(Protocol):
-    """Writes queries that documents answer (`hardneg.writers`)."""
+    """A writer of queries that documents answer (`hardneg.writers`)."""
 
     version: ClassVar[int]
 
@@ -62,7 +62,7 @@ class Loss(Protocol):
 
     It may declare what it requires, and recipes that lack it are refused before anything runs: optional parts of a
     `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a property), one similarity (`similarity =
-    "cosine"`), a reranker's head of so many outputs (`outputs = 2`).
+    "cosine"`), a number of outputs of a reranker's head (`outputs = 2`).
     """
 
     version: ClassVar[int]
@@ -85,11 +85,11 @@ class Searcher(Protocol):
 class StoredSearcher(Searcher, Protocol):
     """An opened index that returns its documents in the form of its encoder.
 
-    Where its documents may be large it says as `at_once: int` how many are to be asked for at a time.
+    If its documents may be large, `at_once: int` is the number of documents to request at a time.
     """
 
     def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
-        """Return rows int64 [n] of the index, decoded: a query's score with them is the index's own but for noise."""
+        """Return rows int64 [n] of the index, decoded; their scores equal the index's own up to rounding."""
 
 
 @runtime_checkable
@@ -99,7 +99,7 @@ class DenseSearcher(Searcher, Protocol):
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
         """Return the vectors of rows int64 [n], float32 [n, d], decoded and rotated back.
 
-        A query's inner product with such a vector is the index's own score but for float noise.
+        A query's inner product with such a vector equals the index's own score up to rounding.
         """
 
 
@@ -150,19 +150,19 @@ class IndexBackend(Protocol):
 
 @runtime_checkable
 class EstimatedBackend(Protocol):
-    """A backend that tells the size of its index, for a plan."""
+    """A backend that estimates the size of its index, for a plan."""
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """Return the bytes for `documents` with `vectors` in all, of `dimension` numbers each, without ids."""
 
 
 class Reranker(Protocol):
-    """Scores the documents of one query (`hardneg.rerankers`)."""
+    """A reranker, which scores the documents of a query (`hardneg.rerankers`)."""
 
     version: ClassVar[int]
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """For each (query text, document texts), return one score per document, in their order."""
+        """Yield the scores of each request (query text, document texts), one per document, in order."""
 
 
 @runtime_checkable
@@ -187,7 +187,7 @@ LOCATION_OPTIONS = ("source", "revision")
 
 
 class DatasetLoader(Protocol):
-    """Reads a collection (`hardneg.datasets`)."""
+    """A dataset loader, which reads a collection (`hardneg.datasets`)."""
 
     version: ClassVar[int]
 
@@ -195,7 +195,7 @@ class DatasetLoader(Protocol):
         """Return the collection, opened for streaming."""
 
     def fingerprint(self) -> str:
-        """Return a digest of the source's content, which differs whenever any byte that is read may differ."""
+        """Return a digest of the source's content; it changes whenever any byte that is read may have changed."""
 
     def size_hint(self) -> int:
         """Return the approximate number of documents without reading them all; 0 if unknown."""
@@ -222,11 +222,11 @@ class SessionWriter(Protocol):
     """A writer that opens something once for all documents, such as a network or connections to a server."""
 
     def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
-        """Return the opened writer; when the block ends, it adds to `counts` what it has used, such as tokens."""
+        """Return the opened writer; when the block ends, it adds its usage, such as tokens, to `counts`."""
 
 
 class FilterTexts(Protocol):
-    """Texts that a filter may read besides ranked lists."""
+    """The texts that a filter may read in addition to ranked lists."""
 
     def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
         """Return the text of each query."""
@@ -239,14 +239,14 @@ class FilterTexts(Protocol):
 
 
 class AnswerFinder(Protocol):
-    """Matches the short answers to queries in documents, as words or by regular expressions."""
+    """A matcher of short answers in documents, as words or by regular expressions."""
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
         """Return whether each document of each query's list has an answer: bool [Q, k], k the length of the longest."""
 
 
 class NegativeFilter(Protocol):
-    """Drops candidates that are not negatives before a miner selects (`hardneg.filters`).
+    """A filter, which drops candidates that are not negatives before a miner selects (`hardneg.filters`).
 
     One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; one that compares candidates
     with the scores of positives sets `compares`, as a miner does.
@@ -255,7 +255,7 @@ class NegativeFilter(Protocol):
     version: ClassVar[int]
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """For each `Candidates`, in the same order, return the reasons to drop documents, by id; others stay.
+        """Yield the reasons to drop documents, by id, for each `Candidates` in order; other documents stay.
 
         Positives are in the lists, for comparison; reasons against them are ignored. A document that a miner
         drew from the corpus is in a list of its own, with the score nan.

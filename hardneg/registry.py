@@ -1,4 +1,4 @@
-"""Plugins by kind and name, found through entry points: listing imports nothing, loading imports one thing."""
+"""Plugins by kind and name, found through entry points: listing imports nothing, loading imports one plugin."""
 
 import ast
 import contextlib
@@ -73,7 +73,7 @@ OUTSIDE = {
     for kind, names in kinds.items()
     for name in names.split(", ")
 }
-"""The package, of the folder `plugins` of a checkout, by kind and name of what it brings; commands are `apps`."""
+"""The package in a checkout's folder `plugins` by the kind and name of its plugins; commands are `apps`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,7 +335,7 @@ def _type(annotation: Any) -> str:
 
 
 def _meanings(plugin: type[Any], names: Iterable[str]) -> dict[str, str]:
-    """Return the meanings of options in docstrings, bases first: from an `Args:` section, or `NAME: text.` in prose."""
+    """Return the descriptions of options in docstrings, bases first, from `Args:` or `NAME: text.` in prose."""
     from docstring_parser import google
 
     meanings: dict[str, str] = {}

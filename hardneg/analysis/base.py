@@ -36,7 +36,7 @@ Record = Mapping[str, Any]
 class System:
     """An open index with one vector per document, and the model that encodes its queries.
 
-    doc_ids: ids by row. rows: returns the rows of documents, int64 [n], -1 for those that the index lacks. encode:
+    doc_ids: ids by row. rows: returns the rows of documents, int64 [n], -1 for documents that the index lacks. encode:
     returns query vectors float32 [n, d] of texts. device: where to compute. encode_documents: returns document vectors
     of texts; None if the model cannot.
     """
@@ -116,7 +116,7 @@ class AnalysisInputs(Protocol):
         return self.measured(path).results
 
     def index(self, path: str) -> tuple[Path, int | None]:
-        """Return the folder of an index, and its number of documents if the index does not tell it."""
+        """Return the folder of an index, and its number of documents if the index does not record it."""
 
     def system(self, index: str, model: str) -> System:
         """Open an index and the model that encodes its queries."""
@@ -325,11 +325,11 @@ class Analysis(BaseModel):
         return values
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a line on each lack of the collection; `collection` has the facts of stage `dataset`."""
+        """Yield a line for each missing part of the collection; `collection` has the facts of stage `dataset`."""
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Return, by path of a model's reference that may be left out, the index that the model has encoded.
+        """Return the index encoded by each model whose reference may be omitted, by the reference's path.
 
         The defaults are the fields `indexes`, by label, for `models`, and `index` for `model`.
         """

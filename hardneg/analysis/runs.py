@@ -30,11 +30,11 @@ class SharedDocuments:
 
     @property
     def mean(self) -> float | None:
-        """Over the queries; None where there are none."""
+        """The mean over queries; None without queries."""
         return math.fsum(self.shares.values()) / len(self.shares) if self.shares else None
 
     def to_json(self) -> dict[str, Any]:
-        """The mean as `overlap`, and over how many queries."""
+        """The mean as `overlap`, and the number of queries."""
         return {"overlap": self.mean, "queries": len(self.shares), "left_out": dict(self.left_out)}
 
 
@@ -61,15 +61,15 @@ def negatives_overlap(
     relevant: Mapping[str, Collection[str]] | None = None,
     depth: int = LIST_DEPTH,
 ) -> SharedDocuments:
-    """Return the share of each query's training negatives that is among the negatives met in testing.
+    """Return the share of each query's training negatives that the trained model also retrieves in testing.
 
     Met are the first `depth` documents of the trained model's own run that are not relevant.
 
     Args:
         negatives: what was trained on, each with the positives that it was mined with.
         lists: the run of the trained model over the same queries, streamed: a query id and its documents.
-        relevant: more documents by query that are no negatives.
-        depth: how many of the run's negatives are looked at.
+        relevant: more documents by query that are not negatives.
+        depth: the number of the run's negatives to use.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
     """
@@ -89,8 +89,8 @@ def negatives_overlap(
 class Overlap(Analysis):
     """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
 
-    Runs are compared in all pairs, or with --baseline. With --negatives nothing else is compared: the first file goes
-    with the first run, and so on; a single run goes with all files.
+    Runs are compared in all pairs, or with --baseline. With --negatives nothing else is compared: the first file is
+    paired with the first run, and so on; a single run with all files.
 
     Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --baseline bm25.trec.gz
     """
@@ -109,7 +109,7 @@ class Overlap(Analysis):
         default_factory=dict, description="A negatives.arrow used in training, one for each run in their order."
     )
     met: Annotated[dict[Name, Name], Reference(("run",)), Option(flag="-")] = Field(default_factory=dict)
-    depth: int = Field(LIST_DEPTH, gt=0, description="How far down the lists are looked at.")
+    depth: int = Field(LIST_DEPTH, gt=0, description="The depth to which lists are compared.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Overlap":
@@ -124,7 +124,7 @@ class Overlap(Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the fields; with negatives, `runs` become the runs in which these are met."""
+        """Return the fields; with negatives, `runs` are paired with them as `met`."""
         negatives = values.get("negatives")
         if not negatives:
             if len(values["runs"]) < 2:
@@ -178,7 +178,7 @@ _ROUNDING = 1e-9
 
 
 class QueryWins(Analysis):
-    """Show which queries one run wins and loses against another, and the documents on which the two part.
+    """Show which queries one run wins and loses against another, and the documents on which they differ.
 
     Example: hardneg analyze query-wins --qrels qrels.txt --run dense.trec.gz --baseline bm25.trec.gz --limit 10
     """
@@ -238,7 +238,7 @@ class QueryWins(Analysis):
         return (
             f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal by {results['metric']}. Shown "
             "are the greatest differences, and the first rank at which the better run has the more relevant document, "
-            "or, where there is none, at which the two differ."
+            "or, if there is none, at which the two differ."
         )
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Commands made from functions, and those of installed packages; shared options, and completion for the Tab key."""
+"""Commands made from functions or provided by installed packages; shared options, and shell completion."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ def complete_stages(context: typer.Context) -> list[str]:
 
 
 def _of_recipe(context: typer.Context, read: Callable[[Any], list[str]]) -> list[str]:
-    """What `read` returns for the recipe on the command line; empty if the recipe cannot be read."""
+    """The result of `read` for the recipe on the command line; empty if the recipe cannot be read."""
     typed = context.args[0] if context.args else None  # if the completed option is last
     name = context.params.get("recipe") or context.params.get("name") or typed
     try:
@@ -110,7 +110,7 @@ def flag(argument: Arg) -> str:
 
 
 def plain_flag(name: str) -> str:
-    """The usual name on the command line of an argument."""
+    """The default name of an argument on the command line."""
     return flag(SHARED[name] if name in SHARED else Arg("", name=name))
 
 
@@ -127,7 +127,7 @@ def _checked_device(context: typer.Context, device: str | None) -> str | None:
 
 
 def option_of(argument: Arg, *default: Any) -> Any:
-    """The typer option for an argument; default: only for options that are not written in an annotation."""
+    """The typer option for an argument; default: for options that are not declared in an annotation."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
     completed = complete_words(*argument.words) if argument.words else None
@@ -176,7 +176,7 @@ def tell_once(line: str) -> None:
 
 
 def shown(function: Callable[..., Any], shows: Sequence[str]) -> dict[str, Arg]:
-    """The arguments of a function's command: its own, then the shared ones in `shows`."""
+    """The arguments of a function's command: those of the function, then the shared ones in `shows`."""
     own = {name: each for name, each in arguments_of(function).items() if name not in SHARED}
     return own | {name: SHARED[name] for name in shows}
 
@@ -210,7 +210,7 @@ def click_command(name: str, run: Callable[..., None]) -> Any:
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """The options for these arguments; `--option` follows the first plugin and serves all of them."""
+    """The options for these arguments; one `--option`, after the first plugin, serves all plugins."""
     seen = {""}
     for each in arguments.values():
         yield parameter(each)
@@ -296,7 +296,7 @@ def _mapping(argument: Arg, texts: Sequence[str]) -> dict[str, Any]:
 
 
 class PackageGroup(TyperGroup):
-    """A command group that adds the commands of installed packages and names the package of a missing one.
+    """A command group with the commands of installed packages; for a missing command it names the package.
 
     An entry point of two words, such as `recipe verify`, is a command of that group. The help imports no package.
     """
@@ -313,7 +313,7 @@ class PackageGroup(TyperGroup):
             raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Its own names, then those of packages."""
+        """The names of built-in commands, then those of packages."""
         own = super().list_commands(ctx)
         return [*own, *sorted({*self._brought()} - {*own})]
 
@@ -328,7 +328,7 @@ class PackageGroup(TyperGroup):
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that was typed; an unknown one is refused with similar names, those of packages included."""
+        """The requested command; the error for an unknown one suggests similar names, including those of packages."""
         own = self.list_commands(ctx)
         if args[:1] and args[0] not in own and not args[0].startswith("-") and not ctx.resilient_parsing:
             if where := not_installed(self.kind, self._within() + args[0]):
@@ -359,7 +359,7 @@ class _Analyses(PackageGroup):
     kind, panel, lacking = "analyses", "Analyses", PluginError
 
     def made(self, point: "EntryPoint") -> Any:
-        """The command of an analysis."""
+        """The click command for an analysis."""
         from hardneg.cli.analysis_command import command_of
 
         return command_of(load_plugin("analyses", point.name))

@@ -23,7 +23,7 @@ from hardneg.store import Target
 
 _KEYWORDS = options_of(AnalyzeArguments)
 _FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "relevance_level": int, "seed": int}
-"""Types of the options besides fields that an analysis can ask for."""
+"""The types of the extra options that an analysis can request in addition to its fields."""
 _PLOT = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
 _OUTPUTS = (
     adaptor.keyword("as_json", default=adaptor.JSON, annotation=bool),
@@ -33,7 +33,7 @@ _OUTPUTS = (
 
 
 def command_of(chosen: type[Analysis]) -> Any:
-    """The command of an analysis."""
+    """The click command for an analysis."""
     of_stages = "stages" in chosen.asks
     fields = {name: _Field(name, info, of_stages) for name, info in chosen.model_fields.items()}
 
@@ -73,7 +73,7 @@ def command_of(chosen: type[Analysis]) -> Any:
 
 
 def _asked(chosen: type[Analysis]) -> Iterator[Parameter]:
-    """Options that an analysis asks for besides its fields."""
+    """The options that an analysis requests in addition to its fields."""
     if "stages" in chosen.asks:
         folder = typer.Argument(metavar="RUN_FOLDER", help=_KEYWORDS["run_folder"].help)
         yield adaptor.keyword("run_folder", annotation=Annotated[Path, folder])
@@ -86,7 +86,7 @@ def _asked(chosen: type[Analysis]) -> Iterator[Parameter]:
 
 
 class _Field:
-    """An option for a field of an analysis. of_stages: references are names of stages."""
+    """The option for a field of an analysis. of_stages: whether references are names of stages."""
 
     def __init__(self, name: str, info: FieldInfo, of_stages: bool) -> None:
         self.name, self.info, self.of_stages = name, info, of_stages

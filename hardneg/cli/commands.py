@@ -65,7 +65,7 @@ class Command:
         yield from (keyword("output", default=self.output or adaptor.output(written), annotation=Path), _OVERWRITE)
 
     def targets(self, args: Args) -> list[Target]:
-        """The outputs. Raises UsageError for names that do not fit their content."""
+        """The output files. Raises UsageError if a file name does not match its content."""
         if self.run and args["output"].suffix != ".gz":
             raise errors.UsageError(f"{args['output']}: a run is a gzip file; use a name that ends in .trec.gz")
         return [Target(args["output"], folder=not self.run)]

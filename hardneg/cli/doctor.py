@@ -1,4 +1,4 @@
-"""`hardneg doctor`: a report on this machine, or on how a model is used."""
+"""`hardneg doctor`: a report on this machine, or on the use of a model."""
 
 import importlib.metadata
 import importlib.util
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 def doctor(
     store: Path = adaptor.STORE,
     as_json: bool = adaptor.JSON,
-    model: str | None = typer.Option(None, "--model", help="Report only how this model is used."),
+    model: str | None = typer.Option(None, "--model", help="Report only on the use of this model."),
 ) -> None:
     """Report what this machine has and what it means for recipes; fails only if the core cannot work.
 

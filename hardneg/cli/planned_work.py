@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from hardneg.stages import Engine
 
 _LOST = 75
-"""Exit code of a process that ends because another one ended."""
+"""The exit code of a process that stops because another process has ended."""
 _GRACE = 5.0
-"""Seconds to wait for the launcher to end this process, if it failed because another one is gone."""
+"""Seconds to wait for the launcher to end this process after another process has died."""
 
 
 @dataclass
@@ -198,7 +198,7 @@ def show_plan(
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
-    """Print the steps of a plan, what does not fit on the disk, and what is missing before it can run."""
+    """Print the steps of a plan, shortage of disk space, and anything that must be installed before it can run."""
     rows = recipes.estimate(plan, store, until, documents)
     too_large = list(recipes.no_room(rows, free_bytes(store.root)))
     ahead = [*map(str, problems), *(need.missing for need in recipes.packages(plan) if need.missing)]

@@ -57,7 +57,7 @@ def show(
     kind: str = KIND,
     name: str = typer.Argument(help="The plugin's name.", autocompletion=adaptor.complete_named_plugins),
 ) -> None:
-    """Show what a plugin does, its options with types and defaults, and its package.
+    """Show a plugin's purpose, its options with types and defaults, and its package.
 
     Example: hardneg plugins show loss star
     """
@@ -136,7 +136,7 @@ _LOADER = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the
 
 @data.command("list")
 def list_datasets(as_json: bool = JSON) -> None:
-    """List dataset loaders and what each reads; nothing is imported.
+    """List the dataset loaders and the data that each reads; nothing is imported.
 
     Example: hardneg data list
     """

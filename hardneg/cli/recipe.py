@@ -88,7 +88,7 @@ def check(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Check everything a run needs without downloading it: what is missing, what will be downloaded, and its size.
+    """Check everything that a run needs, without downloading: missing items, and the items to download with sizes.
 
     Example: hardneg recipe check star-passage --preset paper
     """
@@ -217,7 +217,7 @@ def start(
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
-    """Inspect a folder, report what can be trained from it, and write a recipe.
+    """Inspect a folder, report which trainings it allows, and write a recipe.
 
     The folder holds documents, optionally queries, and optionally judgements, in a format that a dataset reads.
 
@@ -280,7 +280,7 @@ def why(
     settings: list[str] = SET,
     store: Path | None = STORE,
 ) -> None:
-    """Explain why a stage would run: what differs from the most similar artifact in the store.
+    """Explain why a stage would run: its differences from the most similar artifact in the store.
 
     Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
     """

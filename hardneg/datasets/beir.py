@@ -36,7 +36,7 @@ class Beir:
     known_by: ClassVar[tuple[str, ...]] = ("corpus.jsonl", "corpus.jsonl.gz")
 
     def load(self) -> "BeirCollection":
-        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        """The collection, opened for streaming. Raises DataError if a file is missing."""
         if not self.source:
             raise DataError("beir needs a folder, as in beir:FOLDER")
         folder = Path(self.source).expanduser()

@@ -148,7 +148,7 @@ def _words(token: Any) -> str:
 
 
 _NO_SECTION = re.compile(r"<!\[(?!(?:temp|cdata|ignore|include|rcdata|if|else|endif)(?![-\w.]))", re.IGNORECASE)
-"""The start of a section that html.parser does not support and fails at."""
+"""The start of a section that html.parser does not support and that makes it fail."""
 
 
 class _Html(HTMLParser):

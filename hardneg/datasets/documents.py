@@ -30,7 +30,7 @@ class Passage(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A sentence, or a part of a long one; first: it starts a paragraph. words: its number of words."""
+    """A sentence, or a part of a long one. first: whether it starts a paragraph. words: its number of words."""
 
     line: int
     text: str

@@ -23,7 +23,7 @@ class Withheld:
         positives: the share of positives hidden from the other queries with several; one always stays.
         seed: of the draws; a larger share withholds the same and more.
         halves: add half of the text of each positive of train to the corpus as an unlabelled document.
-        siblings: the number of other documents that stay in each group beside one relevant document.
+        siblings: the number of other documents that stay in each group, in addition to one relevant document.
         groups: the share of the groups to remove, with their documents and their training queries.
     """
 
@@ -49,7 +49,7 @@ class Withheld:
         return problems
 
     def left_of(self, documents: int, queries: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Estimate how many documents and queries by split stay, without the effect of halves and siblings.
+        """Estimate the number of remaining documents and queries by split, ignoring halves and siblings.
 
         queries: of the whole collection by split, including `train`. Documents relevant to other splits stay.
         """
@@ -60,7 +60,7 @@ class Withheld:
         return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
 
     def of(self, whole: Collection) -> "WithheldCollection":
-        """The collection without the withheld parts. Raises DataError where it needs groups and has none."""
+        """The collection without the withheld parts. Raises DataError if it needs groups and has none."""
         if self.siblings is not None:
             whole = _reduce_groups(whole, self.siblings, self.seed)
         if self.groups:
@@ -90,7 +90,7 @@ class _Whole:
         return self.whole.notes()
 
     def parts(self) -> Iterator[source_files.Part]:
-        """The parts of the whole, to locate mistakes."""
+        """The parts of the whole collection, to locate mistakes."""
         return source_files.parts_of(self.whole)
 
 
@@ -119,7 +119,7 @@ class PartOfCollection(_Whole):
         return (answer for answer in super().answers(split) if answer.query_id not in self.removed_queries)
 
     def notes(self) -> Sequence[str]:
-        """The notes of the whole, and the number of documents and queries left out."""
+        """The notes of the whole collection, and the number of documents and queries left out."""
         sizes = f"{counted(len(self.removed), 'document')} and {counted(len(self.removed_queries), 'query')}"
         return [*self.whole.notes(), f"withheld by their groups: {sizes}"]
 
@@ -131,7 +131,7 @@ class WithheldCollection(_Whole):
     shares: Withheld
 
     def documents(self) -> Iterator[Document]:
-        """The corpus; the half of a positive, if there is one, follows it."""
+        """The corpus; each positive is followed by its half, if any."""
         for document in self.whole.documents():
             yield document
             if document.doc_id in self._halved:
@@ -139,9 +139,9 @@ class WithheldCollection(_Whole):
                 yield Document(_half_id(document.doc_id), half(document.text, second))
 
     def splits(self) -> Sequence[str]:
-        """The splits of the whole, and `unlabelled` where queries are moved there.
+        """The splits of the whole collection, and `unlabelled` if queries are moved there.
 
-        Raises DataError where split `train` is missing, or split `unlabelled` exists already.
+        Raises DataError if split `train` is missing, or split `unlabelled` exists already.
         """
         splits = list(self.whole.splits())
         if TRAIN not in splits:
@@ -173,7 +173,7 @@ class WithheldCollection(_Whole):
         return answers if split != TRAIN else (item for item in answers if not self._moves(item.query_id))
 
     def withheld(self) -> Iterator[Judgement]:
-        """The withheld judgements, and those of halves."""
+        """The withheld judgements, including those of halves."""
         for judgement in self.whole.qrels(TRAIN):
             if self._withholds(judgement):
                 yield judgement

@@ -87,7 +87,7 @@ def _refusals(table: HubTable) -> Iterator[Any]:
 
 
 def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Number rows from 1; `title` names them in errors. Raises DataError where reading fails."""
+    """Number rows from 1; `title` names them in errors. Raises DataError if reading fails."""
     number = 0
     try:
         for number, row in enumerate(rows, 1):
@@ -124,7 +124,7 @@ def table_digest(table: HubTable) -> str:
 
     A full commit hash as revision is returned unchanged; any other is looked up on the hub.
 
-    Raises DataError where the hub cannot be reached, or has no such repository.
+    Raises DataError if the hub cannot be reached, or has no such repository.
     """
     if table.local is not None:
         if table.local.is_file():
@@ -164,7 +164,7 @@ def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
 
 
 def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """The text in a column. Raises DataError where it is missing or not a string."""
+    """The text in a column. Raises DataError if it is missing or not a string."""
     value = _value(where, number, row, column)
     if not isinstance(value, str):
         raise DataError.at(where, number, f"column {column!r} must contain text, not {value!r:.40}")
@@ -172,7 +172,7 @@ def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
 
 
 def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """The id in a column, a word or an integer. Raises DataError where it is missing or anything else."""
+    """The id in a column, a word or an integer. Raises DataError if it is missing or invalid."""
     value = _value(where, number, row, column)
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(name, str) or not text_lines.one_word(name):
@@ -188,7 +188,7 @@ class TableLoader:
         raise NotImplementedError
 
     def look_up(self) -> Lookup:
-        """The approximate number of documents, if known. Raises DataError where a table cannot be reached."""
+        """The approximate number of documents, if known. Raises DataError if a table cannot be reached."""
         documents, *_ = [self._rows(table) for table in self.tables()]
         return Lookup(note=f"about {documents:,} documents" if documents else "")
 
@@ -204,7 +204,7 @@ class TableLoader:
             return sum(split.num_examples or 0 for split in splits.values())
 
     def corpus_rows(self) -> tuple[str, Any]:
-        """The title and rows of the corpus. Raises DataError where it has several splits."""
+        """The title and rows of the corpus. Raises DataError if it has several splits."""
         table = self.tables()[0]
         splits = open_table(table)
         if len(splits) != 1:
@@ -258,7 +258,7 @@ class HuggingFace(TableLoader):
     extra: ClassVar[str] = "hub"
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
+        """The collection, opened for streaming. Raises DataError if a table cannot be reached."""
         _, queries, qrels = self.tables()
         corpus, asked, judged = self.corpus_rows(), open_table(queries), open_table(qrels)
         queries_in, qrels_in = dict[str, source_files.Part](), dict[str, source_files.Part]()

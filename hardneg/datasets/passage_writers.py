@@ -94,7 +94,7 @@ class InverseCloze:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Up to `count` sentences of each document, and the document without them."""
+        """Yield up to `count` sentences of each document, and the document without them."""
         for document in documents:
             parts = sentences(document.text)
             different = list(dict.fromkeys(parts))

@@ -1,4 +1,4 @@
-"""The dataset `pydocs`, on every machine: docstring summaries of installed packages as queries; and Python's source."""
+"""The dataset `pydocs`, available on every machine: docstring summaries of installed packages as queries."""
 
 import ast
 import hashlib
@@ -37,7 +37,7 @@ class SourceFile:
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines in UTF-8, without their ends: a node's `lineno` counts them from 1, its `col_offset` bytes."""
+        """The lines in UTF-8, without line ends; a node's `lineno` counts lines from 1, its `col_offset` bytes."""
         return [line.encode() for line in util.decode_source(self.content).split("\n")]
 
     @cached_property
@@ -167,7 +167,7 @@ def installed_packages() -> list[str]:
 
 
 def package_version(package: str) -> str:
-    """The version of a package, or a digest of its files where it has none.
+    """The version of a package, or a digest of its files if it has none.
 
     Raises UsageError, MissingDependency as `find_package`.
     """
@@ -306,7 +306,7 @@ class PyDocs:
         return store.digest([self.name, self.version, options, versions, list(sys.version_info[:2])])
 
     def size_hint(self) -> int:
-        """The cap; the default packages reach it."""
+        """The cap on passages, which the default packages reach."""
         return self.max_passages
 
     def query_hint(self) -> Mapping[str, int]:
@@ -360,7 +360,7 @@ class PyDocs:
                     yield Entry(docstring.name, query, passage, docstring.name)
 
     def _unfit(self, part: str, source: str, passage: str, short: str) -> str | None:
-        """The reason why the first `part` of a docstring cannot be the query of a passage; None where it can."""
+        """The reason why the first `part` of a docstring cannot be the query of a passage; None if it can."""
         query, (least, most) = " ".join(source.split()), self.query_words
         if len(passage.split()) < self.min_passage_words:
             return short

@@ -25,7 +25,7 @@ from hardneg.records import Encoded, ModelError
 from hardneg.runtime import Progress, Silent, World, devices
 
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
-"""Row numbers of some texts, int64 [b], and their encoding."""
+"""The row numbers of a batch of texts, int64 [b], and their encoding."""
 TOKENISERS = min(4, os.cpu_count() or 1)
 """Windows tokenised at a time; a fast tokenizer uses all cores, unless the environment forbids it."""
 _DEFAULTS, _SILENT = EncodeOptions(), Silent()
@@ -55,7 +55,7 @@ class Representation:
         return read
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
-        """The tensor of some texts, by a forward pass of their features through the parts of an encoder."""
+        """The tensor of a batch of texts, by a forward pass of their features through an encoder's parts."""
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
@@ -167,7 +167,7 @@ class Encoder:
         return replace(segmented, tokens=tokens.typed(segmented.tokens, self.spec.document_token_type))
 
     def check_fit(self) -> None:
-        """Encodes two words on each side. Raises Exception, of any class: the modules do not fit together."""
+        """Encodes two words on each side. Raises an Exception of any class if the modules do not fit together."""
         with towers.evaluating(self.module), torch.inference_mode():
             for side in SIDES:
                 encoded = self.embed(self.features(["a trial"], side), side)
@@ -196,7 +196,7 @@ class Encoder:
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
         """The first dimensions of `embed`'s output, float32 [n, dimension]. Raises ModelError: not one vector each."""
         if self.representation.form != "vectors":
-            raise ModelError(f"model {self.spec.name!r} has not one vector per text to truncate: leave dims out")
+            raise ModelError(f"model {self.spec.name!r} has no single vector per text to truncate: leave dims out")
         if dimension == encoded.shape[-1]:
             return encoded
         return towers.cut(encoded, dimension, self.spec.similarity == "cosine")
@@ -292,7 +292,7 @@ def _first_broken(encoded: Encoded) -> int | None:
 
 _Counts = NDArray[np.int64] | None
 _Window = tuple[int, Sequence[str], tuple[tokens.Tokens, _Counts]]
-"""The number of the first text of a window, its texts, their tokens and the segments of each, int64 [n], if any."""
+"""A window: the number of its first text, its texts, their tokens, and each text's segments, int64 [n], if any."""
 
 
 @dataclass(frozen=True)

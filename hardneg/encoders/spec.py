@@ -211,7 +211,7 @@ class FullSpec(ModelSpec):
 
 
 def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str]:
-    """One message per prompt, by field, without its name or task, and for a task that no prompt uses."""
+    """One message, by field, per prompt with an unknown name or missing task, and for a task that no prompt uses."""
     problems = [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
     templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
     if task is None:

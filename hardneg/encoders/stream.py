@@ -19,7 +19,7 @@ from hardneg.runtime import Progress, distributed
 from hardneg.store import blocks, replacing
 
 BLOCK = 1024
-"""The most rows of a block, which a stop may cost; a family of encoders may write fewer at a time."""
+"""The most rows of a block, the work that a stop may cost; a family of encoders may write fewer at a time."""
 _DOCUMENTS = 1024  # counted at a time
 
 

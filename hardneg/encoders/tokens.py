@@ -29,7 +29,7 @@ _TEXTS = 128  # tokenised at a time, because the tokenizer holds more of a long 
 
 
 def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The positions in runs that begin there and have these lengths, one after the other: int64 [sum of lengths]."""
+    """The positions in runs with these starts and lengths, concatenated: int64 [sum of lengths]."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
 
@@ -67,7 +67,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """The frame of a tokenizer, found by texts of one letter; None if these have no token."""
+        """The frame of a tokenizer, detected with one-letter texts; None if these have no token."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -351,7 +351,7 @@ def tokenise_segments(
     """
     backend = backend_of(tokenizer)
     if backend is None:
-        raise ModelError("the model has a slow tokenizer, whose texts cannot be cut: leave segments out")
+        raise ModelError("the model has a slow tokenizer, which cannot cut texts into segments: leave segments out")
     frame = backend.frames[False]
     room = cut_at.length - frame.size
     stride = min(cut_at.stride or room, room)

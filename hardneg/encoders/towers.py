@@ -44,7 +44,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """The modules, with any after a Router moved to the end of both routes. Raises ModelError: these have weights."""
+    """The modules; those after a Router are moved to the end of both routes. Raises ModelError if they have weights."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
@@ -191,7 +191,7 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
 
 
 def arrange(network: nn.Module) -> Any:
-    """Has a copy of a network, without gradients, compute in a package's faster ways; returns their module, if any."""
+    """Switches a copy of a network, without gradients, to a package's faster kernels; returns their module, if any."""
     ways = None if _transformer_of(network) is None else faster("passes")
     if ways is not None:
         ways.arrange(network)
@@ -206,18 +206,18 @@ def _transformer_of(network: nn.Module) -> Any:
 
 @dataclass
 class Budget:
-    """Tokens of a pass, padding included; lowered for all later passes of a model once one did not fit memory."""
+    """The token budget of a forward pass, padding included; reduced for later passes when one runs out of memory."""
 
     tokens: int
 
 
 def usual_budget(device: torch.device) -> int:
-    """The default tokens of a pass, padding included: on a CPU as many as fit its caches."""
+    """The default token budget of a pass, padding included; on a CPU, as many tokens as fit its caches."""
     return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
 
 
 def most_tokens(first: Any, device: torch.device) -> int:
-    """The most tokens of a pass that keep the first module's output, such as logits of all terms, small enough."""
+    """The largest token budget at which the first module's output, such as logits of all terms, is small enough."""
     numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
     return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 

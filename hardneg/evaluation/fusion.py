@@ -263,7 +263,7 @@ def tune(
 
 
 def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
-    """Return each query's lists, one per run; empty where a run lacks the query."""
+    """Return each query's lists, one per run; empty if a run lacks the query."""
     from hardneg.formats.runs import EMPTY
 
     return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]

@@ -4,7 +4,7 @@ Tests over queries ask whether these trained models would differ on other querie
 trained ones would. With fewer than two queries p is 1 and there is no interval. Given groups of queries, the units of
 all tests are groups: variances and signs are those of sums by group.
 
-A difference that is not significant may be nothing, or too small for so few queries. Two systems are equivalent if the
+A difference that is not significant may be zero, or too small for these queries. Two systems are equivalent if the
 data rule out a difference of the margin or more, either way: two one-sided tests (TOST). Source: Schuirmann (1987), "A
 comparison of the two one-sided tests procedure and the power approach for assessing the equivalence of average
 bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15.
@@ -24,7 +24,7 @@ from hardneg.runtime import FIXED, generator
 
 Verdict = Literal["difference", "equivalent", "undecided"]
 SEED_LEVEL = 0.05
-"""From this p by seeds alone, a difference is within the seeds' noise."""
+"""The p by seeds alone from which a difference is within the seeds' noise."""
 _BLOCK_VALUES = 1 << 21
 _TOLERANCE = 1e-12
 
@@ -51,8 +51,8 @@ class Comparison:
 
     difference: mean score of the system minus that of the baseline; error: its standard error; interval: its 95 % t
     interval. t_holm, randomisation_holm, equivalence_holm: p values after Holm's correction over all comparisons by the
-    metric, each kind of test on its own. equivalence_p: TOST's, of a difference of the margin or more. groups: how many
-    groups the queries come in; None where each is one of its own. bootstrap_interval, bootstrap_p: of groups drawn with
+    metric, each kind of test on its own. equivalence_p: TOST's, of a difference of the margin or more. groups: the
+    number of groups of queries; None if queries have none. bootstrap_interval, bootstrap_p: of groups drawn with
     replacement; None without groups.
     """
 
@@ -118,7 +118,7 @@ class TwoLevel:
 
     @property
     def within_seeds(self) -> bool:
-        """Whether the difference is within the seeds' noise: retrained, the two might be the other way round."""
+        """Whether the difference is within the seeds' noise, so that retraining might reverse it."""
         return self.seed_p >= SEED_LEVEL
 
 

@@ -22,7 +22,7 @@ AGAIN = "run the call or command that made it again"
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
     """Map the record batches of an Arrow file; `whole` reads them into memory, for a file that may be removed.
 
-    Raises ArtifactError where it is missing, truncated, or has other columns.
+    Raises ArtifactError if it is missing, truncated, or has other columns.
     """
     try:
         reader = pa.ipc.open_file(pa.OSFile(str(path)) if whole else pa.memory_map(str(path)))
@@ -36,7 +36,7 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Map a .npy file. Raises ArtifactError where it is missing, truncated, or of another shape or type."""
+    """Map a .npy file. Raises ArtifactError if it is missing, truncated, or of another shape or type."""
     if 0 in shape and path.exists():
         return np.empty(shape, dtype)
     array = _mapped(path)
@@ -75,7 +75,7 @@ class NumberFile:
 
     @cached_property
     def mapped(self) -> np.memmap[Any, Any]:
-        """The read-only memory map. Raises ArtifactError where the file is missing or damaged."""
+        """The read-only memory map. Raises ArtifactError if the file is missing or damaged."""
         array = _mapped(self.path)
         whole = array.offset + array.nbytes == self.path.stat().st_size
         if array.ndim != 1 or array.dtype != np.dtype(self.dtype) or not whole:
@@ -86,7 +86,7 @@ class NumberFile:
         return len(self.mapped)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Copy the numbers from `start` to `stop`; leaves no pages mapped. Raises ArtifactError where truncated."""
+        """Copy the numbers from `start` to `stop`; leaves no pages mapped. Raises ArtifactError if truncated."""
         offset = self.mapped.offset + start * self.mapped.itemsize
         numbers = np.fromfile(self.path, self.dtype, stop - start, offset=offset)
         if len(numbers) != stop - start:

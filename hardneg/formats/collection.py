@@ -43,7 +43,7 @@ class Queries:
 
     @classmethod
     def open(cls, path: Path) -> "Queries":
-        """Read a file of `write_queries`. Raises ArtifactError where it is missing or damaged."""
+        """Read a file of `write_queries`. Raises ArtifactError if it is missing or damaged."""
         try:
             with pa.memory_map(str(path)) as file:
                 table = pa.ipc.open_file(file).read_all()
@@ -56,7 +56,7 @@ class Queries:
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
     """Write the queries of one split in order, whole or not at all; return their ids.
 
-    Raises DataError where a query id is repeated, empty or has white space, or a query has no text.
+    Raises DataError if a query id is repeated, empty or has white space, or a query has no text.
     """
     known: dict[str, None] = {}
     rows, block = iter(queries), [Query("", "")] * _ROWS
@@ -93,7 +93,7 @@ def write_answers(path: Path, answers: Iterable[Answers]) -> int:
 
 
 def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
-    """The answers by query id; empty where the file does not exist. Raises DataError for a malformed line."""
+    """The answers by query id; empty if the file does not exist. Raises DataError for a malformed line."""
     if not path.exists():
         return {}
     rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
@@ -112,7 +112,7 @@ class StoredCollection:
     def open(cls, folder: Path) -> "StoredCollection":
         """Open a folder; the corpus is mapped, queries and judgements are read on access.
 
-        Raises ArtifactError where a file is missing or damaged.
+        Raises ArtifactError if a file is missing or damaged.
         """
         path = Path(folder) / "collection.json"
         try:
@@ -142,7 +142,7 @@ class StoredCollection:
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
             if not path.exists():
-                raise ArtifactError(f"{path}: missing; delete {self.folder}, it is made again")
+                raise ArtifactError(f"{path}: missing; delete {self.folder}, and the next run makes it again")
             for query_id, judged in _qrels(path).items():
                 union.setdefault(query_id, {}).update(judged)
         return union
@@ -162,7 +162,7 @@ class StoredCollection:
         return union
 
     def withheld(self) -> Qrels:
-        """The judgements withheld from training, for evaluation; empty where nothing was withheld."""
+        """The judgements withheld from training, for evaluation; empty if nothing was withheld."""
         path = self.folder / _WITHHELD
         return _qrels(path) if path.exists() else {}
 
@@ -213,7 +213,7 @@ def write_collection(
         have others; `excluded`: pairs of a query and an excluded document; `groups`: documents and queries with a
         group. `notes`: the same as text.
 
-    Raises DataError where ids are repeated, empty or contain white space, or a pair has two different judgements.
+    Raises DataError if ids are repeated, empty or contain white space, or a pair has two different judgements.
     """
     splits = collection.splits()
     problems = [problem for split in splits if (problem := source_files.split_problem(split))]
@@ -357,7 +357,7 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
 
 @contextmanager
 def locating(collection: Collection) -> Iterator[None]:
-    """Add file and line to an `Unplaced` error, by reading the collection again."""
+    """Add file and line to an `Unplaced` error, by a second pass over the collection."""
     try:
         yield
     except text_lines.Unplaced as error:
@@ -389,7 +389,7 @@ def extended(
         files: judgements in TREC's or BEIR's format. A relevance of zero or less removes nothing.
         collection: the collection of the queries and documents.
 
-    Raises DataError where a file has a mistake, or judges an unknown query or document.
+    Raises DataError if a file has a mistake, or judges an unknown query or document.
     """
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}

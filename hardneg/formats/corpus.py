@@ -34,7 +34,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
     Returns:
         The number of documents.
 
-    Raises DataError where an id occurs twice, is empty or has white space, or a text is not Unicode.
+    Raises DataError if an id occurs twice, is empty or has white space, or a text is not Unicode.
     """
     folder.mkdir(parents=True, exist_ok=True)
     spools = [folder / "doc_index.spool", folder / "content_hash.spool"]
@@ -110,7 +110,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Map the files of a folder. Raises ArtifactError where one is missing, truncated or of another format."""
+        """Map the files of a folder. Raises ArtifactError if one is missing, truncated or of another format."""
         folder = Path(folder)
         batches = arrays.map_batches(folder / TEXTS, COLUMNS)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)

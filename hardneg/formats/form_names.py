@@ -1,4 +1,4 @@
-"""The names of all forms of negatives and the suffixes of their files; light to import."""
+"""The names of all forms of negatives and the suffixes of their files; cheap to import."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -51,7 +51,7 @@ class WriteOptions:
 
 
 class _Texts(NamedTuple):
-    """One query with its documents and their scores, nan where a score is missing."""
+    """One query with its documents and their scores, nan if a score is missing."""
 
     query_id: str
     query: str
@@ -110,7 +110,7 @@ def _no_rows(form: str, counts: Counts) -> DataError:
 def _with_texts(
     negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions, counts: Counts
 ) -> Iterator[_Texts]:
-    """The texts of each query's documents, in the order of `negatives`, read for a few hundred queries at a time."""
+    """Yields the texts of each query's documents in the order of `negatives`, a few hundred queries at a time."""
     texts, items = dict(queries), iter(negatives)
     while block := list(islice(items, _QUERIES)):
         doc_ids = list(dict.fromkeys(doc_id for item in block for doc_id in (*item.positives, *item.negatives)))
@@ -130,7 +130,7 @@ def _with_texts(
 
 
 def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
-    """The records of all queries; one without a score that is wanted is left out."""
+    """Yields the records of all queries; a record that lacks a requested score is left out."""
     for row in rows:
         if form == "n-tuple" and len(row.negatives) != options.negatives:
             counts[f"rows left out: fewer than {options.negatives} negatives"] += len(row.positives)
@@ -152,7 +152,7 @@ def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
 
 
 def _write(path: Path, rows: Iterator[JsonObject]) -> int:
-    """Write the rows as the suffix has it, nothing where there are none; return their number."""
+    """Write the rows in the format of the file's suffix, no file without rows; return their number."""
     if (first := next(rows, None)) is None:
         return 0
     rows, count = chain([first], rows), 0
@@ -198,7 +198,7 @@ class TextLookup:
                 self._shared.add(arrays.normalise(text))
 
     def query(self, name: str, by_id: bool) -> str | None:
-        """The id of the query with this id, or of the first with this text; None where the split has none."""
+        """The id of the query with this id, or of the first with this text; None if the split has none."""
         text = arrays.normalise(name)
         query_id = (name if name in self._ids else None) if by_id else self._by_text.get(text)
         if not by_id and text in self._shared:
@@ -208,7 +208,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """The id of the document with each id, or of the first with each text; None where the corpus lacks it."""
+        """The id of the document with each id, or of the first with each text; None if the corpus lacks it."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
@@ -264,7 +264,7 @@ def _merged(items: Iterable[Negatives]) -> Iterator[Negatives]:
 
 
 class _Row(NamedTuple):
-    """A row that is read, and its location, `file:line`."""
+    """A row of a file, and its location, `file:line`."""
 
     where: str
     fields: JsonObject
@@ -288,7 +288,7 @@ class _Row(NamedTuple):
         return [_Row(self.where, item).value(key, str) for item in self.items(name, dict, "objects")]
 
     def numbers(self, name: str, count: int) -> list[float] | None:
-        """`count` numbers; None where the field is missing."""
+        """`count` numbers; None if the field is missing."""
         if self.fields.get(name) is None:
             return None
         items = self.items(name, int | float, "numbers")
@@ -386,7 +386,7 @@ def _dpr(row: _Texts, scores: bool) -> _Records:
 
 
 def _contexts(row: _Row) -> _Documents:
-    """Hard negatives come before the other negatives."""
+    """Reads the hard negatives first, then the other negatives."""
     hard, other, positives = (f"{kind}_ctxs" for kind in ("hard_negative", "negative", "positive"))
     negatives = row.objects(hard, "passage_id") + row.objects(other, "passage_id")
     scores = [item.get("score") for name in (hard, other) for item in row.fields[name]]

@@ -34,7 +34,7 @@ _NONE = Drops(0, [], np.empty(0, np.int32), [], np.empty(0, np.float32), np.empt
 def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
     """Stream negatives into a file, whole or not at all, without their drops; return the number of queries.
 
-    Raises DataError where a query is repeated, or its numbers of scores and negatives differ.
+    Raises DataError if a query is repeated, or its numbers of scores and negatives differ.
     """
     known: set[str] = set()
     rows = iter(negatives)
@@ -58,7 +58,7 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
     """Open a file of `write_negatives`; `whole` reads it into memory, for a file that may be removed.
 
-    Raises ArtifactError where it is missing, truncated or of another format.
+    Raises ArtifactError if it is missing, truncated or of another format.
     """
     return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
 
@@ -169,7 +169,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
     """The mapped batches of a file of `recorded`: one row per query, its id and the fields of `Drops` as columns.
 
-    Raises ArtifactError where it is missing, truncated or of another format.
+    Raises ArtifactError if it is missing, truncated or of another format.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such file; mine with a miner that reports what it drops, such as denoised")

@@ -27,7 +27,7 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     three (`query-id corpus-id score`), with or without a header line; the first line decides. A line that starts
     with `#` and a space is a comment.
 
-    Raises DataError where a line has another number of columns, an id with control characters, or a relevance that is
+    Raises DataError if a line has another number of columns, an id with control characters, or a relevance that is
     not a whole number.
     """
     parse = qrels_parser(path)
@@ -72,7 +72,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 def read_qrels(path: Path) -> Qrels:
     """Read all judgements of a TREC or BEIR file, negative ones too, in the file's order.
 
-    Raises DataError where a line is malformed, a pair has two different judgements, or there are none.
+    Raises DataError if a line is malformed, a pair has two different judgements, or there are none.
     """
     qrels: Qrels = {}
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):
@@ -88,7 +88,7 @@ def read_qrels(path: Path) -> Qrels:
 def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
     """Write judgements in TREC's format, whole or not at all; return their number.
 
-    Raises DataError where an id is empty or has white space, or a relevance is not an integer.
+    Raises DataError if an id is empty or has white space, or a relevance is not an integer.
     """
     count = 0
     with replacing(path) as file:
@@ -118,7 +118,7 @@ def read_groups(path: Path) -> Iterator[Membership]:
 def parse_membership(path: Path, number: int, line: str) -> Membership | None:
     """Parse a line `id<TAB>group`; None for an empty group, and for a header, which starts with `id`.
 
-    Raises DataError where the line has no tab or an invalid id.
+    Raises DataError if the line has no tab or an invalid id.
     """
     member_id, tab, rest = line.partition("\t")
     if not tab:
@@ -131,7 +131,7 @@ def parse_membership(path: Path, number: int, line: str) -> Membership | None:
 def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
     """Write one line per membership, no file without any; return their number.
 
-    Raises DataError where a member is in two groups.
+    Raises DataError if a member is in two groups.
     """
     return _write_pairs(path, _by_member(memberships).items())
 
@@ -139,7 +139,7 @@ def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
 def read_query_groups(path: Path) -> dict[str, str]:
     """The group of each query in a file, by query id.
 
-    Raises DataError where the file is missing or malformed, or a query is in two groups.
+    Raises DataError if the file is missing or malformed, or a query is in two groups.
     """
     try:
         return _by_member(read_groups(path))
@@ -183,7 +183,7 @@ def read_excluded(path: Path) -> Iterator[Exclusion]:
 def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
     """Parse a line of two ids; None for the header `query_id<TAB>doc_id`.
 
-    Raises DataError where the line has another number of columns or an invalid id.
+    Raises DataError if the line has another number of columns or an invalid id.
     """
     cells = text_lines.columns(line)
     if len(cells) != 2:

@@ -43,7 +43,7 @@ def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
 
 
 def _parse_at_once(data: bytes) -> RunLines | None:
-    """Parse regular lines with Arrow; None where `_parse_by_line` has to look closer."""
+    """Parse regular lines with Arrow; None if `_parse_by_line` has to take over."""
     delimiter, other = (b"\t", b" ") if b"\t" in data else (b" ", b"\t")
     irregular = (other, b"\r", b"\v", b"\f", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
     if not data or data[:1] == delimiter or data[-1:] == delimiter or any(part in data for part in irregular):
@@ -116,7 +116,7 @@ QueryLists = tuple[str, Mapping[str, RankedList]]
 """A query id and its lists by run label; the first list is the one to select from."""
 
 EMPTY = RankedList((), np.empty(0, np.float32))
-"""The list of a query that is missing from a run."""
+"""The empty list of a query that the run lacks."""
 
 
 def read_run(path: Path) -> Run:
@@ -145,7 +145,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 
 
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
-    """Stream the run's list of each query, empty where the run has none.
+    """Stream the run's list of each query, empty if the run has none.
 
     Raises DataError as `stream_run`, and where the run has another order of queries.
     """
@@ -304,7 +304,7 @@ def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Pa
 
     write_run(target, entries())
     if not facts["queries in the run"]:
-        raise DataError(f"{path}: none of its queries is in split {split}; name its split")
+        raise DataError(f"{path}: no query of the run is in split {split}; name the run's split")
     if not documents and facts["run documents that are not in the corpus"]:
-        raise DataError(f"{path}: none of its documents is in the corpus; name the dataset that was searched")
+        raise DataError(f"{path}: no document of the run is in the corpus; name the dataset that was searched")
     return {name: count for name, count in facts.items() if count}

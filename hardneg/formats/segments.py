@@ -98,7 +98,7 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | 
     Returns:
         int64 [N + 1], the row of each document's first vector, and the number of vectors.
 
-    Raises ArtifactError where the index belongs to another corpus.
+    Raises ArtifactError if the index belongs to another corpus.
     """
     path = folder / "docid"
     if not len(doc_ids) or not path.exists():

@@ -1,4 +1,4 @@
-"""Source files of a collection: parts in which a mistake does not end the reading, split names, files of queries."""
+"""Source files of a collection: parts that are read past mistakes, split names, files of queries."""
 
 import re
 from collections import Counter
@@ -140,7 +140,7 @@ class PartedCollection:
     def queries(self, split: str) -> Iterator[Query]:
         """The queries of the split's qrels, in the file's order.
 
-        Raises DataError where an id is repeated, empty or has white space.
+        Raises DataError if an id is repeated, empty or has white space.
         """
         part = self.queries_in[split]
         named = None if self.all_queries else {judgement.query_id for judgement in self.qrels(split)}
@@ -216,7 +216,7 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
         known: the collection's own queries, texts by id.
         facts: counts, updated while the queries are read.
 
-    Raises DataError at the end, with all mistakes and their lines: lines that are no query, missing texts, repeated
+    Raises DataError at the end, with all mistakes and their lines: invalid lines, missing texts, repeated
     ids, and ids that the collection has with another text.
     """
     problems, lines = list[str](), dict[str, int]()

@@ -49,7 +49,7 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 
 def check_text(path: Path, start: bytes, meant: str = "") -> None:
-    """Raise DataError where the first 64 bytes are those of an archive, a web page or similar, unless `meant`."""
+    """Raise DataError if the first 64 bytes are those of an archive, a web page or similar, unless `meant`."""
     found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
     if found and not (meant and found.startswith(meant)):
         raise DataError(f"{path}: not a text file but {found}")
@@ -58,7 +58,7 @@ def check_text(path: Path, start: bytes, meant: str = "") -> None:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without line ends; blank lines are skipped.
 
-    Gzip is detected by content. Raises DataError where the file is missing or damaged, or a line is not UTF-8.
+    Gzip is detected by content. Raises DataError if the file is missing or damaged, or a line is not UTF-8.
     """
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -69,7 +69,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     """Line numbers and lines as in `read_lines`; an unreadable line is an error, and reading goes on where it can.
 
-    Raises DataError where the file cannot be opened.
+    Raises DataError if the file cannot be opened.
     """
     number = 0
     with _opened(path) as (_, file):
@@ -90,7 +90,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 def read_bytes(path: Path) -> Iterator[bytes]:
     """The bytes of a file, plain or gzip, in pieces of about a megabyte, without a byte order mark.
 
-    Raises DataError where the file is missing or damaged.
+    Raises DataError if the file is missing or damaged.
     """
     line = 1
     with _opened(path) as (_, file):
@@ -121,9 +121,9 @@ def estimate_lines(path: Path) -> int:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file `name` in a folder, or else `name.gz`; None where neither exists.
+    """The file `name` in a folder, or else `name.gz`; None if neither exists.
 
-    Raises DataError where the name is not a file's, or `folder` is a file.
+    Raises DataError if the name is not a file's, or `folder` is a file.
     """
     if folder.is_file():
         raise no_folder(folder)
@@ -156,14 +156,14 @@ def id_problem(name: str) -> str:
 
 
 def checked_id(where: Path | str, number: int, name: str) -> str:
-    """Return the id of line or row `number`. Raises DataError where it is invalid."""
+    """Return the id of line or row `number`. Raises DataError if it is invalid."""
     if not one_word(name):
         raise DataError.at(where, number, id_problem(name))
     return name
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object in a line. Raises DataError where there is none."""
+    """The JSON object in a line. Raises DataError if the line is not one."""
     try:
         return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:
@@ -177,21 +177,21 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
-    """The text under `key`. Raises DataError where it is missing or not a string."""
+    """The text under `key`. Raises DataError if it is missing or not a string."""
     if key not in row:
         raise DataError.at(path, number, f"no {key!r} in this object")
     return _text(path, number, key, row[key])
 
 
 def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
-    """The text under `title`, empty where it is missing or null. Raises DataError where it is not a string."""
+    """The text under `title`, empty if it is missing or null. Raises DataError if it is not a string."""
     return "" if row.get("title") is None else text_field(path, number, row, "title")
 
 
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
     """The id under the first of `keys` that exists; an integer is converted to text.
 
-    Raises DataError where it is missing or invalid.
+    Raises DataError if it is missing or invalid.
     """
     key = next((key for key in keys if key in row), keys[0])
     if isinstance(row.get(key), int) and not isinstance(row[key], bool):
@@ -200,7 +200,7 @@ def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
 
 
 def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:
-    """The list of texts under `key`, empty where it is missing. Raises DataError for anything else."""
+    """The list of texts under `key`, empty if it is missing. Raises DataError for anything else."""
     values = row.get(key) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")
@@ -210,7 +210,7 @@ def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple
 def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Stream the objects of a file with one JSON array, numbered from 1.
 
-    Raises DataError where the file is truncated, not JSON, or not an array of objects.
+    Raises DataError if the file is truncated, not JSON, or not an array of objects.
     """
     import ijson
 

@@ -150,7 +150,7 @@ def _joined(text: str) -> str:
 
 
 def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
-    """Compile a pattern; None where that fails.
+    """Compile a pattern; None if that fails.
 
     `re` searches, unless the pattern may backtrack for ever (repeated groups, or comments that hide them, several
     repeats, many options): then `regex` does, which has a timeout and counts an accent as part of a word.
@@ -183,7 +183,7 @@ class PassageAnswers:
 
     @classmethod
     def of(cls, collection: StoredCollection, split: str, match: Match = "string") -> "PassageAnswers":
-        """The finder for the queries of one split. Raises DataError where the split has no answers."""
+        """The finder for the queries of one split. Raises DataError if the split has no answers."""
         answers = collection.answers(split)
         if not answers:
             raise DataError(f"split {split} has no answers: take a dataset with answers, or a metric without them")

@@ -65,7 +65,7 @@ class DocIds(Sequence[str]):
 
 
 class _Unfinished(Exception):
-    """Ends files that are not to be kept."""
+    """Closes files that will not be kept."""
 
 
 class RowsWriter:
@@ -75,15 +75,15 @@ class RowsWriter:
     """
 
     def __init__(self, folder: Path, count: int, mark: str) -> None:
-        """Begins a folder of which the file `mark` is written last. Raises ArtifactError where that is there."""
+        """Starts a folder whose file `mark` is written last. Raises ArtifactError if that file already exists."""
         if (folder / mark).exists():
-            raise ArtifactError(f"{folder / mark}: already complete: delete the folder to write it anew")
+            raise ArtifactError(f"{folder / mark}: already complete: delete the folder to write it again")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.count, self.done, self._files = folder, count, 0, ExitStack()
 
     @property
     def documents(self) -> int:
-        """How many ids the folder has: one a row, unless a document has several."""
+        """The number of ids in the folder: one per row, unless a document has several rows."""
         return self.count
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
@@ -104,13 +104,13 @@ class RowsWriter:
                 raise ArtifactError(f"{self.folder}: {written} document ids for {self.documents} rows")
 
     def _take(self, rows: int) -> None:
-        """Counts rows that come next. Raises UsageError where there are too many."""
+        """Adds rows to the count of rows written. Raises UsageError if there are too many."""
         if self.done + rows > self.count:
             raise UsageError(f"{self.folder}: {self.done + rows} rows of {self.count}")
         self.done += rows
 
     def _complete(self) -> None:
-        """Puts the files in their places. Raises ArtifactError where a row, or the ids, are missing."""
+        """Moves the finished files into place. Raises ArtifactError if rows or ids are missing."""
         if self.done < self.count:
             raise ArtifactError(f"{self.folder}: the rows from {self.done} on are missing: write them first")
         if not (self.folder / DOC_IDS).exists():
@@ -135,7 +135,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 where it has none."""
+    """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 if it has none."""
 
     folder: Path
     listed: Sequence[Shard]
@@ -143,9 +143,9 @@ class Shards:
 
     @classmethod
     def of(cls, folder: Path) -> "Shards | None":
-        """The shards that a folder lists, as earlier versions wrote it; None where it is one itself.
+        """The shards that a folder lists, as earlier versions wrote it; None if it is one itself.
 
-        Raises ArtifactError where the list is damaged, or a newer hardneg wrote it.
+        Raises ArtifactError if the list is damaged, or a newer hardneg wrote it.
         """
         path = folder / SHARDS
         if not path.exists():
@@ -162,11 +162,11 @@ class Shards:
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
-        """int64 [S + 1], the first row of each shard, and how many rows there are."""
+        """The first row of each shard, then the number of rows: int64 [S + 1]."""
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Puts `names` and the shards into another folder too, as hard links or copies; the list last."""
+        """Links or copies `names` and the shards into another folder; the list of shards comes last."""
         own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,17 +178,17 @@ class Shards:
         """The folder of a shard.
 
         Raises:
-            ArtifactError: the list names something else than a folder beside it, such as a URL of earlier versions.
+            ArtifactError: the list names something other than a neighbouring folder, such as a URL of earlier versions.
         """
         folder = self.folder / (location := self.listed[number].location)
         if location and (folder.parent != self.folder or folder.name != location):
-            problem = f"{location!r} is no folder's name: encode the corpus again"
+            problem = f"{location!r} is not the name of a folder: encode the corpus again"
             raise ArtifactError(f"{self.folder / SHARDS}: {problem}")
         return folder
 
 
 class Pieces:
-    """A line of things that lies in several pieces; first: int64 [S + 1], where each begins, and how many there are."""
+    """A sequence split over several shards; first: int64 [S + 1], the start of each, then the total."""
 
     def __init__(self, first: NDArray[np.int64]) -> None:
         self.first = first
@@ -197,7 +197,7 @@ class Pieces:
         return int(self.first[-1])
 
     def spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """From `start` to `stop`: the number of each piece, and the range in it."""
+        """Yield the number of each shard between `start` and `stop`, and the range within it."""
         number = int(np.searchsorted(self.first, start, "right")) - 1
         while start < stop:
             begin, end = int(self.first[number]), min(stop, int(self.first[number + 1]))
@@ -206,7 +206,7 @@ class Pieces:
             start, number = end, number + 1
 
     def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """For positions int64 [n]: each piece that has some, the indices of these, and their positions in the piece."""
+        """Yield each shard with some of the positions, int64 [n], their indices, and their positions within it."""
         owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
@@ -214,9 +214,9 @@ class Pieces:
 
 
 def index_bytes(folder: Path, without: str = "") -> int:
-    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out.
+    """The size of an index in bytes, without the ids of dense indexes, which are the same for every kind.
 
-    without: a folder in it that does not count.
+    without: a subfolder to exclude.
     """
     aside = {DOC_IDS, MANIFEST, SHARDS, "shard.json"}
     files = (path for path in folder.rglob("*") if path.is_file() and path.name not in aside)
@@ -226,10 +226,10 @@ def index_bytes(folder: Path, without: str = "") -> int:
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")
 FLAT = b"IxFI"
-"""What a flat inner-product index begins with."""
+"""The first bytes of a flat inner-product index."""
 
 TOKEN_OFFSETS = "offsets.npy"
-"""Beside vectors of tokens (the package hardneg-multi-vector): where those of each document begin."""
+"""The file next to token vectors (package hardneg-multi-vector) with the start of each document."""
 
 _UNUSED = 1 << 20
 _FLOAT = 4
@@ -239,7 +239,7 @@ class FlatWriter(RowsWriter):
     """Writes a dense index folder, its rows in order."""
 
     def __init__(self, folder: Path, dimension: int, count: int) -> None:
-        """Begins a folder of `count` vectors with `dimension` numbers each."""
+        """Starts a folder for `count` vectors of `dimension` numbers each."""
         if dimension < 1 or count < 0:
             raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
         super().__init__(folder, count, "index")
@@ -248,7 +248,7 @@ class FlatWriter(RowsWriter):
         self._file.write(_HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count))
 
     def write(self, vectors: NDArray[np.float32]) -> None:
-        """Writes the rows that come next, float32 [n, dimension]."""
+        """Writes the next rows, float32 [n, dimension]."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise UsageError(f"{self.folder}: vectors of shape {vectors.shape} instead of [n, {self.dimension}]")
         if not np.isfinite(vectors).all():
@@ -257,14 +257,14 @@ class FlatWriter(RowsWriter):
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
 
     def close(self) -> None:
-        """Checks that every row and the ids are there: the folder is complete."""
+        """Completes the folder after checking that all rows and ids are written."""
         self._complete()
 
 
 class FlatVectors:
-    """A dense index folder, opened for reading: `read` and `gather` keep memory bounded, whatever its shards.
+    """A dense index folder, opened for reading; `read` and `gather` use bounded memory, sharded or not.
 
-    first_row: the number in the folder of the first of its rows.
+    first_row: the number of its first row within the folder.
     """
 
     first_row = 0
@@ -279,8 +279,8 @@ class FlatVectors:
     def open(cls, folder: Path) -> "FlatVectors":
         """Opens a complete folder, of this module or of Pyserini, or one of shards.
 
-        Raises ArtifactError where a file is missing, cut short, unfinished, or not a flat inner-product index, or the
-        vectors are those of tokens.
+        Raises ArtifactError if a file is missing, cut short, unfinished, or not a flat inner-product index, or holds
+        token vectors.
         """
         if (folder / TOKEN_OFFSETS).exists():
             raise ArtifactError(f"{folder}: has one vector per token: name a multi-vector index, or another folder")
@@ -290,7 +290,7 @@ class FlatVectors:
 
     @classmethod
     def of_tokens(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder as `open` does, whatever a row stands for. Raises ArtifactError as it does."""
+        """Opens a complete folder like `open`, but of token vectors too. Raises ArtifactError like `open`."""
         shards = Shards.of(folder)
         if shards is None:
             dimension, count = _shape(folder / "index")
@@ -308,12 +308,12 @@ class FlatVectors:
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
-        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy what torch is to see.
+        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy them before passing them to torch.
 
-        Raises ArtifactError where the folder is in shards, which cannot be one map: `read` and `gather`.
+        Raises ArtifactError if the folder is in shards, which cannot be one map: `read` and `gather`.
         """
         if len(self.shards.listed) > 1:
-            raise ArtifactError(f"{self.folder}: is in shards, which are no one map: encode the corpus again")
+            raise ArtifactError(f"{self.folder}: shards cannot be mapped as one array: encode the corpus again")
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
@@ -346,7 +346,7 @@ class FlatVectors:
         return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:
-        """Makes `folder` an index of the same vectors, with other files too; all are shared where the disk can."""
+        """Makes `folder` an index of the same vectors, with further files; all are hard links where the disk allows."""
         self.shards.link(folder, ("index", *names, DOC_IDS))
 
     def _mapped(self, number: int) -> NDArray[np.float32]:
@@ -386,7 +386,7 @@ class _SomeRows(FlatVectors):
 
 
 def _shape(path: Path) -> tuple[int, int]:
-    """Dimension and number of the vectors in a file."""
+    """The dimension and the number of vectors in a file."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER.size)

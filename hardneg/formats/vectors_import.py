@@ -62,7 +62,7 @@ class VectorFile:
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
     """Open a .npy array with a file of its ids, one per line; Parquet; or JSON Lines as `pyserini.encode` writes them.
 
-    Raises DataError where the file is missing, damaged or of another format, or its ids are missing.
+    Raises DataError if the file is missing, damaged or of another format, or its ids are missing.
     """
     if not path.is_file():
         reason = "not a file" if path.exists() else "no such file"
@@ -158,7 +158,7 @@ def _parquet(path: Path) -> Iterator[_Block]:
 
 
 def _check_ids(file: VectorFile) -> int:
-    """Count the ids. Raises DataError where one is repeated, empty or has white space.
+    """Count the ids. Raises DataError if one is repeated, empty or has white space.
 
     Memory: eight bytes an id; hashes find candidates for repeats, a second pass confirms them.
     """
@@ -208,7 +208,7 @@ def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progre
 
     Vectors in another order are first written to a temporary file, which doubles the disk space for that time.
 
-    Raises DataError where a vector is missing, or as `import_vectors`.
+    Raises DataError if a vector is missing, or as `import_vectors`.
     """
     _check_ids(file)
     parts = [wanted.rows(block.ids) for block in file.blocks()]

@@ -1,1 +1,1 @@
-"""The public functions and what they take and return: what Python calls, and what commands are made from."""
+"""The public functions, called from Python and wrapped by commands, with their arguments and results."""

@@ -23,7 +23,7 @@ REQUIRED: Any = ...
 
 MACHINE, WRITTEN = "Machine", "Output"
 _FEW = 4
-"""Up to this many words are a choice of the command; more are only completed."""
+"""The most words to offer as a choice of the command; longer lists are only completed."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -32,7 +32,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Arg:
     """Help for an argument, and its form on the command line if not derived from name, type and default.
 
-    objects: what Python accepts besides. cli: the type on the command line; a dict is a repeatable NAME=VALUE. flag:
+    objects: other types from Python. cli: the type on the command line; a dict is a repeatable NAME=VALUE. flag:
     the option's name; same: further names. default: replaces None in the signature. plugin: the kind of plugin it
     names, with options from `--option`. panel: its group in the help. words: completions; metrics: complete metric
     names. least: the minimum. operand: a positional argument.
@@ -134,7 +134,7 @@ TRAIN_OPTION = Arg(
 
 
 class AnalyzeArguments(Where, total=False):
-    """Arguments of analyses besides their fields."""
+    """The arguments of analyses in addition to their fields."""
 
     qrels: AnyQrels | None
     queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, or lines of id, tab and text.")]

@@ -176,7 +176,7 @@ def _collection(dataset: str, session: Session) -> "formats.collection.StoredCol
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of runs: means, scores by query, intervals and paired tests. reads: the files that were read."""
+    """Scores of runs: means, scores by query, intervals and paired tests. reads: the input files."""
 
     measured: "evaluation.metrics_json.Measured" = field(repr=False)
     reads: Sequence[Path] = field(default=(), repr=False, compare=False)

@@ -173,7 +173,7 @@ class RunFolder:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """Its metrics, if it evaluates."""
+        """The metrics, if the recipe evaluates."""
         return (
             Evaluation(evaluation.metrics_json.read_metrics(path))
             if (path := self.path / layout.METRICS).is_file()
@@ -182,7 +182,7 @@ class RunFolder:
 
     @property
     def model(self) -> results.TrainedModel | None:
-        """Its published model, if any."""
+        """The published model, if any."""
         return (
             results.TrainedModel(self.name, "", path, {})
             if (path := self.path / layout.MODEL_FOLDER).is_dir()
@@ -191,14 +191,14 @@ class RunFolder:
 
     @property
     def index(self) -> results.BuiltIndex | None:
-        """Its published index, if any."""
+        """The published index, if any."""
         return (
             results.BuiltIndex(self.name, "", path, {}) if (path := self.path / layout.INDEX_FOLDER).is_dir() else None
         )
 
     @property
     def report(self) -> Path | None:
-        """Its report as HTML, if any."""
+        """The HTML report, if any."""
         return path if (path := self.path / layout.REPORT_HTML).is_file() else None
 
     def __repr__(self) -> str:

@@ -33,7 +33,7 @@ _COMMANDS = {"index": "index build"}
 
 
 def warn(note: str) -> None:
-    """Warn of a recipe's note, at the caller's line."""
+    """Issue a recipe's note as a Python warning located at the caller's line."""
     warnings.warn(note, UserWarning, stacklevel=2)
 
 
@@ -72,7 +72,7 @@ class AdhocRecipe:
         return recipes.make_plan(self.check(tell))
 
     def _by_argument(self, problem: str) -> str:
-        """A mistake with its path replaced by the argument's name, unless a setting wrote it."""
+        """A recipe mistake, with its path replaced by the argument's name unless it comes from a setting."""
         where, _, reason = problem.partition(": ")
         for path, name in self.arguments.items():
             written = any(setting.startswith(path) for setting in self.settings)
@@ -138,7 +138,7 @@ class NotebookBars(Logged):
 
 
 class OtherProcess(UsageError):
-    """Raised in all but the first of several processes, which alone has the result."""
+    """An error raised in every process but the first, which alone has the result."""
 
 
 @dataclass
@@ -211,7 +211,7 @@ class Session:
     def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
         """Plan a recipe (None: no plan); a command also checks its outputs here.
 
-        reads: input files and folders besides the recipe's. ahead: a recipe with all steps to show, if more follow.
+        reads: input files and folders other than the recipe's. ahead: a recipe with all steps to show, if more follow.
         """
         return None if recipe is None else recipe.plan()
 
@@ -227,7 +227,7 @@ class Session:
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Like `make`, for a plan derived from another one's results; `gc` protects its steps separately."""
+        """Like `make`, for a plan derived from the results of another; `gc` protects its steps separately."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
@@ -254,7 +254,7 @@ class Session:
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """The artifact of a stage on run files, and its facts with the counts of entries that the collection lacks.
+        """Make a stage on run files; return its artifact and facts, with counts of entries that the collection lacks.
 
         Its key is the stage's digest with the content of the runs in place of their steps.
 

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 _STATIC = "packaged:wordllama"
 _MOST_TOKENS = 512
-"""Document length for models whose cost grows faster than the length."""
+"""The document length, in tokens, for models whose cost grows faster than the length."""
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
 _FEW = 50
-"""Documents; with fewer, one of two 10 % splits is empty in more than 1 % of the cases."""
+"""The least number of documents; with fewer, a 10 % split is empty in more than 1 % of the cases."""
 _FEW_PASSAGES = 200_000
-"""Up to this many documents, their ids are compared with the judgements."""
+"""The most documents whose ids are compared with the judgements."""
 _READ = 8 << 20
-"""Up to this many bytes, files are read to count passages and to find unreadable ones."""
+"""The most bytes of files to read to count passages and find unreadable files."""
 _READ_FORMS = "queries are lines of id, tab and text in queries.tsv, judgements belong to a folder of BEIR's form"
 _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 

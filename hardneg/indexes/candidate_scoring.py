@@ -14,10 +14,10 @@ from hardneg.indexes import checks
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records import Encoded, EncodedRows, Hits, Negatives, RankedList, UsageError
 
-_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which need more memory
+_VECTORS, _TEXTS = 1 << 14, 1 << 11  # documents scored at a time: with one vector; with several, which need more memory
 _QUERIES = 4096
-_EACH = 8  # the largest number of vectors of one document among the best, in most lists
-_HITS, _POOLED = 1 << 26, 1 << 20  # vectors that are held and ranked at a time
+_EACH = 8  # the most vectors of one document among the best, in most lists
+_HITS, _POOLED = 1 << 26, 1 << 20  # vectors held and ranked at a time
 
 
 def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
@@ -63,7 +63,7 @@ def rank_candidates(
         searcher: of encoded texts; if it ranks documents by the best of their vectors, candidates are ranked so too.
         queries: Q queries, encoded by the index's model.
         candidates: int64 [Q, C], each query's own, as rows of `searcher`; short lists are padded with -1.
-        k: length of the lists; short ones are padded, and a document without a score is no hit.
+        k: length of the lists; short ones are padded, and a document without a score is not a hit.
         at_once: documents decoded and scored at a time; None: the searcher's own number, or a default for the form.
 
     Raises:
@@ -224,7 +224,7 @@ class PooledSearcher:
 
 
 def first_of_each(hits: Hits, k: int) -> Hits:
-    """Return the first k distinct rows of each list, padded to k; -1 is no row."""
+    """Return the first k distinct rows of each list, padded to k with -1."""
     order = np.argsort(hits.rows, axis=1, stable=True)
     ordered = np.take_along_axis(hits.rows, order, 1)
     new = np.ones_like(ordered, bool)

@@ -21,7 +21,7 @@ from hardneg.store import link_file, replacing
 
 _BLOCK_BYTES = 32 << 20
 SAMPLE = 65_536
-"""Vectors that an index is trained on at most, by default."""
+"""The default maximum number of vectors to train an index on."""
 _QUERIES, _QUERIES_OF_GPUS = 256, 4096  # at a time: on a CPU faiss holds a table of M * C products for each
 _LEVEL_BYTES = 12  # per vector of a graph: its level, and where its links begin
 
@@ -39,7 +39,7 @@ def load_faiss() -> Any:
 class Training:
     """Training of an index of kind `name` on at most `sample` vectors.
 
-    least: the smallest number of vectors that suffices. what: the part that needs so many, for messages.
+    least: the smallest number of vectors that suffices. what: the part that needs this many, for messages.
     """
 
     name: str
@@ -87,7 +87,7 @@ def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
 
 
 def check_parts(name: str, dimension: int, subvectors: int) -> None:
-    """Check that vectors can be cut into so many equal parts. Raises UsageError that lists the numbers that fit."""
+    """Check that vectors divide into this number of equal parts. Raises UsageError, which lists valid numbers."""
     if dimension % subvectors:
         fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
         raise UsageError(
@@ -284,7 +284,7 @@ class FaissBackend:
 
 
 class _Scalar(FaissBackend):
-    """Base of the backends that store each number by itself."""
+    """Base of the backends that quantise each number separately."""
 
     codec: ClassVar[str]
     width: ClassVar[int]

@@ -1,7 +1,7 @@
 """Exact search: the k vectors with the largest inner products, for a corpus of any size, in torch, on any device.
 
-The product of each block of vectors updates a running best k. A faster way of another package names the candidates of
-a block, with their scores in float32, in place of the product.
+The product of each block of vectors updates a running best k. A faster search of another package may replace the
+product by a block's candidates with float32 scores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -88,7 +88,7 @@ Vectors = NDArray[np.float32] | FlatVectors | Tensor
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sizes and device of one product; rough: a package's faster way, or None; expected: as in `ExactOptions`."""
+    """Sizes and device of one product; rough: a package's faster kernel, or None; expected: as in `ExactOptions`."""
 
     corpus: int
     queries: int
@@ -166,14 +166,14 @@ def _search_on(
 
 @dataclass
 class _Part:
-    """Some queries on a device, float32 [q, d], their best so far, and the faster way to their candidates, if any."""
+    """Queries on a device, float32 [q, d], their best hits so far, and a faster candidate search, if any."""
 
     queries: Tensor
     rough: Any = None
     best: top_k.Best | None = None
 
     def add(self, start: int, block: Any, k: int) -> None:
-        """Add a block of vectors, or what the faster way made of it."""
+        """Update the hits with a block of vectors, or with the candidates of the faster search."""
         if self.rough is None:
             plain = not block.is_mkldnn
             scores = self.queries @ block.T if plain else linear(self.queries.to_mkldnn(), block).to_dense()
@@ -280,7 +280,7 @@ def copied_ahead(
         return there
 
     def queued() -> torch.cuda.Event | None:
-        """Return an event after the work that this thread has queued; None where there is none to wait for."""
+        """Return an event recorded after this thread's queued work; None on devices that need no waiting."""
         if not on_gpu:
             return None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]

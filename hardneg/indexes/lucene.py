@@ -31,7 +31,7 @@ from hardneg.runtime import Progress
 
 OLDEST = 21
 HELD = 1 << 15
-"""Hits whose stored texts are in memory at a time."""
+"""The number of hits whose stored texts are in memory at a time."""
 _FOLDERS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/java", "/opt")
 _ADVICE = 'pip install "hardneg[lucene]" brings one; or install a JDK and set JAVA_HOME to its folder'
 _LATER = "indexCreatedVersionMajor is in the future"
@@ -95,7 +95,7 @@ def _installed(package: str) -> list[str]:
 
 
 def inspect_java(home: Path) -> Java | None:
-    """Return the runtime in a folder by its `release` file; None where the folder is no runtime."""
+    """Return the runtime in a folder by its `release` file; None if the folder is not a runtime."""
     try:
         lines = (home / "release").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -85,5 +85,5 @@ def _compressed(folder: Path) -> compressed.CompressedSearcher:
         return (product.BinarySearcher if binary else product.PqSearcher)(opened.path, opened.index)
     if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ | faiss.IndexIVFFlat | faiss.IndexHNSW):
         known = "flat, fp16, sq8, binary, pq, opq-pq, ivf-flat, ivfpq, hnsw"
-        raise ArtifactError(f"{folder / 'index'}: {type(inner).__name__} is none of {known}: build one of these")
+        raise ArtifactError(f"{folder / 'index'}: {type(inner).__name__} is not supported: build one of {known}")
     return opened

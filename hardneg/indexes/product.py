@@ -23,13 +23,13 @@ from hardneg.records import ArtifactError, Hits, UsageError
 from hardneg.runtime import SEED, Progress, float32_products
 
 SUBVECTORS, BITS = 48, 8
-"""Parts of a vector, and bits of the code of each, by default."""
+"""The default number of parts of a vector, and of bits of each part's code."""
 _NUMBER = 8  # bytes of a vector's row number in its list
 _SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; vectors whose codes are read
 
 
 class ListedBackend(compressed.FaissBackend):
-    """Base of inverted lists, of which a query probes `nprobe`, and of codes without lists; bits: 0 without codes.
+    """Base of indexes with inverted lists, `nprobe` of them probed by a query, or codes; bits: 0 without codes.
 
     Codes are the numbers of `subvectors` centroids, one for each part of a vector.
     """
@@ -64,7 +64,7 @@ class ListedBackend(compressed.FaissBackend):
 
 @dataclass(frozen=True)
 class IvfFlat(ListedBackend):
-    """Full vectors in `lists` inverted lists, of which a query probes `nprobe`.
+    """Full vectors in `lists` inverted lists; a query probes `nprobe` of them.
 
     Args:
         lists: number of lists, usually the square root of the number of vectors or a few times that.
@@ -90,7 +90,7 @@ class IvfFlat(ListedBackend):
 
 @dataclass(frozen=True)
 class IvfPq(ListedBackend):
-    """Product quantisation of the residuals in `lists` inverted lists, of which a query probes `nprobe`.
+    """Product-quantised residuals in `lists` inverted lists; a query probes `nprobe` of them.
 
     Args:
         subvectors: number of parts that a vector is cut into; must divide its dimension.
@@ -318,7 +318,7 @@ def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32
 
 
 RESCORED, LEAST_RESCORED = 4, 1_000
-"""Documents that are rescored per hit, the nearest by Hamming distance, and their least number."""
+"""The number of nearest documents by Hamming distance to rescore per hit, and its minimum."""
 _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they stay in caches
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from hardneg.indexes.checks import no_hits
 from hardneg.records import ArtifactError, Hits
 
-_SLACK = 128  # candidates beyond k that are let in before the next selection
+_SLACK = 128  # candidates beyond k to collect before the next selection
 
 
 @dataclass
@@ -103,7 +103,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """Return the k best of all parts of the `count` queries as lists; a part is None where there were no rows.
+    """Return the k best of all parts of the `count` queries as lists; a part is None if there were no rows.
 
     Raises:
         ArtifactError: a score is not finite.

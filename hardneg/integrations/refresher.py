@@ -253,7 +253,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._make(state.global_step // every, state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Tell waiting workers that there will be no more refreshes."""
+        """Notify waiting workers that there will be no more refreshes."""
         if world().first:
             (self._refresher.refreshes.folder / ENDED).touch()
 

@@ -117,7 +117,7 @@ def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str],
 
 LISTS = "lists.npy"
 SPARE = 16
-"""Extra negatives per query, to replace those that are in the batch already."""
+"""The number of spare negatives per query, to replace negatives that are already in the batch."""
 
 
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
@@ -172,7 +172,7 @@ def first_ones(
 
 
 ENDED = "ended"
-"""The name of a file in the folder of refreshes that says that there will be no more."""
+"""The name of the file in the folder of refreshes that marks their end."""
 
 
 class RefreshedRows(Dataset):  # type: ignore[misc]
@@ -303,7 +303,7 @@ class RefreshSchedule:
         return self.number_at(self.first_step + batch // self.batches_a_step)
 
     def number_at(self, step: int) -> int:
-        """Return the refresh that is used after so many steps."""
+        """Return the refresh that is used after this number of steps."""
         return self.epoch if self.every is None else max(step - 1, self.first_step) // self.every
 
 

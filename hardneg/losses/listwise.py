@@ -12,7 +12,7 @@ from hardneg.records import errors, types
 
 @dataclass(frozen=True)
 class Listwise:
-    """Base of the listwise losses: labels of a query's documents, and a mask of those that count.
+    """Base of the listwise losses: labels of a query's documents, and a mask of the documents to use.
 
     Attributes:
         labels: `judged`, 1 for the positive and 0 for every other document; `teacher`, the teacher's scores of the
@@ -34,7 +34,7 @@ class Listwise:
         return ("teacher",) if self.labels == "teacher" else ()
 
     def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores and labels, [B, M], 0 for documents that do not count, and the mask of those that do, bool [B, M]."""
+        """Scores and labels, [B, M], 0 for unused documents, and the mask of the documents used, bool [B, M]."""
         scores = safe_scores(batch)
         labels, counted = batch.positive.to(scores.dtype), batch.valid
         if self.labels == "teacher":

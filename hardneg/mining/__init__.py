@@ -1,1 +1,1 @@
-"""Ranked lists, filters and miners: from search results to negatives."""
+"""Ranked lists, filters and miners, which turn search results into negatives."""

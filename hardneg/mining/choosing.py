@@ -44,7 +44,7 @@ def search_queries(
     at_once: int,
     seconds: Seconds,
 ) -> Iterator[tuple[slice, Encoded, Hits]]:
-    """Search `at_once` queries at a time; yield their slice, the encoded queries, and the best documents of each.
+    """Search `at_once` queries at a time; yield each slice, its encoded queries, and their best documents.
 
     seconds: counts the time to encode `queries`, and that of the `search`.
     """
@@ -96,7 +96,7 @@ def with_positives(
 def permuted(
     listed: Iterable[runs.QueryLists], positives: Mapping[str, Sequence[str]], seed: int
 ) -> Iterator[runs.QueryLists]:
-    """Yield each query with the lists of another one, without the documents that are relevant to the other one.
+    """Yield each query with the lists of another query, without the documents relevant to that other query.
 
     So documents are as hard as before on average, but not for the query that they are negatives of. Queries are
     permuted in blocks of 1,024; a query alone in its block has no lists.
@@ -135,7 +135,7 @@ def planted(
     share: float,
     seed: int,
 ) -> Iterator[runs.QueryLists]:
-    """Yield lists of withheld positives alone for a share of the queries that have some, and without them for the rest.
+    """Yield lists of withheld positives alone for a share of the queries with any, and lists without them for the rest.
 
     This share of the negatives is then false. Known positives stay in the lists, for comparison. A withheld positive
     that is not in a list gets the score of its last document. A larger share plants the same queries and more.
@@ -159,7 +159,7 @@ def planted(
 
 
 class ListsOfFile:
-    """The negatives of each query in a file of any form; texts are looked up in the collection.
+    """The negatives of each query in a file of any form, with texts looked up in the collection.
 
     A file of texts is held in memory, as ids. `counts`: entries that were not found, by reason, and queries of the
     split that are not in the file.
@@ -183,7 +183,7 @@ class ListsOfFile:
         known = self.rows.keys() & set(queries.query_ids)
         if not known:
             raise DataError(
-                f"{path}: none of its queries is in split {split}: name the split or collection it was mined from"
+                f"{path}: no query of the file is in split {split}: name the split or collection it was mined from"
             )
         absent = {"queries not in the split": len(self.rows), "queries not in the file": len(queries)}
         counts = {reason: count - len(known) for reason, count in absent.items()} | lookup.counts

@@ -61,7 +61,7 @@ class MiningTexts:
 
     @property
     def facts(self) -> dict[str, int]:
-        """Numbers of queries that share a text, of queries without answers, and of answers that cannot be matched."""
+        """The numbers of queries that share a text, queries without answers, and answers that cannot be matched."""
         counts = Counter({"queries with the text of another": len(self._sharing)} if self._sharing else {})
         for passages in self._passages.values():
             counts.update(passages.left_out)

@@ -14,7 +14,7 @@ from hardneg.records import LIST_DEPTH, TOP_DEPTH, Candidates, Negatives, Plugin
 from hardneg.runtime import generator
 
 Reason = Callable[[str], str | None]
-"""The reason why a document cannot be a negative of a query; None where it can."""
+"""The reason why a document cannot be a negative of a query; None if it can."""
 
 
 def check_counts(**counts: int) -> None:
@@ -68,7 +68,7 @@ def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: 
 def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reason, taken: int = 0) -> Negatives:
     """Draw `count` documents of the corpus that `reason` accepts, or all there are, in random order.
 
-    taken: number of documents that `reason` refuses besides positives and copies; it sets the size of the draws.
+    taken: number of documents that `reason` rejects other than positives and copies; it sets the size of the draws.
     """
     dropped = Counter[str]()
     order = shuffled(query.doc_ids, max(1, count + len(query.positives) + len(query.duplicates) + taken), draws)

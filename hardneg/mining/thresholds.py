@@ -18,7 +18,7 @@ SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 Scores = NDArray[np.float64]
 
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
-"""From candidates' scores float32 [n] and the lowest score of their query's positives, float32 [n] or [1], to bool [n].
+"""Maps candidates' scores, float32 [n], and their query's lowest positive score, float32 [n] or [1], to bool [n].
 
 Documents without a score (nan) are dropped, and all documents by a rule that compares if no positive has a score.
 """
@@ -62,7 +62,7 @@ def judged(
 ) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
     """Return the scores of documents in a list, the reason to drop each (empty: none), and notes on the query."""
     scores, known = scores_of(doc_ids, scored), scores_of(query.positives, scored)
-    positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest that is known
+    positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest known score
     unknown = compares and bool(np.isnan(positive[0]))
     against = np.where(rule(scores, positive), "", NO_POSITIVE if unknown else SCORE)
     verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()

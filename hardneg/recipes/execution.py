@@ -202,8 +202,8 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
     """Measure the resources of a block; the dict is filled when the block ends.
 
     device: the GPU's name if one was used, else `cpu`. processor: the CPU and its threads. peak_memory: bytes of main
-    memory of this process, during the block or, if the system cannot tell, since it began. peak_gpu_memory: bytes, on
-    a GPU only. processes: the number given.
+    memory of this process, during the block, or since the process started if the system cannot
+    measure the block. peak_gpu_memory: bytes, on a GPU only. processes: the number given.
     """
     facts: dict[str, Any] = {}
     with suppress(OSError):

@@ -92,7 +92,7 @@ def named_recipes() -> list[str]:
 
 
 def find_recipe(name: str) -> Path | RecipeFunction:
-    """The recipe of a name or path. Raises UsageError if there is none, PluginError if its function is unusable."""
+    """The recipe with a name or path. Raises UsageError if there is none, PluginError if its function is unusable."""
     path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
@@ -218,7 +218,7 @@ class Expanded(NamedTuple):
 
 
 def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
-    """The tree of a recipe in a preset, with settings applied. Raises RecipeError if a file or result is no recipe."""
+    """The tree of a recipe in a preset, with settings applied. Raises RecipeError if one is not a recipe."""
     if isinstance(source, RecipeFunction):
         own = [setting for setting in settings if setting.partition("=")[0] in source.parameters]
         tree, chosen, problems = _called(source, preset, own)

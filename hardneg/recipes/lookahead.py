@@ -1,4 +1,4 @@
-"""Looking ahead of a plan: the size of each step, and the packages, data and models it needs; downloads nothing."""
+"""The needs of a plan, found without downloads: the size of each step, and its packages, data and models."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

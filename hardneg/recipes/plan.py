@@ -46,7 +46,7 @@ class Step:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether the stage's work is cut into blocks, which an engine makes."""
+        """Whether the stage's work is divided into blocks, which an engine makes."""
         return type(self.spec).blocks is not StageSpec.blocks
 
 

@@ -35,7 +35,7 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
     """The artifacts of a run folder's steps, in the order of its recipe. Raises DataError if the store has none."""
     if artifacts := _stored(read_lock(folder), store):
         return artifacts
-    raise DataError(f"{folder}: the store {store.root} has none of its steps; give the right {{store}}", "store")
+    raise DataError(f"{folder}: the store {store.root} has no step of this run; give the right {{store}}", "store")
 
 
 def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
@@ -110,7 +110,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """Files and folders that a recipe may read: itself, its datasets and models; some of the names are no paths."""
+    """Files and folders that a recipe may read: itself, its datasets and models; some names are not paths."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
@@ -147,7 +147,7 @@ def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
 
 
 def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
-    """Paths of artifacts by name in the run folder: those that stages publish, then the recipe's outputs."""
+    """The paths of artifacts by their name in the run folder: files published by stages, then the recipe's outputs."""
     recipe, paths = plan.recipe, dict[str, Path]()
     stages = {name: recipe.stages[name] for name in artifacts}
     for name, artifact in artifacts.items():
@@ -177,7 +177,7 @@ class PublishedIndex:
 def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
     """The indexes of a run folder that are there or in the store; the recipe's output index comes first.
 
-    Raises DataError if it is no run folder, RecipeError if this version of hardneg cannot read its recipe.
+    Raises DataError if it is not a run folder, RecipeError if this version of hardneg cannot read its recipe.
     """
     lock = read_lock(folder)
     recipe, artifacts = check_recipe(lock["tree"], folder / layout.LOCK, lock["preset"]), _stored(lock, store)
@@ -206,7 +206,7 @@ def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
 
 @dataclass(frozen=True)
 class OpenedIndex:
-    """An index that is searched with texts.
+    """An open index to search with query texts.
 
     names: the document ids of the rows. encoder: the query encoder; None for an index of texts.
     """
@@ -225,7 +225,7 @@ class OpenedIndex:
         met = list[str]()
 
         def rows(doc_ids: Sequence[str]) -> Any:
-            """Number ids in the order in which they are met, for an index that names its documents."""
+            """Number document ids in order of first appearance, for an index that returns ids instead of rows."""
             for doc_id in doc_ids:
                 if doc_id not in numbers:
                     numbers[doc_id] = len(met)

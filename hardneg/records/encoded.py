@@ -39,11 +39,11 @@ class EncodedRows:
         return cls(**{**vars(parts[0]), "offsets": offsets, **arrays})
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each query with each document: float32 [Q, D]; -inf is no hit."""
+        """Return the score of each query with each document: float32 [Q, D]; -inf if it is not a hit."""
         raise NotImplementedError
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each query with the document at its row: float32 [n]; -inf is no hit."""
+        """Return the score of each query with the document at its row: float32 [n]; -inf if it is not a hit."""
         raise NotImplementedError
 
 

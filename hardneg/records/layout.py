@@ -35,15 +35,15 @@ LOCK = "recipe.lock.yaml"
 
 # Default depths of ranked lists, in documents per query.
 LIST_DEPTH = 100
-"""Searched, reranked, fused or compared lists; ANCE's depth of BM25 (Xiong et al., ICLR 2021)."""
+"""The depth of searched, reranked, fused or compared lists, as ANCE's for BM25 (Xiong et al., ICLR 2021)."""
 TOP_DEPTH = 200
-"""Candidates that negatives are drawn from, as in ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele."""
+"""The number of candidates for negatives, as in ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele."""
 MINED_DEPTH = 210
-"""Lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
+"""The depth of lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
 RETURN_DEPTH = 20
 """Rank cut-off of the round-trip filter for generated queries."""
 SCORED_DEPTH = 50
-"""Candidates scored by a second model, for negatives and for labels."""
+"""The number of candidates scored by a second model, for negatives and for labels."""
 
 # Plugins that the core refers to by name, as defaults or in its own recipes.
 TOPK, WINDOW, RANDOM = "topk", "window", "random"

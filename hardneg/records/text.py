@@ -46,7 +46,7 @@ _SCRIPTS = {
     "zh": "Han",
 }
 _OWN_LETTERS = {"ar": ("fa", "[پچژگ]"), "ru": ("uk", "[іїєґ]")}
-"""Another language of a script, and its own letters."""
+"""Another language of a script, and the letters that identify it."""
 _COMMON = {
     ENGLISH: "the of and to in is that for",
     "da": "og at det af til der ikke med",

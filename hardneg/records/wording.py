@@ -43,7 +43,7 @@ def complaint(item: Mapping[str, Any]) -> str:
     if error_type in _RULES:
         rule = f"must be {_RULES[error_type].format(**context)}"
     elif error_type in _LENGTHS:
-        counted_length = context.get("actual_length")  # None where there are too many to count
+        counted_length = context.get("actual_length")  # None if there are too many to count
         length = len(got) if counted_length is None and hasattr(got, "__len__") else counted_length
         rule = f"must {_LENGTHS[error_type].format(**{**context, 'actual_length': length})}"
     else:

@@ -111,7 +111,7 @@ class ReportContent:
 
     @property
     def tests(self) -> "list[Test]":
-        """The deciding test of each pair: over queries and seeds if there is one, else by query."""
+        """The deciding test of each pair: the one over queries and seeds if any, else the one by query."""
         return deciding(self.comparisons, self.over_seeds)
 
     @property
@@ -187,7 +187,7 @@ def marks_of(report: ReportContent, system: str, metric: str) -> str:
     """Return the signs of the baselines that this system is better or worse than by this metric, or its `marks`."""
     tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
     if report.marks:
-        # a test may have been made the other way round
+        # a test may compare the two in the other order
         above = {c.baseline for c in tests if c.system == system and c.difference > 0}
         beaten = above | {c.system for c in tests if c.baseline == system and c.difference < 0}
         return "".join(sign for sign, rows in report.marks.items() if beaten.issuperset(rows))
@@ -367,7 +367,7 @@ def next_steps(
     elif undecided:
         queries, seeds = counted(len(results[system][metric]), "query"), ", or train with several seeds" * bool(folder)
         command = f"{again} seeds=[1,2,3]" if folder else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
-        problem = f"{queries} do not tell {system} from {joined(undecided)}"
+        problem = f"{queries} do not separate {system} from {joined(undecided)}"
         steps += [(f"{problem}: measure on more queries{seeds}", command)]
     if folder and not steps:
         command = f"hardneg search --dataset beir:FOLDER --model {shlex.quote(folder)}/model --output run.trec.gz"

@@ -22,16 +22,16 @@ History = Sequence[Mapping[str, Any]]
 """The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
 
 COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
-"""Line colours that differ on white and on near-black; after the last comes the first again."""
+"""Line colours, repeated in order, that are distinct on white and on near-black."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """Markers of lines, for readers who do not see colours."""
 
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, marks of writing direction and code points without a character, which no page may have."""
+"""Control characters, marks of writing direction and unassigned code points, which pages may not contain."""
 
 _IN_A_ROW, _DRAWN = 3, 120  # panels; points of a curve
-_INK = "#010203"  # written as the colour of the page
+_INK = "#010203"  # replaced by the colour of the page's text
 _PAGE_STYLE = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK)
 _NUMBER = re.compile(r"[-−]?\d[\d,]*\.?\d*(e[-+]?\d+)?")
 
@@ -108,7 +108,7 @@ def _clean(text: str) -> str:
 
 
 def fitted(text: str, most: int = 30) -> str:
-    """Return a name on one line, its middle left out if it is long: both ends tell names apart."""
+    """Return a name on one line; a long name loses its middle, as its ends distinguish it from others."""
     text, kept = _clean(text), most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
@@ -131,7 +131,7 @@ def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
 
 
 def bar_width(bars: int) -> float:
-    """Return the width in inches of a panel with so many bars."""
+    """Return the width in inches of a panel with this number of bars."""
     return max(4.6, 0.9 + 0.62 * bars)
 
 
@@ -205,7 +205,7 @@ def measurements(history: History) -> dict[str, Points]:
 
 
 def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
-    """Return the mean history of several seeds: at each step the mean over those that have it."""
+    """Return the mean history of several seeds; the mean at a step is over the seeds that recorded it."""
     if len(histories) == 1:
         return [dict(row) for row in histories[0]]
     values: dict[float, dict[str, list[float]]] = {}

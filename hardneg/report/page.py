@@ -19,7 +19,7 @@ from hardneg.store import replace_text
 
 NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
-"""The most rows in Markdown of a table whose rows open, as its reader cannot close them."""
+"""The most rows in Markdown of a table with expandable rows, which Markdown always shows expanded."""
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 _NAMED = 4  # systems named for each outcome
@@ -126,7 +126,7 @@ def sections(report: ReportContent) -> list[Section]:
     settings = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
     by_query, steps = report.by_query, [[sentence, command] for sentence, command in report.next]
     if by_query is not None and report.browse:
-        more = f"To search them all, and to see more of what was found: {report.browse}"
+        more = f"To search all queries and see more results: {report.browse}"
         by_query = replace(by_query, explained=f"{by_query.explained} {more}".strip())
     all_sections = (
         comparison_section(report),

@@ -21,7 +21,7 @@ MOST_QUERIES = 500
 RANKED = 100
 """The deepest rank shown."""
 
-_FIGURES = 12  # columns beside the query and the difference
+_FIGURES = 12  # columns other than the query and the difference
 _SYSTEMS = 6
 _TOP = 3
 _TEXT = 200  # characters of a passage

@@ -30,7 +30,7 @@ class Cell:
 class Table:
     """Rows of texts with the names of their columns; the first `words` columns are words, the others numbers.
 
-    details: what each row opens to, or empty. A table with details is sorted by a click on a column's name.
+    details: the content of each expandable row, or empty. A table with details is sorted by a click on a column's name.
     """
 
     columns: Sequence[str | Cell]
@@ -46,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The table that a row opens to."""
+    """The table shown when a row is opened."""
 
     title: str
     table: Table
@@ -70,7 +70,7 @@ class Section:
 
 
 def cell(content: str | Cell) -> Cell:
-    """Return a text as a cell, and a cell as it is."""
+    """Return a text as a cell, and a cell unchanged."""
     return Cell(content) if isinstance(content, str) else content
 
 
@@ -108,8 +108,8 @@ def difference(value: float, interval: "Interval | None") -> str:
 
 
 def within(interval: "Interval | None", low: float, high: float = 1.0) -> "Interval | None":
-    """Return the part of an interval from `low` to `high`, the least and the most that a mean can be.
+    """Return an interval clipped to `low` and `high`, the range of possible means.
 
-    An interval by Student's t may reach beyond; no mean lies there, so the rest covers as much.
+    An interval by Student's t may exceed this range; clipping keeps its coverage, as no mean lies outside.
     """
     return interval and replace(interval, low=max(interval.low, low), high=min(interval.high, high))

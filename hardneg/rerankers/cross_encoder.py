@@ -27,7 +27,7 @@ class CrossEncoder:
         activation: `sigmoid` turns scores into probabilities (for two outputs, the softmax); `none` leaves the logits.
         outputs: 1 or 2 outputs of the head; by default those of the source, and 1 for a new head.
         seed: of a new head's weights.
-        code: `native` computes a source that names code of its own with transformers' own code instead.
+        code: `native` runs a source that names custom code with transformers' own code instead.
     """
 
     version: ClassVar[int] = 1

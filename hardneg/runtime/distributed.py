@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 Settle = Callable[[str, Callable[[], str]], str]
 
 PATIENCE = timedelta(days=30)
-"""How long processes wait for each other; the launcher or `watch_others` ends the wait for a process that died."""
+"""The longest wait for other processes; the launcher or `watch_others` ends the wait for a dead process."""
 
 MEETING = timedelta(minutes=10)
-"""How long processes wait for each other at the start."""
+"""The longest wait for other processes at the start."""
 
 _ROUND, _SILENT_ROUNDS = 5.0, 24  # seconds; after two minutes without a sign of life a process counts as dead
 _calls = 0
@@ -130,7 +130,7 @@ def _meet(here: World) -> "Store":
 
 
 def leave() -> None:
-    """Wait until all processes get here, and leave the group."""
+    """Wait until all processes reach this call, and leave the group."""
     if world().size > 1:
         import torch
 
@@ -140,7 +140,7 @@ def leave() -> None:
 
 
 def barrier() -> None:
-    """Wait until all processes get here."""
+    """Wait until all processes reach this call."""
     here = world()
     if here.size > 1:
         store, key = _store(), _next_key("barrier")
@@ -162,9 +162,9 @@ def from_first(value: Any) -> Any:
 
 
 def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
-    """Return the result of `make` in the first process that asks by this name, in all processes that ask.
+    """Return the result of `make` in the first process to call by this name, in all processes that call.
 
-    Nobody waits for processes that do not ask. A single process, or one that has not joined, makes its own.
+    Processes that do not call are not waited for. A single process, or one that has not joined, makes its own.
     """
     if _settling:
         return _settling[-1](name, make)
@@ -281,7 +281,7 @@ def _next_key(operation: str) -> str:
 
 
 def _wait(done: Any) -> None:
-    """Poll less and less often, so that signals are handled meanwhile."""
+    """Poll at growing intervals, so that signals are handled meanwhile."""
     pause = 0.001
     while not done():
         time.sleep(pause)

@@ -78,7 +78,7 @@ class _LinesTask:
     def advance(self, count: int = 1) -> None:
         self.done += count
         now = self.lines.clock()
-        if self.began is None:  # loading a model, for example, is no part of the rate
+        if self.began is None:  # the rate excludes loading a model, for example
             self.began, self.before = now, self.done
         if now - self.lines.reported < EVERY:
             return

@@ -95,7 +95,7 @@ def source_of(plugin: object) -> ModelSpec | None:
 
 @dataclass(frozen=True)
 class RecipeView:
-    """A recipe as its stage `name` sees it; plugins: configured, by stage and field; trail: guards against cycles."""
+    """A recipe seen from its stage `name`. plugins: configured plugins by stage and field; trail: detects cycles."""
 
     name: str
     stages: Mapping[str, "StageSpec"]
@@ -105,7 +105,7 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":
-        """The recipe as another stage sees it."""
+        """The recipe seen from another stage."""
         return replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:
@@ -188,8 +188,8 @@ class StageSpec(BaseModel):
     """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
     version: raised whenever the same spec and inputs give another result. artifact_type: the type of the artifact, in
-    its `artifact_folder`. query_disk: bytes in all and per query of the split, as an estimate. purpose: what the stage
-    is for, printed while it runs. resumes: continues from its folder after a stop; others start with an empty folder.
+    its `artifact_folder`. query_disk: bytes in all and per query of the split, as an estimate. purpose: a phrase
+    printed while the stage runs. resumes: continues from its folder after a stop; others start with an empty folder.
     every_process: runs in several processes together. inherits: fields whose default is the recipe's value. teaches:
     the field of the plugin whose network it trains; other networks must be trained already.
     """
@@ -274,12 +274,12 @@ class StageSpec(BaseModel):
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Stages by path of inputs that recipes leave implicit: here, the models of references that ask for them."""
+        """The stages of inputs that recipes leave implicit, by path; by default, the models that references require."""
         models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
         return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Traits of the artifact, each with the stage it comes from: here, those that references pass on."""
+        """The traits of the artifact, each with the stage it comes from; by default, those passed on by references."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
@@ -373,8 +373,8 @@ Spec = TypeVar("Spec", bound=StageSpec, covariant=True)
 class ArtifactInput:
     """An artifact that a stage reads.
 
-    path: its folder; None for the recipe's own model, which `model` describes. spec, plugins: of the stage that made
-    it, the plugins configured, by field. traits: the artifact's traits.
+    path: its folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that made it,
+    and its configured plugins by field. traits: the artifact's traits.
     """
 
     name: str
@@ -439,7 +439,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Local:
-    """The local engine: this process, and those that torchrun or accelerate started with it."""
+    """The local engine: this process and the other processes that torchrun or accelerate started."""
 
     version: ClassVar[int] = 1
 

@@ -1,4 +1,4 @@
-"""Stages `evaluate` and `analyze`: runs scored and compared, and what explains the scores."""
+"""Stages `evaluate` and `analyze`: runs scored and compared, and analyses that explain the scores."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class Evaluate(StageSpec):
 
     runs: a stage by row label, or one stage per seed of the row's system. shared_seeds: pairs of rows that share the
     draws of their seeds, such as a common warm-up. marks: a sign for rows that are significantly better than each row
-    listed; by default each baseline has a sign. metrics_of: a row's metrics, where its lists are too short for others.
+    listed; by default each baseline has a sign. metrics_of: the metrics of a row with lists too short for others.
     """
 
     version = 4

@@ -212,7 +212,7 @@ class Fuse(RunSpec):
         if (tuning := self.tuning) is None:
             return self
         if tuning.split == self.split:
-            raise ValueError(f"tuning.split: {self.split} is what is fused; tune on the queries of another split")
+            raise ValueError(f"tuning.split: {self.split} is the split to fuse; tune on the queries of another split")
         if set(tuning.runs) != set(self.runs):
             raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
         try:

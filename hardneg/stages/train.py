@@ -53,7 +53,7 @@ class Train(training.TeacherOptions, training.DualOptions):
     )
     augmented: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None,
-        description="More negatives with their queries, such as a label stage's, whose examples are mixed in.",
+        description="More negatives with their queries, such as a label stage's, to mix into the examples.",
     )
     datasets: dict[fields.Name, _Source] = Field(
         default={},
@@ -202,7 +202,7 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
     reranker: Annotated[fields.Setting, fields.PluginKind("rerankers")] = Field(description="The reranker to train.")
     start: Annotated[fields.Name | None, fields.Reference(("reranker",))] = Field(
         default=None,
-        description="A stage that trained the same plugin, whose weights to start from; default: the plugin's source.",
+        description="A stage that trained the same plugin, to start from its weights; default: the plugin's source.",
     )
     negatives: Annotated[fields.Name, fields.Reference(("negatives",))] = Field(
         description="Mined negatives, with their queries."

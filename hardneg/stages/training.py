@@ -181,7 +181,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
     segments: fields.OwnCut = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Cuts documents into segments, of which the best counts; default: only the first tokens are read.",
+        description="Cuts documents into segments, scored by the best one; default: only the first tokens are read.",
     )
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
@@ -231,7 +231,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
 
 SHUFFLED = "shuffled"
 _SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
-"""The artifact type, and words for it, of each thing that an order of batches may need."""
+"""The artifact type, and its name in messages, of each input that a batch order may need."""
 _NO_SEGMENTS = {**base.NOT_ONE_VECTOR, fields.Trait.SEGMENTS: "name one without `segments`"}
 _QUERIES_OF = fields.Reference(("index", "run"), base.NOT_ONE_VECTOR, with_model=True)
 
@@ -335,7 +335,7 @@ class BatchOptions(OptionGroup):
     ] = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="The source of the order: an encode stage, whose model encodes the queries, or a run of them.",
+        description="The source of the order: an encode stage, whose model encodes the queries, or their run.",
     )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:

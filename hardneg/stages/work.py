@@ -1,4 +1,4 @@
-"""A stage at work: its inputs, opened, and its work in blocks, each written to a file until all are joined."""
+"""A running stage: its opened inputs, and its work in blocks, each written to a file until all are joined."""
 
 import shutil
 from collections import Counter
@@ -28,7 +28,7 @@ from hardneg.training.examples import TrainingData
 
 Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
-"""For each of several blocks, ascending, the lists of its queries and, once these are read, its counts."""
+"""The lists of each block's queries, in ascending order of blocks, and its counts once the lists are read."""
 _LINES = "trec"
 
 
@@ -89,7 +89,7 @@ def open_queries(context: StageContext[StageSpec], collection: StoredCollection,
 
 
 def no_queries(name: str, split: str) -> errors.DataError:
-    """The error for a split without queries."""
+    """Return the error for a split without queries."""
     return errors.DataError(f"{name}: split {split} has no queries; only queries with relevance judgements are read")
 
 
@@ -193,7 +193,7 @@ def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict
 
 
 def query_blocks(queries: int, size: int) -> list[int]:
-    """The sizes of blocks of `size` queries, of which the last may be smaller."""
+    """The sizes of blocks of `size` queries; the last may be smaller."""
     return [min(size, queries - start) for start in range(0, queries, size)]
 
 

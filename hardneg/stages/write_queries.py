@@ -24,7 +24,7 @@ from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, StageContext, S
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
 _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
-"""An id that cannot be a word: at least five characters, and a path or with a digit and a letter."""
+"""An id that cannot be a word: at least five characters, and either a path or a mix of digits and letters."""
 NAMING = "queries left out that name their passage by its number"
 COPIES = "queries left out as passages of several documents have nearly the same"
 JOINED = "queries joined with nearly the same one of their document"

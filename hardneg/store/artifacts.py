@@ -180,7 +180,7 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return all finished artifacts; in place of a damaged one, its error. Raises ArtifactError as `folders`."""
+        """Return all finished artifacts, or errors for damaged ones. Raises ArtifactError like `folders`."""
         finished: list[Artifact | ArtifactError | None] = []
         for path in self.folders():
             if not path.suffix and (path / MANIFEST).exists():
@@ -287,7 +287,7 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
     except OSError as error:
         if error.errno not in advice:
             raise
-        path = error.filename2 or error.filename or where  # of two, the second is the one that is written
+        path = error.filename2 or error.filename or where  # for two paths, the second is the one written
         raise ArtifactError(f"{path}: {advice[error.errno]}", option.strip("{}")) from error
 
 
@@ -339,7 +339,7 @@ def verified(store: Store, key: str) -> Checked:
         return Checked(key, stage, size, f"{artifact.path}: its manifest has changed")
     wrong = []
     for name, noted in artifact.files.items():
-        with contextlib.suppress(OSError):  # one that cannot be read is wrong
+        with contextlib.suppress(OSError):  # an unreadable file counts as wrong
             if not noted or file_digest(artifact.path / name) == noted:
                 continue
         wrong.append(name)

@@ -81,13 +81,13 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the bytes named `name` of blocks 0 to `count` that have some. Raises as `read`."""
+        """Yield the bytes `name` of each block from 0 to `count` that has any. Raises like `read`."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()
 
     def facts(self, count: int) -> Counter[str]:
-        """Return the sum of the counts of blocks 0 to `count`. Raises as `read`."""
+        """Return the sum of the counts of blocks 0 to `count`. Raises like `read`."""
         total = Counter[str]()
         for number in range(count):
             total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))

@@ -101,7 +101,7 @@ _LEGACY: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "iterate_negatives": ("order", {True: "consecutive"}),
     "false_negative_mask": ("mask", {False: "none"}),
 }
-"""Training options that have another name, and other values, in keys."""
+"""Training options with different names and values in keys."""
 
 
 def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CHOICE = "choice/"
-"""The prefix of a subject when several processes share one choice."""
+"""The prefix of the subject of a choice that several processes share."""
 
 _chosen: dict[str, str] = {}
 _listening: list[tuple[dict[str, str], Path | None]] = []

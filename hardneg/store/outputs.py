@@ -201,7 +201,7 @@ def _used(store: Store, forget: bool = False) -> set[str]:
 
 
 def _withdraw(store: Store, path: Path) -> Path | None:
-    """Rename a folder so that no run finds it; return None where a run uses it by now."""
+    """Rename a folder so that no run finds it; return None if a run uses it by now."""
     doomed = path.with_name(f"{_key(path)}.{secrets.token_hex(6)}.discarded")
     with store.lock_if_free(_key(path)) as free:
         if not free or _key(path) in _used(store):
@@ -234,7 +234,7 @@ def _root(store: Store, owner: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content of a root; empty where there is none.
+    """Return the records of a root; empty if it has none.
 
     Raises:
         ArtifactError: it cannot be read, so the keys that it keeps are unknown.
@@ -272,7 +272,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Words:
-    """Words of messages: the argument that names an output, the one that overwrites it, and the writer."""
+    """The words used in messages for the output argument, the overwrite argument, and the writer."""
 
     output: str = "path"
     overwrite: str = "overwrite=True"
@@ -297,7 +297,7 @@ class Outputs:
     tell: Callable[[str], None] = _log.warning
 
     def check(self) -> None:
-        """Refuse outputs that would replace files of the user, and those that cannot be written.
+        """Reject outputs that would replace the user's files or that cannot be written.
 
         Raises:
             UsageError: an output is an input, contains one or is in one; or exists and is not this command's own.
@@ -305,7 +305,7 @@ class Outputs:
         """
         paths = [target.path.resolve() for target in self.targets]
         if root := next((path for path in paths if path == path.parent), None):
-            raise UsageError(f"{root}: is the root folder; give a folder of its own")
+            raise UsageError(f"{root}: is the root folder; give a separate folder")
         tops, another = [top for target in self.targets for top in target.tops], f"give another {self.words.output}"
         for top in tops:
             try:
@@ -330,7 +330,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def reserve(self) -> Iterator[None]:
-        """Check, and keep the steps in the store while the block works, and after it was stopped."""
+        """Check the outputs, and keep the steps in the store during the block and after an interruption."""
         self.check()
         if not world().first or not self.keys:
             yield
@@ -340,7 +340,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def publish(self) -> Iterator[None]:
-        """Record files that the block writes as this command's own.
+        """Record files written in the block as this command's own.
 
         Raises:
             ArtifactError: the disk is full, read-only, or not ours to write.
@@ -390,7 +390,7 @@ class Outputs:
 
 def _path_problems(target: Target, another: str) -> list[str]:
     path = target.path
-    for number, part in enumerate(path.parts):  # once a folder before a `..` is made, the path leads to something else
+    for number, part in enumerate(path.parts):  # creating a folder before a `..` would change where the path leads
         if part == ".." and not (before := Path(*path.parts[:number])).is_dir():
             return [f"{path}: {before} does not exist; give a path without it"]
     if target.names != WHOLE:
@@ -411,5 +411,5 @@ def _path_problems(target: Target, another: str) -> list[str]:
         return [f"{path}: is {'a folder' if path.is_dir() else 'a file'}; give the {wanted} to write"]
     resolved, home = path.resolve(), Path(os.path.expanduser("~")).resolve()
     if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), home)):
-        return [f"{path}: is the folder you work in or your home, or contains it; give a folder of its own"]
+        return [f"{path}: is the folder you work in or your home, or contains it; give a separate folder"]
     return []

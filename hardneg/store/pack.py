@@ -56,12 +56,12 @@ def pack(folder: Path, artifacts: dict[str, Artifact], file: Path) -> None:
 
 
 def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
-    """Put the artifacts of a packed run into the store, and its run folder at `folder`; return that.
+    """Put the artifacts of a packed run into the store, and its run folder at `folder`; return the run folder.
 
     Every byte is verified before an artifact or the folder becomes visible. folder: by default the packed one's name.
 
     Raises:
-        DataError: the file is no packed run, or has links, devices, or paths that lead elsewhere.
+        DataError: the file is not a packed run, or has links, devices, or paths that lead elsewhere.
         ArtifactError: an artifact is damaged, the store has a different one of its key, or the folder exists.
     """
     store.root.mkdir(parents=True, exist_ok=True)
@@ -140,6 +140,6 @@ def _verified(artifacts: Path, store: Store) -> list[str]:
             new.append(path.name)
         elif known.files != artifact.files:
             raise ArtifactError(
-                f"{store.path(path.name)}: differs from the packed one; unpack into another {{store}}", "store"
+                f"{store.path(path.name)}: differs from the packed artifact; unpack into another {{store}}", "store"
             )
     return new

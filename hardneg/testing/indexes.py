@@ -69,7 +69,7 @@ class IndexTests(PluginTests):
         return write_encoded(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Return the score of each query with each document, float32 [Q, D]; -inf is no hit."""
+        """Return the score of each query with each document, float32 [Q, D]; -inf if it is not a hit."""
         scores: NDArray[np.float32] = queries @ documents.T
         return scores
 

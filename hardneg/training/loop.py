@@ -25,7 +25,7 @@ from hardneg.training.step import update
 
 Validate = Callable[[], Mapping[str, float]]
 CHECKPOINT_SECONDS = 300.0
-"""Seconds after which a checkpoint is written, the most that a kill can cost."""
+"""Seconds between checkpoints by time, the most work that a kill can cost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def option(
 
 
 def with_default(owner: type[Any], name: str, default: Any) -> Any:
-    """The option of another class, with another default."""
+    """An option inherited from another class, with another default."""
     (inherited,) = (each for each in fields(owner) if each.name == name)
     return field(default=default, metadata=inherited.metadata)
 

@@ -43,12 +43,12 @@ from hardneg.training.options import RefreshOptions
 
 AGAIN = 30.0
 """Seconds before the inferencer retries a failed write."""
-_BLOCKS = 16  # blocks of queries that are searched at a time; they are held in memory
+_BLOCKS = 16  # blocks of queries searched at a time and held in memory
 
 
 @dataclass(frozen=True)
 class FirstNegatives:
-    """A miner that truncates the negatives of another one to `count`."""
+    """A miner that truncates another miner's negatives to `count`."""
 
     version: ClassVar[int] = 1
 

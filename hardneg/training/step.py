@@ -81,7 +81,7 @@ class ExampleTraining:
         return loss(self.scores(model, batch, half)), None
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """Return values to record after `step`, besides the loss; empty if none are due."""
+        """Return values to record after `step`, in addition to the loss; empty if none are due."""
         return {}
 
 

@@ -157,7 +157,7 @@ def rerank_validation(
 
 @dataclass(frozen=True)
 class StalenessWatch:
-    """A measurement of the staleness of some training queries' negatives, repeated `every` so many steps.
+    """A measurement of the staleness of some training queries' negatives, every `every` steps.
 
     batch: the queries. lists: returns the negatives of Q encoded queries, int64 [Q, n], padded with -1; positives among
     them are skipped. documents: size of the index. depth: the top of the index that negatives are compared with. Ranks

@@ -229,5 +229,5 @@ def test_a_place_that_cannot_be_written_is_told_before_any_work(place, closed, l
 def test_the_root_folder_is_no_output(tmp_path, names):
     for overwrite in (False, True):
         target = Target(Path("/"), folder=True, names=names)
-        with pytest.raises(UsageError, match=r"^/: is the root folder; give a folder of its own$"):
+        with pytest.raises(UsageError, match=r"^/: is the root folder; give a separate folder$"):
             Outputs("recipe run", [target], [], Store(tmp_path / "store"), overwrite).check()

@@ -87,7 +87,7 @@ def test_mine_from_anyones_run(hardneg, place):
     assert "rows left out: a document has no score: 2" in out
     assert lines("scored.jsonl")[0]["scores"] == [9, 8]
     (place / "run.txt").write_text("q59 Q0 d1 1 1 x\n")
-    with pytest.raises(DataError, match="none of its queries is in split train"):
+    with pytest.raises(DataError, match="no query of the run is in split train"):
         hardneg(command)
 
 

@@ -228,9 +228,7 @@ def causal(tmp_path: Path) -> Path:
 
 
 def test_code_that_may_decide_is_refused_and_does_not_run(causal: Path, tmp_path: Path) -> None:
-    told = (
-        r"names code of its own \(modeling_bidir.BidirConfig, modeling_bidir.BidirModel\), which is not run: set code"
-    )
+    told = r"names custom code \(modeling_bidir.BidirConfig, modeling_bidir.BidirModel\), which is not run: set code"
     with pytest.raises(ModelError, match=told):
         load_learner(ModelSpec(str(causal)))
     with pytest.raises(ModelError, match=told):
@@ -274,13 +272,13 @@ def test_doctor_and_manifests_name_it(causal: Path, tmp_path: Path) -> None:
 def test_a_module_of_other_code_is_refused(causal: Path, name: str) -> None:
     modules = json.loads((causal / "modules.json").read_text())
     (causal / "modules.json").write_text(json.dumps([*modules[:1], modules[1] | {"type": name}]))
-    with pytest.raises(ModelError, match=f"modules.json: {name} is code of the model's own, which is not run: see"):
+    with pytest.raises(ModelError, match=f"modules.json: {name} is the model's custom code, which is not run: see"):
         load_learner(ModelSpec(str(causal), code="native"))
 
 
 def test_a_reranker_of_other_code_is_refused_too(tmp_path: Path) -> None:
     folder = tiny_reranker(tmp_path / "reranker")
     write(folder, "config.json", auto_map=NAMES)
-    with pytest.raises(ModelError, match="names code of its own"):
+    with pytest.raises(ModelError, match="names custom code"):
         CrossEncoder(str(folder)).load()
     CrossEncoder(str(folder), code="native").load()

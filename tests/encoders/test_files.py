@@ -253,7 +253,7 @@ def test_an_activation_that_is_code_of_its_own(folder: Path):
     (folder / "2_Dense" / "config.json").write_text(json.dumps(options))
     dense = {"linear.weight": torch.ones(8, HIDDEN), "linear.bias": torch.zeros(8)}
     save_file(dense, folder / "2_Dense" / "model.safetensors")
-    refused(folder, "activation evil.code.Swish is code of its own")
+    refused(folder, "activation evil.code.Swish is custom code")
     options["activation_function"] = "torch.nn.modules.activation.Tanh"
     (folder / "2_Dense" / "config.json").write_text(json.dumps(options))
     assert load_learner(ModelSpec(str(folder)), "cpu").dimension == 8
@@ -264,7 +264,7 @@ def test_a_head_is_looked_at_before_anything_is_opened(folder: Path):
     spec, config = ModelSpec(str(folder)), folder / "2_Dense" / "config.json"
     assert resolve(spec).digest
     config.write_text(config.read_text().replace("torch.nn", "evil"))
-    with pytest.raises(ModelError, match="is code of its own"):
+    with pytest.raises(ModelError, match="is custom code"):
         _ = resolve(spec).digest
     save_file({"linear.weight": torch.ones(8, HIDDEN)}, folder / "2_Dense" / "model.safetensors")
     config.write_text(config.read_text().replace("evil", "torch.nn"))

@@ -71,8 +71,8 @@ def test_a_linked_copy_has_the_shards(whole, tmp_path, form):
     [
         (lambda text: text[:-9], "damaged"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "upgrade hardneg"),
-        (lambda text: text.replace("shard-00001", "../elsewhere"), "is no folder's name"),
-        (lambda text: text.replace("shard-00001", "s3://bucket/shard-00001"), "'s3://.*' is no folder's name"),
+        (lambda text: text.replace("shard-00001", "../elsewhere"), "is not the name of a folder"),
+        (lambda text: text.replace("shard-00001", "s3://bucket/shard-00001"), "'s3://.*' is not the name of a folder"),
         (lambda text: text.replace('"rows": 150', '"rows": 151'), "150 vectors of dimension 8 instead of 151 of 8"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_document_or_a_split_that_is_not_there(collection: StoredCollection, t
     lists = ListsOfFile(own_form(tmp_path / "a.arrow", ("q0", ["gone"])), "hardneg", collection, "train")
     with pytest.raises(DataError, match=r"\S+: negative of query q0: 'gone' is not in the corpus"):
         list(lists.listed(["q0"], {}))
-    with pytest.raises(DataError, match="none of its queries is in split train"):
+    with pytest.raises(DataError, match="no query of the file is in split train"):
         ListsOfFile(own_form(tmp_path / "b.arrow", ("t0", ["d1"])), "hardneg", collection, "train")
 
 

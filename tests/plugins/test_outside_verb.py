@@ -98,5 +98,5 @@ def test_the_reference_has_them_and_says_whose_they_are(example):
     assert "Makes: pool." in verb and "| `depth` | whole number | `10` | documents per list. |" in verb
     _, analysis = pages["plugins"].split("### `lengths`\n")
     assert analysis.lstrip().startswith("From the package hardneg-example.")
-    assert "| `depth` | `int` | `10` | How far down lists are looked at. |" in analysis
+    assert "| `depth` | `int` | `10` | The number of top documents to measure. |" in analysis
     assert pages["commands/analyze/lengths"].startswith("# `hardneg analyze lengths`\n")

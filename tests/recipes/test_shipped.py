@@ -54,7 +54,7 @@ def test_it_has_no_mistakes_and_ends_in_a_report(name: str, preset: str, keys: d
 @pytest.mark.parametrize("name", named_recipes())
 def test_it_says_how_to_run_it_and_where_it_comes_from(name: str):
     head = "\n".join(head_comment(find_recipe(name)))
-    assert f"hardneg recipe run {name}" in head and "Source: " in head and "To expect" in head
+    assert f"hardneg recipe run {name}" in head and "Source: " in head and "Expected" in head
     assert len(head.splitlines()[0]) < 120
 
 

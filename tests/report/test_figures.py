@@ -84,7 +84,7 @@ def test_what_is_looked_at_first_stands_first(tmp_path):
     assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order[1:]
     assert "by mrr on 4 queries (p after Holm" in page and ": better: best (+0.1000, p = 0.001)." in page
-    assert "see more of what was found: hardneg browse ." in page and "hardneg browse ." in text
+    assert "see more results: hardneg browse ." in page and "hardneg browse ." in text
 
 
 def test_each_figure_is_named_and_told_and_its_text_can_be_selected(tmp_path):

@@ -107,7 +107,7 @@ def test_an_artifact_with_other_bytes_stays(packed: Path, tmp_path: Path) -> Non
     store = Store(tmp_path / "store")
     (store.workspace(KEY) / "data").write_text("other")
     store.commit(KEY, "run", {}, {"stage": "search", "name": "search"})
-    with pytest.raises(ArtifactError, match="differs from the packed one"):
+    with pytest.raises(ArtifactError, match="differs from the packed artifact"):
         unpack(packed, store, tmp_path / "out")
     assert (store.path(KEY) / "data").read_text() == "other"
 

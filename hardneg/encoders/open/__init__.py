@@ -1,1 +1,1 @@
-"""From a model's name to its modules: its folder, its files, what they say, and loading and saving them."""
+"""Resolution of a model's name to its modules: its folder, its files, their declarations, loading and saving."""

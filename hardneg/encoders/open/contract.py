@@ -271,7 +271,7 @@ def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None
     """Refuses a model whose vectors may depend on custom code, unless `setting` is native; warns of other code."""
     if not code:
         return
-    named = f"model {name!r} names code of its own ({', '.join(code)}), which is not run"
+    named = f"model {name!r} names custom code ({', '.join(code)}), which is not run"
     if any(code.values()) and setting != "native":
         advice = "set code: native of the model if transformers' own code computes the same; else"
         raise ModelError(f"{named}: {advice} {model_files.WAYS_ROUND}")
@@ -294,7 +294,7 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
         raise ModelError(f"{model}: {problem}: set similarity: cosine, or use another model")
     if values["similarity"] not in ("cosine", "dot"):
         raise ModelError(
-            f"{model} is compared by {values['similarity']} distance, which an index of inner products "
+            f"{model} uses {values['similarity']} distance, which an inner-product index "
             "does not support: use another model, or set similarity: cosine or dot"
         )
     return FullSpec(**values)

@@ -184,7 +184,7 @@ def _pyserini(encoder: Any) -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Adds a table of mean scores, by row and metric, before the last section of a card; over: its queries or seeds."""
+    """Adds a table of mean scores by row and metric before a card's last section; over: the queries or seeds."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]

@@ -1,6 +1,6 @@
 """A model's files, in an installed package, a folder or on the hub: located, downloaded, checked and read as JSON.
 
-Weights are safetensors, or else PyTorch's own files, of which only tensors are read.
+Weights are safetensors, or else PyTorch's own files, from which only tensors are read.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ from hardneg.encoders.spec import SIDES, Side
 from hardneg.records import HUB_ID, Lookup, ModelError, first_line
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-WAYS_ROUND = "see 'Code of its own' on the page of your own model"
+WAYS_ROUND = "see 'Custom code' on the page of your own model"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; older versions of sentence-transformers have the second in sparse encoders."""
 SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
@@ -79,7 +79,7 @@ def module_folders(folder: Path) -> dict[Path, str]:
 
     def class_name(class_path: str) -> str:  # of sentence-transformers, or of PyLate, whose format it reads
         if not class_path.startswith(("sentence_transformers.", "pylate.")):
-            raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {WAYS_ROUND}")
+            raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run: {WAYS_ROUND}")
         return class_path.rsplit(".")[-1]
 
     path = folder / "modules.json"
@@ -137,7 +137,7 @@ def check_activations(folder: Path) -> None:
         content = json_object(module / "config.json") if class_name not in (*TRANSFORMERS, "SpladePooling") else {}
         name = content.get("activation_function")
         if name is not None and not str(name).startswith("torch.nn."):
-            raise ModelError(f"model {module}: activation {name} is code of its own, which is not run: use another one")
+            raise ModelError(f"model {module}: activation {name} is custom code, which is not run: use another one")
 
 
 def check_adapter(folder: Path) -> dict[str, Any]:
@@ -353,7 +353,7 @@ def _locate(name: str, revision: str | None) -> Location:
 
 
 def adapted(folder: Path) -> Location:
-    """The location of an adapter's base, named in the adapter's folder. Raises ModelError: none is named."""
+    """The location of an adapter's base, which the adapter's folder names. Raises ModelError if it names none."""
     config = json_object(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):

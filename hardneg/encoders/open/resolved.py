@@ -128,7 +128,7 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
     """Resolves a model by its name or spec: locates its files and determines their family.
 
     fetch: downloads missing files and fills in the spec; without it a missing model, or one that does not support the
-    spec, is no error yet.
+    spec, is not an error yet.
     family: by default the one in the spec, or else the one that claims the folder, or else `dense`.
 
     Raises PluginError: there is no such family, or its options are wrong.

@@ -235,7 +235,7 @@ class AdoreTraining(step.ExampleTraining):
         searcher: the fixed index; index: its key. content_hash: uint64 [N], by row.
         source: source of the lists of each step.
         forced: rule for adding known positives to the lists. dropout: whether queries search with dropout.
-        watch: called after each step for metrics besides the loss.
+        watch: called after each step for metrics in addition to the loss.
     """
 
     encoder: Encoder

@@ -31,7 +31,7 @@ PROGRAM = (sys.executable, "-m", "hardneg.training.refresh")
 PATIENCE = 10.0
 """Seconds to wait for the inferencer to exit."""
 LIVES = 4
-"""Consecutive starts of the inferencer that may end without a refresh."""
+"""The most consecutive starts of the inferencer without a refresh."""
 _QUERIES = 10_000  # the first ones are compared between refreshes, so that large sets take no longer
 
 
@@ -211,11 +211,11 @@ class Process:
 
     @property
     def exhausted(self) -> bool:
-        """Whether it has died too often to be restarted."""
+        """Whether the inferencer has died too often to be restarted."""
         return self.lives < 1
 
     def start(self) -> None:
-        """Start it; it ends when this process closes the pipe."""
+        """Start the inferencer; it ends when this process closes the pipe."""
         path, threads = self._folder / "inferencer.json", str(self._settings.threads)
         self._settings.write(path)
         ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")  # set for one of several trainers
@@ -235,7 +235,7 @@ class Process:
                 self.running.stdin.flush()
 
     def check(self) -> None:
-        """Report its output, and restart it if it has died, up to `LIVES` times."""
+        """Report the inferencer's output, and restart it after a crash, up to `LIVES` times."""
         ended = None if self.exhausted or self.running is None else self.running.poll()
         if ended is not None and self._reader is not None:
             self._reader.join(PATIENCE)  # its last line is reported before its end
@@ -255,7 +255,7 @@ class Process:
             self.start()
 
     def stop(self) -> None:
-        """Close the pipe, which ends it; kill it if it does not exit."""
+        """Close the pipe, which ends the inferencer; kill it if it does not exit."""
         if self.running is None:
             return
         if self.running.stdin:

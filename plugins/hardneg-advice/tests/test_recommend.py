@@ -44,7 +44,7 @@ def test_trainings_choose_and_a_recipe_is_written(hardneg, model, tmp_path):
     assert first.startswith(("Train with ", "Train nothing: ")) and " on 10 queries" in first.splitlines()[0]
     assert all(row in first for row in ("the model as shipped", "in-batch negatives alone", "topk, 10 a query", "BM25"))
     assert all(rate in first for rate in ("at 0.01", "at 0.03", "at 0.1"))
-    assert "Without a training it would have said: in-batch negatives alone. " in first
+    assert "Without trainings the advice would have been: in-batch negatives alone. " in first
     assert first.splitlines()[-1] == "best.yaml: hardneg recipe run best.yaml"
     recipe = load_recipe(tmp_path / "best.yaml", None, [])
     assert recipe.stages["model"].options.max_steps == 2 and recipe.stages["scores"].split == "test"
@@ -85,5 +85,5 @@ def test_mistakes_are_told_before_any_work(hardneg, tmp_path):
         hardneg("--train-option", "learning_rat=1", "--set", "model.nam=x")
     assert all(part in str(told.value) for part in ("learning_rat", "model.nam"))
     assert not (tmp_path / "recommended.yaml").exists()
-    with pytest.raises(UsageError, match="split test is what systems are measured on"):
+    with pytest.raises(UsageError, match="split test is for the final evaluation of systems"):
         hn.recommend("beir:nowhere", split="test")

@@ -132,7 +132,7 @@ def test_a_guess_is_a_recipe_too(tmp_path):
     trials = Trials("dev", 0, options, [0.5], {"weight_decay": 0.0}, temperature=1.0)
     recipe = recipe_of(answer_of(trials=trials), tmp_path)
     head = (tmp_path / "r.yaml").read_text().partition("title:")[0]
-    assert "# There is no split test: it is measured on split dev, by which it was chosen." in head
+    assert "# There is no split test: it is measured on split dev, which it was chosen on." in head
     assert "# A guess without a training: topk" in head
     assert all(line.startswith("#") and len(line) <= 120 for line in head.replace(str(tmp_path), "").splitlines())
     assert recipe.seed == 7 and recipe.stages["scores"].split == "dev" and recipe.stages["start-run"].split == "dev"

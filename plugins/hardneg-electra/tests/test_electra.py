@@ -95,7 +95,7 @@ def test_a_trained_one_opens_anywhere_and_serves_as_source(electra: Electra, tmp
 
 
 def test_a_discriminator_is_no_reranker_before_it_is_trained(electra: Electra, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="whose linear layer nobody has trained"):
+    with pytest.raises(ModelError, match="without a trained linear layer"):
         next(electra.rerank([("old river", ["an old river"])]))
     Trained().make(tmp_path).check_trained()
     Electra("somebody/not-here").check_trained()
@@ -170,7 +170,7 @@ def test_more_tokens_than_there_are_positions_are_refused(tmp_path):
     ("kinds", "told"),
     [
         (["sentence_transformers.models.Transformer"], "has modules .*: it was not saved"),
-        (["a.Transformer", "a.Pooling", "a.Dense"], r"a\.Transformer is code of the model's own, which is not run"),
+        (["a.Transformer", "a.Pooling", "a.Dense"], r"a\.Transformer is the model's custom code, which is not run"),
     ],
 )
 def test_other_modules_are_refused(tmp_path, kinds, told):

@@ -41,10 +41,10 @@ def test_vectors_come_in_the_order_of_the_texts(served):
         (lambda rows: [rows[0], {**rows[1], "embedding": [float("nan")] * 8}], "empty, or not finite"),
         (lambda rows: [rows[0], {**rows[1], "embedding": [1e300] * 8}], "empty, or not finite"),
         (lambda rows: [{**row, "embedding": []} for row in rows], "empty, or not finite"),
-        (lambda rows: [{**row, "embedding": ["1"]} for row in rows], "is no list of numbers"),
-        (lambda rows: [{**row, "embedding": "AAAA"} for row in rows], "is no list of numbers"),
+        (lambda rows: [{**row, "embedding": ["1"]} for row in rows], "is not a list of numbers"),
+        (lambda rows: [{**row, "embedding": "AAAA"} for row in rows], "is not a list of numbers"),
         (lambda rows: [{**row, "embedding": [10**400]} for row in rows], "cannot be read as float32"),
-        (lambda rows: None, "no JSON with `data`, a list of objects"),
+        (lambda rows: None, "not JSON with `data`, a list of objects"),
     ],
 )
 def test_answers_that_are_wrong(served, change, told):
@@ -56,7 +56,7 @@ def test_answers_that_are_wrong(served, change, told):
 
 def test_an_answer_that_is_no_json(served):
     served.fault = lambda number, handler: handler.reply(200, b"<html>") or True
-    with pytest.raises(ModelError, match="no JSON with `data`"):
+    with pytest.raises(ModelError, match="not JSON with `data`"):
         client(served).embed(["a"])
 
 

@@ -151,9 +151,9 @@ def test_the_digest_is_of_what_changes_vectors(served: Served) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"url": "localhost:80/v1"}, "is no address: give it as http://localhost:8080/v1"),
-        ({"url": "ftp://x/v1"}, "is no address"),
-        ({"url": "http://[::1"}, "url: 'http://[::1' is no address"),
+        ({"url": "localhost:80/v1"}, "is not an address: give it as http://localhost:8080/v1"),
+        ({"url": "ftp://x/v1"}, "is not an address"),
+        ({"url": "http://[::1"}, "url: 'http://[::1' is not an address"),
         ({"url": "http://user:word@x/v1"}, "must not contain a user, key or query string"),
         ({"url": "http://x/v1?key=1"}, "must not contain a user, key or query string"),
         ({"url": "http://x/v1", "batch": 0}, "batch: 0 must be above 0"),

@@ -108,7 +108,7 @@ def test_the_cards_say_that_the_queries_were_written(hub, run, store):
     [
         ("repo_info", 401, "does not know the token"),
         ("create_repo", 403, "does not let this token write there"),
-        ("create_commit", 412, "has had another commit in the meantime"),
+        ("create_commit", 412, "has a new commit since the push began"),
         ("create_commit", 500, "cannot do it now: try again later"),
     ],
 )

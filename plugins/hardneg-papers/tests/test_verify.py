@@ -82,7 +82,7 @@ def test_settings_the_collection_and_systems_that_differ_are_named(recipe: Path,
     write_metrics(folder / METRICS, Measured({"ANCE": {"mrr@10": {"q": 0.52}}}))
     assert verify(str(recipe), folder).differences == [
         "stages.star.options.max_steps: 50; the recipe has 5",
-        "dataset: the collection is another (d2; the bands' is d1)",
+        "dataset: the collection differs (d2; the bands' is d1)",
         "metrics.json: no system 'STAR'",
     ]
 
@@ -116,7 +116,7 @@ def test_damaged_bands_are_told_in_a_line(recipe: Path, tmp_path: Path, text: st
 def test_metrics_of_other_settings_are_seen(recipe: Path, tmp_path: Path) -> None:
     keys = {"dataset": "d1", "scores": "new"}
     assert verify(str(recipe), run_folder(tmp_path / "same", [0.525], keys=keys, measured="new")).holds
-    told = "metrics.json: of a run with other settings; run the recipe to its end"
+    told = "metrics.json: measured with other settings; run the recipe to its end"
     assert verify(str(recipe), run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == [told]
 
 

@@ -74,7 +74,7 @@ def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch):
 
     monkeypatch.setattr(joining.ray, "init", refuses)
     monkeypatch.setattr(joining, "silence", lambda address: "")
-    with pytest.raises(UsageError, match="it asks for another token: set RAY_AUTH_MODE"), ExitStack() as ends:
+    with pytest.raises(UsageError, match="it requires another token: set RAY_AUTH_MODE"), ExitStack() as ends:
         joining._join(Ray(address="there:1"), ends)
 
 

@@ -29,7 +29,7 @@ from hardneg_advice.rule import SHIPPED
 BENCH, TABLE = "bench.json", "bench.md"
 SCORES, REPORT, HARDNESS = "scores", "report", "hardness"
 TRAINED = {"max_steps": 400, "batch_size": 32}
-"""Of each arm, by default."""
+"""The default training options of each arm."""
 MARGIN = 0.015
 """The margin of equivalence."""
 _VERSION = 2
@@ -71,7 +71,7 @@ def bench(
     form: Annotated[str, _FORM] = forms.OWN,
     model: Student = "packaged:wordllama",
     options: Annotated[Mapping[str, Any], _OPTION] = {},
-    seeds: Annotated[int, arguments.Arg("How often each arm is trained: twice or more.", least=2)] = 5,
+    seeds: Annotated[int, arguments.Arg("The number of trainings of each arm, at least 2.", least=2)] = 5,
     rates: Rates = (),
     **where: Unpack[arguments.Where],
 ) -> "BenchResult":
@@ -84,7 +84,7 @@ def bench(
 
     Raises:
         UsageError: two rows have one name.
-        RecipeError: a file is not there, or cannot be of the form.
+        RecipeError: a file does not exist, or its suffix does not fit the form.
         DataError: a file has a mistake, or no negatives of the dataset's training queries.
 
     Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
@@ -152,9 +152,9 @@ class Protocol:
     """One student, loss and protocol, and arms that differ in their negatives alone: `in-batch`, `random`, and files.
 
     Each arm scores as many documents a query: `in-batch` has a positive of another query where the others have a mined
-    negative. files: of negatives, by the label of their row. recipe: what the command makes recipes from, of which
-    this fills the stages. options: of all trainings. rates: the learning rate of each arm, else the usual one. tuning:
-    whether it is the one that rates are chosen by: one seed, measured on the dev queries.
+    negative. files: of negatives, by the label of their row. recipe: the command's recipe, whose stages are filled in
+    here. options: of all trainings. rates: the learning rate of each arm, else the usual one. tuning: whether it
+    chooses the rates, with one seed, measured on the dev queries.
     """
 
     files: Mapping[str, Path]

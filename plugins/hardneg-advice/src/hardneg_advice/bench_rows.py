@@ -21,11 +21,11 @@ _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")
 def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str, Any]:
     """Return counts of a file of negatives, over the training queries, in one pass.
 
-    queries: with a negative. negatives: theirs, all. labelled: negatives that the qrels call relevant to their own
+    queries: with a negative. negatives: all of theirs. labelled: negatives that the qrels call relevant to their own
     query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: of those,
     how many the file has as a negative. elsewhere: by other split, negatives that are relevant to its queries; seen: to
-    those of any. left_out: what of the file is not counted, by reason. Shares: of the negatives; `taken_share` of the
-    withheld positives, None where there are none.
+    those of any. left_out: counts of skipped entries by reason. Shares: of the negatives; `taken_share` of the
+    withheld positives, None if there are none.
 
     Raises:
         UsageError, DataError: as `ListsOfFile`, or there are no negatives of these queries in the file.
@@ -70,9 +70,9 @@ def content_of(
 ) -> dict[str, Any]:
     """Return `baselines`, the rows of comparison, and `rows`, one per file.
 
-    files: by label what was counted in one, and the facts of the negatives that were trained with: what is left when
-    known positives and their copies are dropped. metrics: the evaluation's JSON. hardness: by label, as that analysis
-    has it. on_dev: by arm and learning rate the mean on the dev queries.
+    files: by label the counts of a file, and the facts of the negatives used in training, without known positives and
+    their copies. metrics: the evaluation's JSON. hardness: that analysis's results by label. on_dev: by arm and
+    learning rate the mean on the dev queries.
     """
     means_of = metrics["metrics"]
     shipped = {label: {"metrics": means_of[label]} for label in means_of if label not in on_dev}
@@ -127,7 +127,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
         *_table([_EFFECT, *_effects(arms)]),
         "",
         f"Effects: t-test over queries and seeds, 95% interval without a correction, p after Holm's; equivalent within "
-        f"±{protocol['equivalence_margin']:g}. In brackets the deviation over seeds.",
+        f"±{protocol['equivalence_margin']:g}. In brackets: the standard deviation over seeds.",
     ]
     return "\n".join([*lines, *_notes(arms)]) + "\n"
 

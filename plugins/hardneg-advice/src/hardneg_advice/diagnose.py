@@ -324,7 +324,7 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
         store: the store with its artifacts; by default the usual one.
 
     Raises:
-        DataError: the folder is no run folder, or its lock file is damaged.
+        DataError: the folder is not a run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
     run = FinishedRun.open(arguments.file_path(folder, "folder"), sessions.usual_store(store))

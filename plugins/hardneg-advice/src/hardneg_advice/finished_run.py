@@ -49,7 +49,7 @@ class FinishedRun:
         """Open the run of a folder.
 
         Raises:
-            DataError: the folder is no run folder, or its lock file is damaged.
+            DataError: the folder is not a run folder, or its lock file is damaged.
             RecipeError: the recipe is not one of this hardneg's.
         """
         lock = recipes.read_lock(folder)

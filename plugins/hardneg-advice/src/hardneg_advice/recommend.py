@@ -50,13 +50,13 @@ def recommend(
     train_options: Annotated[Mapping[str, Any], _OPTION] = {},
     **where: Unpack[arguments.Where],
 ) -> "RecommendedNegatives":
-    """Choose how to train for a collection by short trainings, show why, and write a recipe that trains so.
+    """Choose how to train for a collection by short trainings, show why, and write a recipe for it.
 
     In-batch negatives alone and the first documents of the model's lists are each trained at three learning rates, and
-    compared on the dev queries with the model as shipped and with BM25.
+    compared on the dev queries with the untrained model and with BM25.
 
     Raises:
-        UsageError: the split is the one that tests are on.
+        UsageError: the split is the test split.
         RecipeError: training has no such option.
         DataError: the dataset has no such split, or none to train with.
 
@@ -65,7 +65,7 @@ def recommend(
     session, options = sessions.Session.of(where, recommend), arguments.mapping_of("train_options", train_options)
     steps = arguments.whole_number("train", train)
     if split == "test":
-        raise errors.UsageError("{split} test is what systems are measured on in the end; choose by another", "split")
+        raise errors.UsageError("{split} test is for the final evaluation of systems; choose by another split", "split")
     trials = Trials(split, steps and options.get("max_steps", steps), options)
     recipe = session.recipe(recommend, dataset, model, trials.stages())
     trials = trials.fitted(recipe.check(lambda note: None).model)  # its plan tells the notes
@@ -227,7 +227,7 @@ class RecommendedNegatives:
         facts = rule.facts(self.ranks, int(self.dataset["documents"]), self.trials.batch)
         if self.rows is None:
             return [*few, facts, f"By the rule {said}", *rule.doubts(self.ranks)]
-        return [*few, *rule.sentences(self.rows), facts, f"Without a training it would have said: {said}"]
+        return [*few, *rule.sentences(self.rows), facts, f"Without trainings the advice would have been: {said}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return measurements and choice as JSON values."""
@@ -238,13 +238,13 @@ class RecommendedNegatives:
         return {**answer, "trials": self.rows, "ranks": ranks, "documents": self.dataset["documents"]}
 
     def recipe(self, path: Path) -> str:
-        """The recipe to write at a path, as text: it trains with what was chosen, as that was trained."""
+        """The text of the recipe for a path; it trains the chosen arm as in the trials."""
         trials, rows = self.trials, self.rows
         tested = "test" if self.dataset["splits"].get("test", {}).get("queries") else trials.split
         head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]
         head += [f"  hardneg recipe run {path}", " ", self.answer(), *self.reasons()]
         if tested == trials.split:
-            head.append(f"There is no split test: it is measured on split {tested}, by which it was chosen.")
+            head.append(f"There is no split test: it is measured on split {tested}, which it was chosen on.")
         rates = {arm: float(rows[arm]["rate"]) if rows else trials.rates[0] for arm in ARMS}
         shared = {key: self.tree[key] for key in ("dataset", "model", "seed")}
         tree = {"title": "Recommended negatives", **shared, **trials.recipe(rates, self.arm, tested)}

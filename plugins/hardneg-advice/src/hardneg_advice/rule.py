@@ -16,7 +16,7 @@ LABELS = {SHIPPED: "the model as shipped", **ARMS, LEXICAL: LEXICAL}
 METRIC = "mrr@10"
 LEVEL = 0.01
 MOST_ABOVE, UNKNOWN = 0.5, (0.45, 0.6)
-"""The largest share of first documents above the positive with which they are taken, and the range of doubt."""
+"""The largest share of first documents above the positive for which they are used, and the range of doubt."""
 FEW = 50
 """The least number of queries for a choice."""
 
@@ -124,7 +124,7 @@ def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
     yield f"For recall (R@100) train with {ARMS[ALONE]}: mined ones were shown to raise it on no collection."
     low, high = UNKNOWN
     if ranks["above"] is not None and low <= ranks["above"] <= high:
-        yield f"Not known which is better where {low:.0%} to {high:.0%} score above the positive: train to know."
+        yield f"It is unknown which is better if {low:.0%} to {high:.0%} score above the positive: train to find out."
 
 
 def facts(ranks: Mapping[str, Any], documents: int, batch: int) -> str:

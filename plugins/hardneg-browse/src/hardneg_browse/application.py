@@ -30,7 +30,7 @@ _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
 """Parts of an id: letters and digits with the punctuation after them."""
 
 QUERIES = 200
-"""Queries that are exported, at most."""
+"""The most queries to export."""
 
 HOST = "127.0.0.1"
 _FETCHED = ("same-origin", "none")
@@ -43,7 +43,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-"""Headers of every response, besides its Content-Security-Policy."""
+"""The headers of every response, in addition to its Content-Security-Policy."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ _QUERY = 300
 
 @dataclass
 class Site:
-    """The pages: what is shown, its survey, the marks and the token of forms."""
+    """The pages of a browser: the data shown, its survey, the marks and the token of forms."""
 
     browsed: Browsed
     survey: Survey

@@ -28,7 +28,7 @@ from hardneg_browse.sources import BrowseSources
 PAGE = 25
 """Queries per page."""
 _WORDS = 8
-"""Words of a search that are used; further ones are ignored."""
+"""The number of words of a search that are used; further ones are ignored."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class QuerySearch:
 
 
 TOP = 20
-"""Documents of each list of a run that are shown as negatives."""
+"""The number of top documents of each list of a run to show as negatives."""
 
 
 class MinedFile:

@@ -17,7 +17,7 @@ from hardneg_browse.browsed import Browsed
 SHOWN = 700
 """Characters of a text that are shown first."""
 OPENED = 20_000
-"""Characters of a text on a page, at most; the page also tells its full length."""
+"""The most characters of a text on a page, which also shows the full length."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -214,7 +214,7 @@ class ShownDocument(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A candidate that the miner dropped; score: the one that it was dropped by, if any."""
+    """A candidate that the miner dropped; score: the deciding score, if any."""
 
     doc_id: str
     rank: int
@@ -282,7 +282,7 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
 
 
 KEPT = 1_000
-"""Suspicious negatives that are remembered per list, at most."""
+"""The most suspicious negatives to remember per list."""
 _BLOCK = 16
 _PAUSE = 0.25
 

@@ -24,9 +24,9 @@ class Cagra:
     Args:
         degree: links per vector; even, at least 8.
         intermediate: links per vector in the initial graph.
-        algorithm: how that graph is made: by lists and codes, or by going from neighbours to their neighbours.
-        width: how many near vectors a search holds, or as many as it is asked for; stored in the index for CPUs.
-        seed: of the vectors that are on upper levels, where a CPU begins.
+        algorithm: builds the initial graph from inverted lists and codes, or by nearest-neighbour descent.
+        width: candidates kept by a search, at least the requested depth; stored in the index for CPUs.
+        seed: for sampling the vectors of the upper levels, where search on a CPU starts.
     """
 
     degree: int = 64
@@ -53,7 +53,7 @@ class Cagra:
         """Build the graph of the dense index folder `source`; return the number of vectors.
 
         Raises:
-            UsageError: no GPU, or not more vectors than links.
+            UsageError: there is no GPU, or there are too few vectors for the links.
             MissingDependency: without cuVS or faiss.
         """
         vectors = index_files.FlatVectors.open(source)
@@ -71,7 +71,7 @@ class Cagra:
 
 @dataclass(frozen=True)
 class CagraSearcher(compression.CompressedSearcher):
-    """An opened index; on a CPU until `using` names a GPU. width: how many near vectors a search there holds."""
+    """An opened index, searched on the CPU until `using` names a GPU. width: candidates kept by a GPU search."""
 
     width: int = Cagra.width
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import compression, errors, index_checks, index_files, runtime
 
-_MOST = 512  # hits of a search, and near vectors that it holds
+_MOST = 512  # hits of a search, and candidates that it keeps
 _QUERIES = 512  # at a time: the vectors of their hits are in memory
 _BLOCK_BYTES = 256 << 20
 _BUILT_ON = "cuda"
@@ -110,7 +110,7 @@ def load_cagra() -> Any:
     try:
         from cuvs.neighbors import cagra
     except ImportError as error:
-        advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", as the GPU\'s driver has it'
+        advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", to match the GPU\'s driver'
         raise errors.MissingDependency(advice) from error
     return cagra
 
@@ -136,7 +136,7 @@ def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int
 
 @dataclass(frozen=True)
 class GpuGraph:
-    """An index of `as_faiss` searched on a GPU; `device` is torch's name of that, `width` what it holds."""
+    """An index of `as_faiss` searched on a GPU; `device`: torch's name of it; `width`: candidates kept."""
 
     index: Any
     device: str

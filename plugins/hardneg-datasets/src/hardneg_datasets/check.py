@@ -32,7 +32,7 @@ Located = Sequence[tuple[int, Any]]
 def check(
     parts: Iterable[source_files.Part], progress: runtime.Progress | None = None, contents: Contents | None = None
 ) -> Iterator[Problem]:
-    """Stream the problems of a collection's parts; those that need the whole collection come last.
+    """Stream the problems of a collection's parts; problems found only in the whole collection come last.
 
     Ids and texts are compared by 64-bit hashes: with 10 million, one collection in 400,000 has a false alarm.
 
@@ -252,7 +252,7 @@ class _Checker:
                 yield self._problem("query ids with two texts", rows["at"][again], reason)
 
     def _shared(self, one: _Members, other: _Members, leaked: set[int]) -> Iterator[Problem]:
-        """Queries in two splits, by id, and by text under another id; the latter's locations are added to `leaked`."""
+        """Queries in two splits, by id, or by text under different ids, whose locations are added to `leaked`."""
         ids = pa.chunked_array(self._query_ids, pa.string())
         for a, b in _matches(one.rows["id"], other.rows["id"], other.lines):
             name, there = ids[other.rows["number"][b]].as_py(), self._place(one.lines[a])

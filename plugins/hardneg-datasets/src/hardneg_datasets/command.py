@@ -29,7 +29,7 @@ def check_dataset(
 ) -> None:
     """Report every mistake of a dataset with its file and line; exit with code 4 if there are errors.
 
-    Errors are refused, left out, or falsify results; warnings are accepted.
+    Errors stop a run, are skipped, or falsify results; warnings are accepted.
 
     Example: hardneg data check beir:scifact
     """

@@ -58,7 +58,7 @@ class Dpr:
     known_by: ClassVar[tuple[str, ...]] = ("psgs_w100.tsv", "psgs_w100.tsv.gz")
 
     def load(self) -> "DprCollection":
-        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        """The collection, opened for streaming. Raises DataError if a file is missing."""
         folder = Path(self.source).expanduser()
         passages = _file(folder, self.corpus)
         if self.splits:

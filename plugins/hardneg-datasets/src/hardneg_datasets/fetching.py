@@ -72,7 +72,7 @@ def find_published(name: str) -> Published:
 def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
     """Download one file, and extract an archive, which stays; return False if it was there already.
 
-    Raises DataError where the download fails, or the file differs from the published one, which discards it.
+    Raises DataError if the download fails, or the file differs from the published one, which discards it.
     """
     import pooch
 

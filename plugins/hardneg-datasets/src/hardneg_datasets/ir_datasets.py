@@ -36,7 +36,7 @@ class IrDatasets:
     def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming.
 
-        Raises DataError where the id is unknown or has no documents, or no split has queries and qrels.
+        Raises DataError if the id is unknown or has no documents, or no split has queries and qrels.
         """
         where, (corpus, judged), part = f"ir-datasets:{self.source}", self._opened(), hub_tables.row_part
         queries, qrels = dict[str, source_files.Part](), dict[str, source_files.Part]()

@@ -35,7 +35,7 @@ class MsMarcoPassage:
     known_by: ClassVar[tuple[str, ...]] = ("collection.tsv", "collection.tsv.gz")
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        """The collection, opened for streaming. Raises DataError if a file is missing."""
         folder = Path(self.source).expanduser()
         corpus = text_lines.find_file(folder, "collection.tsv")
         if corpus is None:
@@ -88,7 +88,7 @@ class MsMarcoDocument:
     known_by: ClassVar[tuple[str, ...]] = (_CORPUS, f"{_CORPUS}.gz")
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        """The collection, opened for streaming. Raises DataError if a file is missing."""
         corpus = self._corpus()
         return paired(corpus.parent, [source_files.line_part(corpus, partial(_document, self.url))], self.splits)
 

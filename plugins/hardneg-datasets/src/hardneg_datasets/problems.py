@@ -18,14 +18,14 @@ _CATEGORIES = (
     ("JSON", "lines that are not JSON objects"),
 )
 _MOST = 100_000
-"""The most files of a folder to look at."""
+"""The most files of a folder to list."""
 
 
 @dataclass(frozen=True)
 class Problem:
     """One mistake, counted by category; `line` is 0 if it concerns a whole file.
 
-    Errors are refused, left out, or falsify results; warnings are accepted.
+    Errors stop a run, are skipped, or falsify results; warnings are accepted.
     """
 
     category: str

@@ -38,7 +38,7 @@ class Pyserini:
     known_by: ClassVar[tuple[str, ...]] = ("qrels.*.txt", "qrels.*.tsv", "qrels.*.gz")
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        """The collection, opened for streaming. Raises DataError if a file is missing."""
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise text_lines.no_folder(folder)

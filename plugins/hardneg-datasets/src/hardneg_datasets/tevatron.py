@@ -34,7 +34,7 @@ class Tevatron(hub_tables.TableLoader):
     extra: ClassVar[str] = "hub"
 
     def load(self) -> "TevatronCollection":
-        """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
+        """The collection, opened for streaming. Raises DataError if a table cannot be reached."""
         documents, rows = hub_tables.row_part(*self.corpus_rows(), _document), self.tables()[1]
         splits = hub_tables.open_table(rows)
         return TevatronCollection.of(

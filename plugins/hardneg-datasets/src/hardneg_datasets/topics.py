@@ -99,7 +99,7 @@ def paired(
         named: topics and qrels by split, relative to the folder; empty finds them by name.
         field: as in `topics_part`.
 
-    Raises DataError where a named file is missing, a split has two files, or no split has both.
+    Raises DataError if a named file is missing, a split has two files, or no split has both.
     """
     topics, qrels = (
         {split: _named_file(folder, names[side]) for split, names in named.items()} or _by_split(folder, patterns)

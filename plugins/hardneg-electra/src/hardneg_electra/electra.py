@@ -27,8 +27,8 @@ class Electra:
     Args:
         source: a hub id or a folder: ELECTRA's discriminator, or a reranker that was trained with this plugin.
         revision: a branch, tag or commit of a hub id.
-        length: how many tokens of a pair are read, special ones included; the longer of the two texts is cut first.
-        seed: of the linear layer's first weights.
+        length: the most tokens of a pair, special tokens included; the longer of the two texts is truncated first.
+        seed: of the linear layer's initial weights.
     """
 
     version: ClassVar[int] = 1
@@ -80,6 +80,6 @@ class Electra:
         folder = model_files.locate(self.source, self.revision).folder
         if folder is not None and not (folder / "modules.json").exists():
             raise errors.ModelError(
-                f"electra: {self.source} is a discriminator, whose linear layer nobody has trained: "
-                "train it with stage train-reranker, or name one that was"
+                f"electra: {self.source} is a discriminator without a trained linear layer: "
+                "train it with stage train-reranker, or name a trained one"
             )

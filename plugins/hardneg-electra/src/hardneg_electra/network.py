@@ -1,6 +1,6 @@
 """ELECTRA's discriminator with one linear layer on the first token, as sentence-transformers' modules.
 
-Three modules that sentence-transformers has itself, so a saved network opens as `CrossEncoder(folder)` anywhere.
+All three modules are sentence-transformers' own, so a saved network opens as `CrossEncoder(folder)` anywhere.
 """
 
 import json
@@ -24,11 +24,11 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 def open_network(folder: Path, length: int, seed: int) -> "CrossEncoder":
     """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
 
-    A discriminator gets a linear layer drawn from `seed`; a network that was saved with one keeps it. `length` is how
-    many tokens of a pair are read.
+    A discriminator gets a linear layer drawn from `seed`; a network that was saved with one keeps it. `length` is the
+    most tokens of a pair.
 
     Raises:
-        ModelError: the folder holds no ELECTRA discriminator that can be opened so.
+        ModelError: the folder does not hold a suitable ELECTRA discriminator.
     """
     with resolving.opening("electra:", folder):
         network = _saved(folder) if (folder / "modules.json").exists() else _fresh(folder, seed)
@@ -60,7 +60,7 @@ def _fresh(folder: Path, seed: int) -> "CrossEncoder":
 
 
 def _layer(transformer: "Transformer", seed: int) -> "Dense":
-    """One output, with the first weights that transformers gives a layer."""
+    """A linear layer with one output and transformers' initial weights."""
     from sentence_transformers.base.modules import Dense
 
     width, spread = transformer.get_embedding_dimension(), transformer.model.config.initializer_range
@@ -87,7 +87,7 @@ def _saved(folder: Path) -> "CrossEncoder":
 
 
 def _check_segments(transformer: "Transformer", folder: Path) -> None:
-    """The passage's tokens must be of another type than the query's."""
+    """Check that the passage's tokens have another type than the query's."""
     types = transformer.tokenizer("a", "a").get("token_type_ids", [])
     if 1 not in types or transformer.model.config.type_vocab_size < 2:
         raise errors.ModelError(f"electra: {folder} does not mark the segments of a pair: use ELECTRA's tokenizer")

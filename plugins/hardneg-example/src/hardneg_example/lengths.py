@@ -8,13 +8,13 @@ from pydantic import Field
 from hardneg.plugin import Analysis, AnalysisInputs, Runs, Table, errors
 
 _RELEVANT = "(relevant)"
-"""A row that no run is called as."""
+"""The label of the row of relevant documents, which no run may have."""
 
 
 class Lengths(Analysis):
-    """Show how many words the documents have that runs rank highest, and those that are relevant.
+    """Show the length in words of the documents that runs rank highest, and of the relevant ones.
 
-    Retrievers may prefer short or long documents, whatever they say.
+    Retrievers may prefer short or long documents, whatever their content.
 
     Example: hardneg analyze lengths --corpus corpus.jsonl --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz
     """
@@ -26,10 +26,10 @@ class Lengths(Analysis):
     drawn = slice(1, 2)
 
     runs: Runs = Field(min_length=1)
-    depth: int = Field(10, gt=0, description="How far down lists are looked at.")
+    depth: int = Field(10, gt=0, description="The number of top documents to measure.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Mean words, documents, and documents without a known text, of each run and of what is relevant."""
+        """Mean words, documents, and documents without a known text, of each run and of the relevant documents."""
         doc_ids_of = {
             label: [doc_id for ranked in run.values() for doc_id in ranked.doc_ids[: self.depth]]
             for label, run in inputs.runs("runs", self.runs).items()

@@ -1,4 +1,4 @@
-"""Verb `pool`: what runs rank highest and nobody judged, as a table for people to judge."""
+"""Verb `pool`: unjudged top documents of runs, as a table for people to judge."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from hardneg.plugin import Query, RankedList, StoredCollection, Table, fields, l
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
 _COUNTED = ("queries", "to judge", "judged before")
-_EXPLAINED = "What runs rank highest, a document once for each query; the run folder has what is to judge in pools."
+_EXPLAINED = "The top documents of runs, each once per query; the run folder has the documents to judge in pools."
 _SEARCHED = fields.Reference(
     ("run",),
     {
@@ -30,7 +30,7 @@ class Pool(stages.StageSpec):
 
     version = 1
     artifact_type = "pool"
-    purpose = "gather what is ranked high and was not judged, for people to judge"
+    purpose = "gather the unjudged top documents, for people to judge"
     needs_dataset = True
     stage: Literal["pool"]
     runs: Annotated[dict[str, fields.Name], _SEARCHED] = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""Semi-hard negatives: those that score below the positive, and not far below it."""
+"""Semi-hard negatives, which score below the positive, within a margin."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

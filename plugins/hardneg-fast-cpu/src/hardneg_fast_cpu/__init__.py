@@ -1,1 +1,1 @@
-"""Faster ways to encode, rerank and search with hardneg, by what a processor can do."""
+"""Faster encoding, reranking and search for hardneg, depending on the processor."""

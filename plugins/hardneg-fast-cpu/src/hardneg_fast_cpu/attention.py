@@ -11,7 +11,7 @@ from torch import Tensor
 from hardneg.plugin import errors
 
 UNPADDED = "hardneg_unpadded"
-"""The name in transformers of attention over texts in one row, without padding, each text to itself."""
+"""The name in transformers of attention without padding, within each of several texts in one row."""
 KERNEL = "torch.nn.attention.varlen"
 """The module of torch with a kernel for CUDA, in bfloat16 and float16."""
 _UNKNOWN = ("position_bias", "softcap", "s_aux")  # terms that some networks add to scores
@@ -89,7 +89,7 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
 
     Vaswani et al., Attention Is All You Need (2017), Equation 1.
 
-    qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
+    qkv: queries [tokens, heads, size], keys and values [tokens, k, size], one of whose heads may serve several queries.
     bounds: of the texts. scale: factor of the scores. reach: number of tokens before and after a token that it attends
     to; -1 is all of its text.
     Returns [tokens, heads, size].
@@ -160,12 +160,12 @@ def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -
     """softmax(Q Kᵀ) V of each head by batched products in bfloat16, without the maximum of each row.
 
     Vaswani et al., Attention Is All You Need (2017), Equation 1. A softmax is the same for shifted scores. So the
-    largest score, which exp needs bounded, is bounded by norms: |q| max |k|. Two more numbers of each query and key
-    shift a row by what the bound has too much, and take padding out, in the product itself.
+    largest score, which exp needs bounded, is bounded by norms: |q| max |k|. Two more numbers per query and key correct
+    the excess of the bound, and mask padding, within the product itself.
 
     query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled. hidden: bool [texts, tokens], true for
     padding; None without padding.
-    Returns bfloat16 [texts, heads, tokens, size]; None if a bound is so loose that weights vanish.
+    Returns bfloat16 [texts, heads, tokens, size]; None if a bound is so loose that weights underflow.
     """
     texts, heads, length, size = query.shape
     bound = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).amax(-1)[..., None, None]

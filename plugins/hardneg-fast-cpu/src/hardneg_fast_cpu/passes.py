@@ -1,4 +1,4 @@
-"""The fast way of each processor to compute a large transformer, by a fixed table instead of a stopwatch.
+"""The fastest way to compute a large transformer on each processor, by a fixed table instead of timing.
 
 | | CPU with units for bfloat16 | other CPU | GPU with units for bfloat16 |
 |---|---|---|---|
@@ -36,7 +36,7 @@ class OneDnnLinear(nn.Linear):
 
 
 def arrange(network: nn.Module) -> None:
-    """Makes the large transformer in a copy of a network compute the CPU's fast way; others stay unchanged."""
+    """Switches the large transformer in a copy of a network to the CPU's fast kernels; others stay unchanged."""
     transformer = _transformer(network)
     if transformer is None or transformer.device.type != "cpu":
         return
@@ -49,7 +49,7 @@ def arrange(network: nn.Module) -> None:
 
 
 def multiply_by_onednn(network: nn.Module) -> None:
-    """Makes linear layers multiply by oneDNN, up to twice as fast in float32; in bfloat16 if the CPU has units."""
+    """Switches linear layers to oneDNN, up to twice as fast in float32; in bfloat16 if the CPU has units."""
     for layer in network.modules():
         if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES or layer.weight.device.type != "cpu":
             continue

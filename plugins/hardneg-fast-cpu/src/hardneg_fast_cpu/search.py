@@ -1,9 +1,9 @@
 """Exact search with products in bf16: candidates for the best k, by a bound of the error, are scored in float32.
 
-A block of scores is compared with a bar for each query: the k-th best float32 score so far, less the bound. What stays
-below cannot enter the list. The others are scored again by a product of that pair alone, so the lists are those of
-float32, ties too. A query of which so much is to be scored that a product in float32 would be faster is given up, and
-searched in float32 in the end; so is everything where a result breaks the bound.
+A block of scores is compared with a bar for each query: the k-th best float32 score so far, less the bound. Lower
+scores cannot enter the list. The other pairs are scored again one by one, so the lists are those of float32, ties
+included. A query with so many candidates that a product in float32 would be faster is given up, and searched in float32
+in the end; so is every query if a result breaks the bound.
 """
 
 import warnings
@@ -17,18 +17,18 @@ from torch import Tensor
 
 from hardneg.plugin import runtime
 
-_TILE = 2048  # vectors multiplied at a time on a CPU: with their scores in its caches
-_GROUP = 16  # neighbouring vectors, of whose scores the largest is compared with the bar first
-_AHEAD = 16_384  # vectors by which the first bar is set
+_TILE = 2048  # vectors multiplied at a time on a CPU, to fit its caches with their scores
+_GROUP = 16  # neighbouring vectors whose largest score is compared with the bar first
+_AHEAD = 16_384  # vectors that determine the first bar
 _FIRST, _SHARE = 8, 32  # candidates before a query is given up: 8 k, and one of 32 vectors
-_RANGE = 1e30  # of bounds; where they are larger a product may leave float32's range
-_PAIRS = 65_536  # multiplied at a time where there is no kernel for chosen pairs: neither more nor fewer
+_RANGE = 1e30  # the largest bound; beyond it a product may leave float32's range
+_PAIRS = 65_536  # pairs multiplied at a time without a kernel for chosen pairs: always exactly as many
 _SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that cut instead of round
 _UNDERFLOW = 2.0**-60  # for each number, before the root: what norms and products lose below float32's range
-_ULP = 2.0**-8  # of a bf16 number, at most: half the distance to its neighbours
+_ULP = 2.0**-8  # the largest rounding error of a bf16 number: half the distance to its neighbours
 _BLOCK_BYTES = 96 << 20  # of vectors, searched at a time on a CPU; as much again is read meanwhile
-_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # products of numbers; with fewer queries bfloat16 is no faster
-_LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewer bfloat16 is launches of kernels
+_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # least multiplications, and queries, for which bfloat16 is faster
+_LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewer, kernel launches dominate
 
 
 def rough_search(device: torch.device, queries: int, vectors: int, dimension: int, k: int) -> "RoughSearch | None":
@@ -37,7 +37,7 @@ def rough_search(device: torch.device, queries: int, vectors: int, dimension: in
         large = queries >= _BLOCK_ON_GPU and queries * vectors >= _LARGE_ON_GPU
     else:
         large = queries >= _FEW_QUERIES and queries * vectors * dimension >= _LARGE_ON_CPU
-    few = k * _GROUP > vectors  # lists take in too much of the vectors
+    few = k * _GROUP > vectors  # the lists would hold too large a share of the vectors
     if not large or few or not runtime.has_bf16_units(device):
         return None
     if device.type == "cpu":
@@ -107,13 +107,13 @@ class Rounded:
 def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
     """Return the error bound of each query's bf16 products before rounding the result, float32 [q].
 
-    With q' and d' for what q and d are rounded to, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy and Schwarz
+    With q' and d' for the rounded q and d, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy and Schwarz
 
         |qd - q'd'| <= |q - q'| |d| + |q'| |d - d'|,
 
     and a sum of n products in float32, in whatever order, is off by about n units of rounding times |q| |d| (Higham,
-    Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The bound has both sums in it, that of the bf16
-    product and that of the float32 product that candidates are ranked by, and what underflow can take away.
+    Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The bound covers both sums, that of the bf16
+    product and that of the float32 product that ranks candidates, and the loss by underflow.
     """
     length = queries.values.shape[1]
     tiny = length**0.5 * _UNDERFLOW

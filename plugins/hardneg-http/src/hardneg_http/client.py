@@ -24,7 +24,7 @@ class EmbeddingClient(ModelServer):
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> Vector:
         """The vectors of some texts, float32 [n, d]; no attempt starts once `ended` is set.
 
-        Raises ModelError where the server refuses, answers in another format, or misses the deadline.
+        Raises ModelError if the server refuses, answers in another format, or misses the deadline.
         """
         content = self.post("/embeddings", {"input": list(texts)}, _BASE + len(texts) * _A_TEXT, ended)
         vectors = vectors_of(content, len(texts))
@@ -39,13 +39,13 @@ def vectors_of(body: bytes, count: int) -> Vector | str:
         rows = json.loads(body)["data"]
         places, values = [row["index"] for row in rows], [row["embedding"] for row in rows]
     except (ValueError, TypeError, LookupError, RecursionError):
-        return "no JSON with `data`, a list of objects with `index` and `embedding`"
+        return "not JSON with `data`, a list of objects with `index` and `embedding`"
     if len(rows) != count:
         return f"{len(rows)} vectors for {count} texts"
     if {*map(type, places)} != {int} or sorted(places) != list(range(count)):
         return f"the vectors' `index` are not 0 to {count - 1}, each once"
     if not all(isinstance(value, list) and {*map(type, value)} <= {int, float} for value in values):
-        return "an `embedding` is no list of numbers"
+        return "an `embedding` is not a list of numbers"
     if len(dimensions := {*map(len, values)}) > 1:
         return f"vectors of {' and '.join(map(str, sorted(dimensions)))} numbers in one answer"
     try:

@@ -59,7 +59,7 @@ class HttpEncoder:
         options: encoding.EncodeOptions = _DEFAULTS,
         progress: runtime.Progress = _SILENT,
     ) -> Vector:
-        """The vectors of texts: float32 [n, dimension]. Raises ModelError where the server fails."""
+        """The vectors of texts: float32 [n, dimension]. Raises ModelError if the server fails."""
         starts = range(0, len(texts), options.window)
         windows = ((start, texts[start : start + options.window]) for start in starts)
         vectors = np.empty((len(texts), self.dimension), np.float32)

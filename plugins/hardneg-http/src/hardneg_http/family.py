@@ -88,7 +88,7 @@ class Http:
         return [spec.name, spec.revision, self.dimensions, self.characters]
 
     def look_up(self, model: resolving.ResolvedModel) -> records.Lookup:
-        """Check that the server answers. Raises ModelError where it does not, or the key's variable is empty."""
+        """Check that the server answers. Raises ModelError if it does not, or the key's variable is empty."""
         client = self.client(model.full)
         try:
             client.reach()
@@ -97,7 +97,7 @@ class Http:
         return records.Lookup(note=f"served at {self.url}")
 
     def client(self, spec: model_specs.ModelSpec) -> "EmbeddingClient":
-        """A client of the server. Raises ModelError where the variable has no key."""
+        """A client of the server. Raises ModelError if the variable has no key."""
         from hardneg_http.client import EmbeddingClient
 
         parameters: dict[str, object] = {"model": spec.name, "encoding_format": "float"}

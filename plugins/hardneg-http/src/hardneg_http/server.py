@@ -37,14 +37,14 @@ class _Passing(Exception):
 def check_address(url: str, example: str) -> None:
     """Check that a text is the address of a server, without a secret in it.
 
-    Raises ValueError: it is no URL of http or https, or has a user, a key or a query string.
+    Raises ValueError: it is not an http or https URL, or has a user, a key or a query string.
     """
     try:
         parts = urlsplit(url)
     except ValueError:  # such as brackets that are not closed
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"url: {url!r} is no address: give it as {example}")
+        raise ValueError(f"url: {url!r} is not an address: give it as {example}")
     if parts.username or parts.password or parts.query:
         raise ValueError("url: must not contain a user, key or query string: name a variable that holds a key in `key`")
 

@@ -15,7 +15,7 @@ class ServedModel(ABC):
 
     path: of the URL. requests, keys: the requests and their `Authorization`, in order. fault: called with the number of
     a request and its handler, whose `reply` answers; True: it has answered. pause: seconds before each answer.
-    together: the first answers wait for so many requests at once.
+    together: the first answers wait for this number of concurrent requests.
     """
 
     path: ClassVar[str]

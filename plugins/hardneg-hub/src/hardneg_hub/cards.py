@@ -30,7 +30,7 @@ class RecordedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
-        """Read the lock file. Raises DataError for other files."""
+        """Read the lock file of a run folder. Raises DataError for other files."""
         lock, recipe = recipes.read_lock(folder), None
         with suppress(errors.HardnegError):
             recipe = recipes.check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
@@ -38,7 +38,7 @@ class RecordedRun:
 
     @property
     def stages(self) -> Mapping[str, Any]:
-        """The stages of its recipe; empty without a recipe."""
+        """The stages of the run's recipe; empty without a recipe."""
         return self.recipe.stages if self.recipe else {}
 
     @property
@@ -49,13 +49,13 @@ class RecordedRun:
 
     @property
     def dataset_id(self) -> str | None:
-        """Its hub id, if any."""
+        """The dataset's hub id, if any."""
         loader, _, source = self.dataset.partition(":")
         return source if loader == "hf" and "/" in source else None
 
     @property
     def dataset_title(self) -> str:
-        """Its name without the loader's."""
+        """The dataset's name without its loader."""
         return self.dataset.rpartition(":")[2].rpartition("/")[2]
 
     @property
@@ -94,7 +94,7 @@ class RecordedRun:
 
     @cached_property
     def evaluation(self) -> Any:
-        """The stage whose systems are those of the published metrics."""
+        """The evaluation stage behind the published metrics."""
         systems = list(self.measured.results) if self.measured else None
         stages = (spec for spec in self.stages.values() if spec.verb == "evaluate")
         return next((spec for spec in stages if list(spec.runs) == systems), None)
@@ -108,8 +108,8 @@ class RecordedRun:
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
         """Systems searched only with the model of a stage, and the metrics of these and of the baselines.
 
-        The second is what a metrics file holds, of these systems and of those beside: the baselines, or where there are
-        none all others.
+        The metrics are the content of a metrics file for these systems and the baselines, or without baselines all
+        other systems.
         """
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
@@ -131,7 +131,7 @@ class RecordedRun:
 
 
 MODEL_PATH = "path/to/this/folder"
-"""Path of the model in a card, if it is in no repository."""
+"""The placeholder path of a model in a card, if it is in no repository."""
 MODEL = "the-model"
 """Placeholder for the model of an index with unknown repository."""
 _USE = "## Use"
@@ -215,7 +215,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
         f"{run.dataset_title}; in brackets their 95 % confidence intervals over queries."
     )
     if len(content["metrics"]) > len(own):
-        caption += f" This model is {' and '.join(own)}; the other rows were measured beside it."
+        caption += f" This model is {' and '.join(own)}; the other rows were measured in the same evaluation."
     return ["## Scores", table(rows), caption]
 
 
@@ -242,7 +242,7 @@ def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) ->
             "Key": f"`{run.key(stage)}`",
             "Made by": f"hardneg {run.lock.get('hardneg', '')}, pushed by hardneg {version('hardneg')}",
         }
-        more = [f"`{LOCK}` beside this card has the whole recipe, and the key of each of its steps."]
+        more = [f"`{LOCK}` next to this card has the whole recipe, and the key of each of its steps."]
         return ["## How it was made", listed(facts), *more]
     if artifact is None:
         return []

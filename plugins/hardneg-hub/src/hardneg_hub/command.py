@@ -16,7 +16,7 @@ _FLAGS = {"wanted": "--what", "encoder": "--model"}
 
 @terminal.flags_named(lambda name: _FLAGS.get(name, f"--{name}"))
 def push(
-    folder: Path = typer.Argument(help="A run folder, or that of a model, an index or negatives; or a file of these."),
+    folder: Path = typer.Argument(help="A run folder, a folder of a model, index or negatives, or a negatives file."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
     what: str | None = typer.Option(
         None, help="From a run folder: model, index or negatives; default model.", autocompletion=lambda: [*UPLOADS]
@@ -24,11 +24,11 @@ def push(
     model: str = typer.Option("", help="For an index: the repository of the model that encoded it, for the card."),
     public: bool = typer.Option(False, "--public", help="Make it readable by everybody; asks first. Default: private."),
     yes: bool = typer.Option(False, "--yes", help="Do not ask for confirmation."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Show files and card; send nothing, ask the hub nothing."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show files and card, without contacting the hub."),
     message: str = typer.Option("", help="The commit message."),
     store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
 ) -> None:
-    """Upload a model, an index or negatives to the Hugging Face hub, with a card; nothing private goes along.
+    """Upload a model, an index or negatives to the Hugging Face hub, with a card; private content is refused.
 
     The token is that of `hf auth login`, or HF_TOKEN. All files go in one commit.
 

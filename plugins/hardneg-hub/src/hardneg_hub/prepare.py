@@ -1,4 +1,4 @@
-"""Prepare the upload of a folder: of a finished recipe, of an artifact of the store, or of neither."""
+"""Preparing the upload of a run folder, of an artifact in the store, or of any other folder."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ _INDEX_FILES = (
 
 
 def check_name(name: str, argument: str = "repo") -> None:
-    """Raise UsageError for an invalid name of a repository, which this argument gives."""
+    """Raise UsageError for an invalid repository name, given by this argument."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
         raise errors.UsageError(f"{{{argument}}} {name!r}: not a repository name: give {rule}", argument)
@@ -60,7 +60,7 @@ def check_name(name: str, argument: str = "repo") -> None:
 
 @dataclass(frozen=True)
 class PushedFolder:
-    """The folder, or file, of what is pushed. part: its path in the artifact; run, stage: that made it."""
+    """The folder or file to push. part: its path in the artifact; run, stage: that made it."""
 
     folder: Path
     artifact: Any = None
@@ -69,11 +69,11 @@ class PushedFolder:
     stage: str | None = None
 
     def files(self, taken: Callable[[str], bool], notes: list[str], changed: Iterable[str] = ()) -> dict[str, Path]:
-        """The files in the manifest, each unchanged; without a manifest those that are taken."""
+        """The files in the manifest, verified as unchanged; without a manifest, all suitable files."""
         if self.artifact is not None:
             return listed_files(self.folder, self.artifact, self.part, notes, changed)
         if self.run is not None:
-            notes.append(f"its files are not compared with a manifest: the store {self.run.store.root} has none of it")
+            notes.append(f"its files are not compared with a manifest, as the store {self.run.store.root} has none")
         return files_where(self.folder, taken, notes)
 
     @property
@@ -93,7 +93,7 @@ def prepare(
         UsageError: nothing of this kind in the folder, or an invalid name.
         DataError: a file with private content, or a link out of the folder.
         ArtifactError: a file has changed since it was written.
-        ModelError: a model is none that can go.
+        ModelError: the model cannot be uploaded.
     """
     from huggingface_hub import get_token
 
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, PushedFolder] | None:
-    """The upload from a run folder, or from a model or index folder within one."""
+    """The upload of a run folder, or of a model or index folder within one."""
     inner = {name: kind for kind, name in _FOLDERS.items()}.get(folder.name)
     if (folder / LOCK).is_file():
         run, what = RecordedRun.open(folder, store), what or "model"
@@ -147,7 +147,7 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
 
 
 def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
-    """An artifact of a store, its model or index, its file; or a folder or a file of no store."""
+    """The upload of an artifact, its model, index or file, or of a folder or file outside a store."""
     if not path.exists():
         raise errors.UsageError(f"{path}: does not exist; give the folder of a finished recipe")
     pushed = PushedFolder(path)
@@ -214,7 +214,7 @@ def _index(pushed: PushedFolder, repo: str, encoder: str, notes: list[str]) -> d
 
 
 def _negatives(pushed: PushedFolder, repo: str, scratch: Path) -> dict[str, Path | bytes]:
-    """One Parquet file a split, with the metadata that `datasets.load_dataset` reads."""
+    """One Parquet file per split, with the metadata that `datasets.load_dataset` reads."""
     run, stage, artifact = pushed.run, pushed.stage, pushed.artifact
     if artifact is not None:
         check_unchanged(artifact.path, artifact.files)

@@ -14,10 +14,10 @@ from hardneg_hub.prepare import prepare
 from hardneg_hub.upload import TOKEN, Upload
 
 _ADVICE = {
-    401: "does not know the token: `hf auth login`, or set HF_TOKEN to one that is valid",
+    401: "does not know the token: run `hf auth login`, or set HF_TOKEN to a valid one",
     403: "does not let this token write there: take a token with the role `write`, and a name or organisation of yours",
     404: "has no such repository, or does not show it to this token: check {repo}",
-    412: "has had another commit in the meantime: look at it, then push again",
+    412: "has a new commit since the push began: check it, then push again",
 }
 
 
@@ -35,16 +35,16 @@ def push(
     Private content is refused. The token is from `hf auth login`, or `HF_TOKEN`.
 
     Args:
-        what: a run folder, that of a model, an index or negatives, or a function's result.
+        what: a run folder, a folder of a model, an index or negatives, or a function's result.
         repo: the repository, such as org/name.
         wanted: of a run folder `"model"`, `"index"` or `"negatives"`; by default its model.
-        public: everybody may read it. A repository that is public already needs it too.
+        public: everybody may read it; required for a repository that is already public.
         message: of the commit.
         store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
 
     Raises:
         UsageError: there is nothing of that type, or the repository is public and `public` is not set.
-        DataError, ArtifactError, ModelError: a file is private, has changed, or cannot go.
+        DataError, ArtifactError, ModelError: a file is private, has changed, or cannot be uploaded.
         HubError: nobody is logged in, or the hub refuses.
     """
     with TemporaryDirectory() as scratch:

@@ -75,9 +75,9 @@ class Upload:
 def listed_files(
     folder: Path, artifact: Any, part: str, notes: list[str], changed: Iterable[str] = ()
 ) -> dict[str, Path]:
-    """The files of a folder in an artifact's manifest, each unchanged; `notes` gets those that stay here.
+    """The files of a folder in an artifact's manifest, verified as unchanged; skipped files go to `notes`.
 
-    part: the folder of the artifact that this one is. changed: names that may differ from it.
+    part: the folder's path in the artifact. changed: names of files that may differ from it.
 
     Raises:
         ArtifactError: one is missing, or has changed.

@@ -34,7 +34,7 @@ class Bright:
     version: ClassVar[int] = 1
 
     def load(self) -> "BrightDomain":
-        """The domain, opened for streaming. Raises DataError where a table does not have it."""
+        """The domain, opened for streaming. Raises DataError if a table does not have it."""
         folder = folder_of(self.source, "bright")
         documents = self._files(folder / ("long_documents" if self.long else "documents"))
         return BrightDomain(

@@ -48,7 +48,7 @@ class FollowIR:
         check_template(self.template)
 
     def load(self) -> "FollowIRCollection":
-        """The collection, opened for streaming. Raises DataError where a table is missing."""
+        """The collection, opened for streaming. Raises DataError if a table is missing."""
         folder = folder_of(self.source, "followir")
         instructions = table_files(folder, "instruction")
         tables = {"corpus": ("corpus",), "queries": ("queries", "query")}

@@ -40,7 +40,7 @@ class CandidateLists(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError where no query has a list."""
+        """Write the run; scores are negative ranks. Raises DataError if no query has a list."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that the corpus lacks"
         counts = {"queries without a list": 0, missing: 0}
@@ -89,7 +89,7 @@ class JudgedNegatives(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError where no query has such a document."""
+        """Write the run; scores are negative ranks. Raises DataError if no query has such a document."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 

@@ -27,7 +27,7 @@ class PMrr(Analysis):
     runs: Runs = Field(min_length=1, description="A run of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """p-MRR of each run and query, with counts. Raises DataError where there is nothing to measure."""
+        """p-MRR of each run and query, with counts. Raises DataError if there is nothing to measure."""
         less, more = _judged(inputs.qrels())
         if not less:
             ends = f"{ORIGINAL} and {CHANGED}"

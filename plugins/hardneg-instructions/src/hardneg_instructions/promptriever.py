@@ -58,7 +58,7 @@ class Promptriever:
             )
 
     def load(self) -> "PromptrieverRows":
-        """The rows, opened for streaming. Raises DataError where there is no readable file."""
+        """The rows, opened for streaming. Raises DataError if there is no readable file."""
         if not self.source:
             raise errors.DataError("promptriever needs a file or a folder, as in promptriever:FOLDER")
         path = Path(self.source).expanduser()

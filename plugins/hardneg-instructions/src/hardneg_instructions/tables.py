@@ -29,7 +29,7 @@ class TableRow(NamedTuple):
         return value
 
     def optional(self, column: str) -> str:
-        """The text of a cell, empty where it is missing."""
+        """The text of a cell, empty if it is missing."""
         return "" if self.cells.get(column) is None else self.text(column)
 
     def id(self, column: str) -> str:
@@ -63,7 +63,7 @@ class TableRow(NamedTuple):
 
 
 def check_template(template: str) -> None:
-    """Check a template. Raises PluginError where the query is missing, or other names are in braces."""
+    """Check a template. Raises PluginError if the query is missing, or other names are in braces."""
     try:
         written = template.format(query="\0", instruction="")
     except (KeyError, IndexError, ValueError):
@@ -114,7 +114,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def folder_of(source: str, form: str) -> Path:
-    """The folder of a loader. Raises DataError where there is none."""
+    """The folder of a loader. Raises DataError if it does not exist."""
     if not source:
         raise errors.DataError(f"{form} needs a folder: {form}:FOLDER")
     folder = Path(source).expanduser()

@@ -109,7 +109,7 @@ class Asking(ChatSession):
 
 @dataclass(frozen=True)
 class ChatFilter(Chat):
-    """Drops the candidates that a language model behind a server judges relevant, and those that it did not judge.
+    """Drops the candidates that a language model behind a server judges relevant, and all unjudged ones.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
     Robust Information Retrieval (2025, arXiv 2505.16967).

@@ -83,7 +83,7 @@ class Judged:
     unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> hp.Negatives | None:
-        """The query's remaining negatives; None where the query is dropped."""
+        """The query's remaining negatives; None if the query is dropped."""
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, dropped = self.mined, self.relevant | self.unread
@@ -103,7 +103,7 @@ class Judged:
 def judged(
     block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
-    """The verdicts on some queries' negatives; the second judge sees only those that the first flags."""
+    """The verdicts on some queries' negatives; the second judge scores only pairs flagged by the first."""
     rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
     if flag is not None:
@@ -119,7 +119,7 @@ def judged(
 def _scores(
     level: Opened, block: Sequence[hp.Negatives], rows: Rows, texts: Mapping[str, str], corpus: hp.Corpus
 ) -> list[Scores]:
-    """For each query the scores of the negatives to judge, nan for the others: float32 [n]."""
+    """The scores of each query's negatives to judge, nan for the others: float32 [n]."""
     pairs = list(zip(block, rows, strict=True))
 
     def requests() -> Iterator[tuple[str, Sequence[str]]]:
@@ -152,7 +152,7 @@ _EXPLAINED = (
 
 
 class Judge(hp.stages.StageSpec):
-    """Has mined negatives judged and removes the relevant ones, which are false negatives.
+    """Judges mined negatives and removes the relevant ones, which are false negatives.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
     Robust Information Retrieval (2025, arXiv 2505.16967): a cheap judge flags pairs and a more expensive one decides on
@@ -198,7 +198,7 @@ class Judge(hp.stages.StageSpec):
                 yield f"{name}.plugin", "rerankers", level.plugin
 
     def identity(self) -> dict[str, Any]:
-        """The options that count in the key; judges count apart, but for their lowest relevant scores."""
+        """The options in the key; of judges only their lowest relevant scores, as the rest enters separately."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
@@ -285,7 +285,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
                 )
 
     def finish(self) -> hp.stages.Facts:
-        """Write the remaining negatives, the drops and the judgements. Raises DataError where no query remains."""
+        """Write the remaining negatives, the drops and the judgements. Raises DataError if no query remains."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:

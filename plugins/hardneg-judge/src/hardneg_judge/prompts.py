@@ -92,7 +92,7 @@ def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
 
 
 def examples_text(source: str) -> str:
-    """The text of examples: given directly, or in a file. Raises ValueError where the file cannot be read."""
+    """The text of examples: given directly, or in a file. Raises ValueError if the file cannot be read."""
     return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
 
 
@@ -140,7 +140,7 @@ def _spoken(answer: str) -> str:
 
 
 def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[float | None]:
-    """The score of each of `count` passages; None where the answer has none, or two different ones.
+    """The score of each of `count` passages; None if the answer has none, or two different ones.
 
     Numbered passages have a line each, but a single one may have a bare verdict. Text before the end of a `<think>`
     block is ignored.
@@ -171,7 +171,7 @@ def _verdict(spoken: str, scale: Scale) -> float | None:
 
 
 def permutation(answer: str, count: int) -> list[int]:
-    """The order, from 0, in which an answer names passages 1 to `count`; empty where it names none.
+    """The order, from 0, in which an answer names passages 1 to `count`; empty if it names none.
 
     Unknown and repeated numbers are ignored; missing passages follow in their original order.
     """

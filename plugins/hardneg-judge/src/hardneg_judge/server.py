@@ -41,7 +41,7 @@ class AnswerJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, creating it if needed. Raises ArtifactError where that fails."""
+        """Open the file, creating it if needed. Raises ArtifactError if that fails."""
         self._lock, self._offsets, offset = Lock(), dict[int, int](), 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class AnswerJournal:
         return Answer(*record[1:]) if record is not None and record[0] == key else None
 
     def keep(self, key: str, answer: Answer) -> None:
-        """Store an answer. Raises ArtifactError where writing fails."""
+        """Store an answer. Raises ArtifactError if writing fails."""
         record = json.dumps([key, *answer], ensure_ascii=True)
         line = f"\n{record}\t{_checksum(record.encode())}".encode()
         with self._lock:
@@ -90,7 +90,7 @@ def _short(key: str) -> int:
 
 
 def _record(line: bytes) -> tuple[str, str, int, int] | None:
-    """A line's key, answer and tokens; None where it is incomplete."""
+    """A line's key, answer and tokens; None if it is incomplete."""
     record, _, checksum = line.rstrip(b"\n").rpartition(b"\t")
     if not record or checksum.decode("ascii", "replace") != _checksum(record):
         return None
@@ -264,7 +264,7 @@ class ChatSession(server.ModelServer):
                     call.cancel()
 
     def count(self, reply: Reply[Any]) -> None:
-        """Count a reply. Raises ModelError where none of the first answers is readable."""
+        """Count a reply. Raises ModelError if none of the first answers is readable."""
         answer, counts = reply.answer, self.counts
         counts[REQUESTS] += 1
         counts[KEPT] += reply.known

@@ -29,17 +29,16 @@ def mteb_model(
 
     Args:
         model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
-        index: the index over the vectors, such as hnsw, or a dict of its options with its `name`; None: all of
-            them, exactly.
+        index: the index over the vectors, such as hnsw, or a dict of its options with its `name`; None: exact search.
         settings: set any value, such as model.document_length=256.
         store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        progress: whether to show bars, or what shows them.
+        progress: whether to show bars, or an object that shows them.
 
     Raises:
         ModelError: there is no such model.
         RecipeError: the index or the settings have mistakes.
-        UsageError: the index is no name and no options, or goes with no vectors.
+        UsageError: the index is neither a name nor options, or is not built from vectors.
     """
     if not isinstance(model, str | Path) or not str(model):
         raise hp.errors.ModelError(
@@ -83,7 +82,7 @@ class TaskSearcher:
             task_metadata: mteb's `TaskMetadata`.
 
         Raises:
-            HardnegError: it cannot be encoded; a next call resumes.
+            HardnegError: it cannot be encoded; the next call resumes.
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
         self._plan = hp.recipes.make_plan(self.system.recipe(task_metadata, texts))
@@ -98,15 +97,15 @@ class TaskSearcher:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """The best `top_k` documents of each query with their scores: of the corpus, or of those in `top_ranked`.
+        """Return the best `top_k` documents of each query with scores, from the corpus or from `top_ranked`.
 
         Args:
             queries: a `datasets.Dataset` with `id`, `text` and maybe `instruction`.
             task_metadata: mteb's `TaskMetadata`.
-            top_ranked: documents by query, as tasks of reranking give them.
+            top_ranked: documents by query, as given by reranking tasks.
 
         Raises:
-            UsageError: no corpus was indexed, or an index of texts is to rank listed documents.
+            UsageError: no corpus was indexed, or an index of texts should rank listed documents.
         """
         if self._outcome is None:
             raise hp.errors.UsageError("search: no indexed corpus: call index first")

@@ -1,6 +1,6 @@
-"""A system on a task: a model and maybe an index of its vectors, or an index of texts; its recipe and mteb's metadata.
+"""A system to evaluate: a model with an optional index of its vectors, or an index of texts; its recipe and metadata.
 
-The texts of a task are those that mteb gives to its own models.
+The texts of a task are those that mteb passes to its own models.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-intera
 
 
 def task_texts(rows: Any, task_metadata: Any, side: hp.model_specs.Side) -> Sequence[str]:
-    """The text of each row: of a document its title and its text, of a query its text and its instruction.
+    """The text of each row: a document's title and text, or a query's text and instruction.
 
     Args:
         rows: a `datasets.Dataset` of a task's corpus or queries.
@@ -45,7 +45,7 @@ def task_texts(rows: Any, task_metadata: Any, side: hp.model_specs.Side) -> Sequ
 
 @dataclass(frozen=True)
 class TaskTexts:
-    """The loader of a corpus that mteb holds, and the collection: documents alone, for mteb itself holds the queries.
+    """The loader of a corpus in mteb's memory, and its collection of documents alone, as mteb has the queries.
 
     A document's id is its row, so that equal texts have equal keys.
 
@@ -60,7 +60,7 @@ class TaskTexts:
         return self
 
     def fingerprint(self) -> str:
-        """A digest of the texts: of each its length in bytes, then its bytes."""
+        """A digest of the texts: the length of each in bytes, then its bytes."""
         state = hashlib.blake2b(digest_size=16)
         for document in self.documents():
             encoded = document.text.encode("utf-8", "surrogatepass")
@@ -101,7 +101,7 @@ class TaskSystem:
     """A system to evaluate.
 
     model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
-    index: over its vectors; None for exact search. settings: `PATH=VALUE` texts for the recipe.
+    index: built from its vectors; None for exact search. settings: `PATH=VALUE` texts for the recipe.
     """
 
     model: str | None
@@ -120,19 +120,19 @@ class TaskSystem:
 
     @property
     def last(self) -> str:
-        """The stage whose result is searched."""
+        """The stage whose index is searched."""
         return VECTORS if self.index is None else INDEX
 
     @cached_property
     def plain(self) -> Any:
-        """The recipe without a task, for facts on the model. Raises RecipeError with all mistakes."""
+        """The recipe without a task, to describe the model. Raises RecipeError with all mistakes."""
         return self._checked({"dataset": {"name": _BEIR, "source": _NONE}, "model": {"name": self.model or _NONE}})
 
     def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Any:
         """The recipe that indexes a task's corpus.
 
-        The model's prompts are those that its folder has for the task or for tasks of this type, as mteb looks them up;
-        else its own for queries and documents. `{task}` in a prompt that was set is the task's instruction.
+        The model's prompts are those of its folder for the task or its type, looked up as by mteb, or else its prompts
+        for queries and documents. `{task}` in a prompt setting is the task's instruction.
 
         Raises:
             RecipeError: the settings have mistakes.
@@ -178,8 +178,8 @@ class TaskSystem:
     def meta(self) -> Any:
         """mteb's `ModelMeta`: a name, a revision that changes with the content, and settings.
 
-        A hub id is filed with its commit, as in mteb, a folder with its name and a digest of its content
-        it, so that results of other weights are never taken for its own. An index and settings make it an experiment.
+        A hub id is filed with its commit, as in mteb, and a folder with its name and a digest of its content, so that
+        results of other weights are never mistaken for its own. With an index or settings it is an mteb experiment.
 
         Raises:
             ModelError: there is no such model.
@@ -211,7 +211,7 @@ class TaskSystem:
 
 
 def _instruction(task: "TaskMetadata") -> str:
-    """The instruction of a task, by default that of its type."""
+    """The instruction of a task; default: that of its type."""
     from mteb.abstasks.abstask import get_abstask_prompt
 
     prompt: Any = task.prompt

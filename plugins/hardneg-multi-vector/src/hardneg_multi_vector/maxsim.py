@@ -163,7 +163,7 @@ class MultiVectorSearcher(TokenSearcher):
 def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> records.Hits:
     """The k documents with the largest MaxSim with each query; ties by ascending row, also at rank k.
 
-    A document without tokens is no hit, and a query without tokens has no hits. One block of documents is in memory at
+    A document without tokens is no hit; a query without tokens has no hits. One block of documents is in memory at
     a time, unless all are on the device already.
 
     searcher: of the documents. queries: Q checked ones. k: beyond the number of documents, lists are padded with row -1

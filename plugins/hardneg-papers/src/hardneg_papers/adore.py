@@ -71,9 +71,9 @@ def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Rec
     said = """{}
 
     `hardneg recipe run {}-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections {}.
-    To expect from the paper preset: MRR@10 {}, R@100 {} on the dev queries (the paper's Table 2; not run by us)."""
+    Expected from the paper preset: MRR@10 {}, R@100 {} on the dev queries (the paper's Table 2; not run by us)."""
     alone.__doc__ = said.format(f"{label}: {what}.", start, "7.2.2 and 7.3", *expected.split())
-    trains = "its query encoder trained on, with what it retrieves at each step, on the index as it is."
+    trains = "its query encoder trained on, on the documents it retrieves at each step, on a fixed index."
     with_adore.__doc__ = said.format(f"ADORE on {label}: {trains}", f"adore-{start}", "6.2 and 7.3", *on_top.split())
     return alone, with_adore
 
@@ -95,9 +95,9 @@ def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run star-adore-table2 --set dataset=beir:path/to/folder    half an hour on two cores
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, Tables 1, 2 and 4,
-    Figures 3 and 6. To expect from the paper preset, MRR@10 on the dev queries (not run by us): BM25 .187, In-Batch Neg
+    Figures 3 and 6. Expected from the paper preset, MRR@10 on the dev queries (not run by us): BM25 .187, In-Batch Neg
     .264, Rand Neg .301, BM25 Neg .309, STAR .340; with ADORE on top .316, .326, .329, .347. Top-200 pairwise errors
-    43.2, 39.3, 46.4, 35.8; with ADORE 37.7, 36.8, 40.0, 34.4. The report shows them, what training takes, and where
+    43.2, 39.3, 46.4, 35.8; with ADORE 37.7, 36.8, 40.0, 34.4. The report shows them, the costs of training, and where
     ADORE moves a query.
     """
     book = _all_starts("STAR and ADORE, Table 2 on passages", preset)
@@ -110,7 +110,7 @@ def star_adore_trec_dl(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run star-adore-trec-dl --preset paper   its demo is that of star-adore-table2
 
     Source: Zhan et al., SIGIR 2021, Table 2, columns TREC DL Passage. The rows of ANCE are those of adore-ance-passage.
-    To expect from the paper preset (not run by us), NDCG@10 and R@100 (grades from 1 on): BM25 .506 and .453, In-Batch
+    Expected from the paper preset (not run by us), NDCG@10 and R@100 (grades from 1 on): BM25 .506 and .453, In-Batch
     Neg .583 and .463, Rand Neg .612 and .464, BM25 Neg .607 and .362, STAR .642 and .467; with ADORE on top .658 and
     .471, .661 and .472, .661 and .431, .683 and .473.
     """
@@ -182,9 +182,9 @@ def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
 
       hardneg recipe run adore-ablation-passage --set dataset=beir:path/to/folder    forty minutes on two cores
 
-    Source: Zhan et al., SIGIR 2021, section 8.3.3, Figure 5. To expect from the paper preset, MRR@10 on the dev queries
+    Source: Zhan et al., SIGIR 2021, section 8.3.3, Figure 5. Expected from the paper preset, MRR@10 on the dev queries
     (not run by us): dynamic negatives bring most of the gain; the loss adds to it for Rand Neg, and nothing for STAR.
-    Whoever has run star-adore-table2 has all but RankNet's rows in the store.
+    After star-adore-table2, the store has all rows except RankNet's.
     """
     paper = preset == "paper"
     book = _all_starts("What the parts of ADORE bring", preset)
@@ -211,7 +211,7 @@ def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     Source: Zhan et al., SIGIR 2021, Table 2 and Figure 6. The table's other rows on documents: star-document,
     adore-star-document, ance-document, adore-ance-document. The demo trains all rows. In the paper preset the three
     models are those trained on passages, as section 7.3 says: run inbatch-neg-passage, rand-neg-passage and
-    bm25-neg-passage with `--preset paper` first. ADORE alone is trained on documents. To expect from the paper preset,
+    bm25-neg-passage with `--preset paper` first. ADORE alone is trained on documents. Expected from the paper preset,
     MRR@100 and R@100 on the dev queries (not run by us): In-Batch Neg .320 and .864, Rand Neg .330 and .859, BM25 Neg
     .316 and .794; with ADORE on top .362 and .884, .361 and .885, .352 and .872. NDCG@10 and R@100 on the queries of
     TREC 2019 DL: .544 and .295, .572 and .284, .539 and .223; with ADORE .580 and .315, .585 and .298, .610 and .293.
@@ -248,7 +248,7 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run adore-star-document            docstrings read to 256 tokens; ten minutes
 
     Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3. Its model is STAR's for passages: run `star-passage --preset
-    paper` first. To expect from the paper preset: MRR@100 .405, R@100 .919 on the dev queries, NDCG@10 .628, R@100 .317
+    paper` first. Expected from the paper preset: MRR@100 .405, R@100 .919 on the dev queries, NDCG@10 .628, R@100 .317
     on those of TREC 2019 DL (the paper's Table 2; not run by us).
     """
     title, paper = "ADORE on STAR, documents", preset == "paper"
@@ -274,7 +274,7 @@ def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
     """BM25 on documents in STAR and ADORE's setting: the dev queries, and those of TREC 2019 DL.
 
     `hardneg recipe run bm25-document`: minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. What extends it
-    has that table's columns for documents. To expect from the paper preset (not run by us): MRR@100 .279, R@100 .807 on
+    has that table's columns for documents. Expected from the paper preset (not run by us): MRR@100 .279, R@100 .807 on
     the dev queries; NDCG@10 .519, R@100 .395 on those of TREC 2019 DL, with Lucene's own parameters.
     """
     paper = preset == "paper"

@@ -15,7 +15,7 @@ def adore_pq(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE trained on the compressed indexes that are searched later.
 
     `hardneg recipe run adore-pq`: half an hour on one core. Source: Zhan et al., SIGIR 2021, sections 6.2.3 and 8.4.2,
-    Tables 3 and 5; JPQ (centroids trained along): CIKM 2021. To expect from the paper preset, MRR@10 on the dev queries
+    Tables 3 and 5; JPQ (centroids trained along): CIKM 2021. Expected from the paper preset, MRR@10 on the dev queries
     (not run by us): trained and searched on 24, 48 and 96 subvectors .247, .283, .291; searched without compression
     .324, .327, .326; trained without .329. Systems are "trained on → searched on": flat is no compression, 24 is PQ
     with 24 subvectors, `it` is the row's index.

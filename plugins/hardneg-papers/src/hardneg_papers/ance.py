@@ -23,8 +23,8 @@ _MINERS: Tree = {
 def setting(title: str, preset: str, start: str = "") -> Book:
     """Set up ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
 
-    The paper's queries are those of TREC 2019 DL, beside the dev queries. start: the folder of a trained model to begin
-    with, for the preset `paper`.
+    The paper's queries are those of TREC 2019 DL, in addition to the dev queries. start: the folder of a trained model
+    to start from, for the preset `paper`.
     """
     rerank = {"candidates": "bm25", "row": "{name} (rerank)"}
     if preset == "demo":
@@ -60,7 +60,7 @@ def ranked(title: str, preset: str, *systems: str) -> Book:
 
 
 def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
-    """Add a system by its name: ANCE, a baseline, or one after the warm-up on BM25's negatives, which stands before."""
+    """Add a system by its name: ANCE, a baseline, or one after the warm-up on BM25's negatives, added before it."""
     if system == "ance":
         add_refreshed(book, preset)
         if preset == "paper":
@@ -122,7 +122,7 @@ def compare(book: Book, *baselines: str) -> None:
 
 
 def rows_last(book: Book, *labels: str) -> None:
-    """Move rows of the paper's two tables to their ends."""
+    """Move rows to the end of the paper's two tables."""
     for table in ("scores", "dev-scores"):
         runs = book.stages[table]["runs"]
         last = {label: runs[label] for label in labels if label in runs}
@@ -134,7 +134,7 @@ def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-bm25-passage`: two minutes. Source: Xiong et al., Approximate Nearest Neighbor Negative
     Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1.
-    To expect from the paper preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries;
+    Expected from the paper preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries;
     MRR@10 .240, R@1k .814 on the dev queries. Its .506 is that of Lucene's own parameters, k1 .9 and b .4.
     """
     book = ranked("BM25 and the start model in ANCE's setting", preset)
@@ -153,7 +153,7 @@ def _baseline(system: str, what: str, expected: str) -> Callable[[DemoOrPaper], 
     recipe.__doc__ = """{} of the ANCE paper: {}.
 
     `hardneg recipe run ance-{}-passage`: minutes. Source: see ance-bm25-passage.
-    To expect from the paper preset (Table 1; not run by us): NDCG@10 {}, reranking {}; dev MRR@10 {}, R@1k {}.
+    Expected from the paper preset (Table 1; not run by us): NDCG@10 {}, reranking {}; dev MRR@10 {}, R@1k {}.
     """.format(label, what, system, *expected.split())
     return recipe
 
@@ -176,7 +176,7 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
 
       hardneg recipe run ance-table1 --set dataset=beir:path/to/folder          an hour on two cores
 
-    Source: Xiong et al., ICLR 2021, section 5 and Table 1. To expect from the paper preset, NDCG@10 on the TREC 2019 DL
+    Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset, NDCG@10 on the TREC 2019 DL
     queries, in retrieval / reranking BM25's top 100 (not run by us): Rand Neg .552 / .605, NCE Neg .539 / .602, BM25
     Neg .591 / .664, BM25+Rand Neg .600 / .653; after a warm-up on BM25's negatives Rand Neg .576 / .609, NCE Neg .571 /
     .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677. Signs: better than BM25 (*), than each baseline without a warm-up
@@ -193,7 +193,7 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE by learning rate, depth of negatives and refreshes, with the paper's values.
 
     `hardneg recipe run ance-rates-passage`: an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first
-    version, Table 5. To expect from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by
+    version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by
     us): .33, .31, .29, .303, .302. A failed setting often diverges early: the report has the losses.
     """
     book = ranked("ANCE's rates, depths and refreshes on passages", preset, "bm25-neg", "ance")
@@ -235,7 +235,7 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
     ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made of its own
     embeddings. The row "as shipped" is that model before any training.
     Source: Xiong et al., ANCE, ICLR 2021, sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv
-    2109.10086, section 4, for the model. To expect from the paper preset: no paper has figures of the two together.
+    2109.10086, section 4, for the model. Expected from the paper preset: no paper has figures of the two together.
     """
     flops: Tree = {"name": "flops", "query_weight": 0.001, "document_weight": 0.001}
     own: Tree = {}
@@ -265,8 +265,8 @@ def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE: its query encoder is trained on what it retrieves in each step; compared with ANCE and RankNet.
 
     `hardneg recipe run adore-ance-passage`: half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5:
-    their rows of ANCE, which the other recipes have not, as ANCE reads queries of 64 and passages of 512 tokens.
-    To expect from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
+    their rows of ANCE, which the other recipes lack, as ANCE reads queries of 64 and passages of 512 tokens.
+    Expected from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
     and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
     on 4 GPUs, ADORE 4.
     """

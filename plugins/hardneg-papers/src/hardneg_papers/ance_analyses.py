@@ -11,7 +11,7 @@ def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
     2021, Figures 3, 4 and 5, Tables 3, 6, 8 and 9.
-    To expect (the paper's figures on MS MARCO, not run by us): gradients of random and in-batch negatives near zero,
+    Expected (the paper's figures on MS MARCO, not run by us): gradients of random and in-batch negatives near zero,
     those of ANCE's larger by orders of magnitude; of BM25's negatives 15 % are met in testing, of ANCE's 63 % at the
     beginning and 100 % at the end; overlap with BM25 at most 25 %; a low refresh rate or a high learning rate makes the
     dev metric fluctuate. The demo's qrels are positives alone: unjudged documents say little. Figure 5 has the loss and
@@ -70,7 +70,7 @@ def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-coverage`: half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6; first
     version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document.
-    To expect from the paper preset (not run by us), R@1K (grades from 1 on), holes among the first 10, overlap: BM25
+    Expected from the paper preset (not run by us), R@1K (grades from 1 on), holes among the first 10, overlap: BM25
     .685, 5.9 %, 100 %; BM25 Neg .569, 25.8 %, 11.9 %; BM25+Rand Neg .662, 20.2 %, 16.4 %; ANCE .661, 14.8 %, 17.4 %.
     """
     book = ranked("What TREC 2019 DL's judgements cover", preset, "bm25-rand-neg", "bm25-neg", "ance")
@@ -95,9 +95,9 @@ def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-overlap`: an hour on two cores. Source: Xiong et al., first version of ANCE, section 5.3
     and Figure 3; the lists are of dev queries there too.
-    To expect: at most 20 % of BM25's, random ones hardly; ANCE's rise towards 100 % (docs/results/more-recipes.md).
-    A model of each step is trained from the beginning, as far as that step; it is that step's, not the best so far.
-    ANCE trains on the top of the model of one refresh before; it goes over to the next in the step behind it.
+    Expected: at most 20 % of BM25's, almost no random ones; ANCE's rise towards 100 % (docs/results/more-recipes.md).
+    The model of each step is trained from the beginning up to that step; it is the model of that step, not the best so
+    far. ANCE trains on the top documents of the previous refresh's model, and switches to a new refresh one step later.
     """
     book = ranked("Overlap of training and testing negatives", preset, "bm25-neg")
     add_refreshed(book, preset)
@@ -150,15 +150,15 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-projections`: twenty minutes, with `pip install "hardneg[analysis]"`. Source: Xiong et al.,
     ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6.
-    To expect (not run by us): negatives of BM25 and random ones far from those that dense retrieval meets; queries that
-    are won have groups of passages of their own, those that are lost are mixed.
+    Expected (not run by us): BM25's and random negatives are far from those that dense retrieval finds; passages form
+    separate groups for won queries, and mix for lost ones.
     """
     book = ranked("ANCE's representations", preset, "bm25-neg", "ance")
     book.add("random-negatives", "mine", miner=RANDOM)
     book.add("ance-train", "search", index="ance-index", split="train", depth=110)
     book.add("ance-top", "mine", runs={"dense": "ance-train"}, miner={"name": "topk", "depth": 100})
     indexes = {"ANCE": "ance-index"}
-    # Of one training query; another by `analysis.projection.query`.
+    # One training query; choose another by `analysis.projection.query`.
     mined = {"BM25 Neg": "bm25-top100", "Rand Neg": "random-negatives", "DR Neg": "ance-top"}
     projection = {"indexes": indexes, "mined": mined, "negatives": 50}
     book.add("kinds", "analyze", split="train", analysis={"projection": projection})
@@ -173,9 +173,9 @@ def ance_times(preset: DemoOrPaper = "demo") -> Tree:
     """Latency of a query with BM25 and a cross-encoder over its top 100, and with ANCE, single and in a batch.
 
     `hardneg recipe run ance-times`: half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3.
-    To expect on the paper's machine, of documents (not run by us): BM25 37 ms, BERT 1.15 s; a query encoded in 2.6 ms
+    Expected on the paper's machine, of documents (not run by us): BM25 37 ms, BERT 1.15 s; a query encoded in 2.6 ms
     and searched in 9 ms; 4.5 ms for a document, 72 ms a step for negatives and 19 ms for the rest. The cross-encoder is
-    trained for a few steps alone: its time is looked at, not its ranking.
+    trained for only a few steps: its time matters, not its ranking.
     """
     book = ranked("What a query waits for", preset, "bm25-neg", "ance")
     options: Tree = {"batch_size": 8, "negatives_per_query": 1, "max_steps": 20, "learning_rate": 1e-4}

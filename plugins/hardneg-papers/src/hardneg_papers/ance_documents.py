@@ -50,7 +50,7 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
 
       hardneg recipe run ance-maxp-document --set segments.count=8     default: four of 128 tokens; an hour
 
-    Source: Xiong et al., ICLR 2021, section 5 and Table 1. To expect from the paper preset (the paper's Table 1; not
+    Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset (the paper's Table 1; not
     run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, holes, overlap with BM25 (Table 6)
     .286, 11.9 %, 24.9 %. Its warm-up is that of ance-document, which read first tokens alone.
     """
@@ -67,7 +67,7 @@ def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
     """The rows with a warm-up in ANCE's Table 1 on documents: ANCE and three baselines.
 
     `hardneg recipe run ance-table1-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. ANCE
-    (MaxP) is ance-maxp-document's; without a warm-up: ance-baselines-document. To expect from the paper preset: the
+    (MaxP) is ance-maxp-document's; without a warm-up: ance-baselines-document. Expected from the paper preset: the
     document columns of that table (not run by us); all go on from the passages' BM25 Neg, as ance-document does.
     """
     return covered(ranked_documents("ANCE, Table 1 on documents", preset, *ance.WARM, "ance"), preset)
@@ -77,7 +77,7 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     """The rows without a warm-up in ANCE's Table 1 on documents: four baselines.
 
     `hardneg recipe run ance-baselines-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. With
-    a warm-up: ance-table1-document. To expect from the paper preset: the document columns of that table (not run by
+    a warm-up: ance-table1-document. Expected from the paper preset: the document columns of that table (not run by
     us). Of Table 6 BM25+Rand Neg, R@100, holes, overlap with BM25: .240, 21.4 %, 21.0 %.
     """
     book = ance.ranked("ANCE's baselines on documents", preset, *ance.BASELINES)
@@ -94,7 +94,7 @@ def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE on documents by learning rate, depth of negatives and refreshes, with the paper's values.
 
     `hardneg recipe run ance-rates-document`: an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and Table
-    7; first version, Table 5. 5e-6, 200, 10k is ance-document. To expect from the paper preset, NDCG@10 on the TREC
+    7; first version, Table 5. 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the TREC
     2019 DL queries in the order of its rows (not run by us): .58, .59, .60, .61.
     """
     book = ranked_documents("ANCE's rates, depths and refreshes on documents", preset, "ance")
@@ -112,7 +112,7 @@ def adore_ance_document(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE (FirstP) for documents, with MRR@10 as the metric of the loss, as in the paper.
 
     `hardneg recipe run adore-ance-document`: half an hour. Source: Zhan et al., SIGIR 2021, Table 2. It goes on from
-    the passages' BM25 Neg, as ance-document does. To expect from the paper preset (not run by us): MRR@100 and R@100 on
+    the passages' BM25 Neg, as ance-document does. Expected from the paper preset (not run by us): MRR@100 and R@100 on
     the dev queries ANCE .377 and .894, ADORE+ANCE .390 and .902; NDCG@10 on the TREC 2019 DL queries .610 and .634.
     """
     book = ranked_documents("ADORE on ANCE, documents", preset, "ance")

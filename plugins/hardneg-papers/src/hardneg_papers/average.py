@@ -14,14 +14,14 @@ _FREE = re.compile(
     r"_.*|.*version|architectures|.*dtype|.*dropout.*|.*label.*|initializer_range|problem_type|use_cache|output_\w+"
     r"|return_dict|.*_length"
 )
-"""Settings of a model that change no vector, or that the mean has from the first."""
+"""Settings of a model that change no vector, or that are copied from the first model."""
 
 
 class Average(hn.stages.StageSpec):
     """Average the weights of models of one architecture: seeds, checkpoints, a model before and after training.
 
-    models: by label; one that is made once a seed is all of its seeds, which share its weight. weights: by label, 1
-    where none is given.
+    models: by label; a model with several seeds stands for all of them, which share its weight. weights: by label,
+    default 1.
 
     Source: Wortsman et al., Model soups (ICML 2022), uniform soup; Xiao et al., LM-Cocktail (2023), Eq. 1.
     """
@@ -75,7 +75,7 @@ class Average(hn.stages.StageSpec):
 
         Raises:
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.
-            UsageError: there is one model alone.
+            UsageError: there is only one model.
         """
         if not hn.runtime.world().first:
             return {}
@@ -117,7 +117,7 @@ def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: st
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "average models of one architecture and vocabulary"
-        raise hn.errors.ModelError(f"{name}: {found[0]} is not as in the first; {advice}")
+        raise hn.errors.ModelError(f"{name}: {found[0]} differs from the first model's; {advice}")
 
 
 def _settings(encoder: hn.encoders.Encoder) -> dict[str, Any]:

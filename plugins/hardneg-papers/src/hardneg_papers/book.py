@@ -1,4 +1,4 @@
-"""A recipe as a Python function: a tree of plain stages, whose language is Python itself."""
+"""The builder of recipes that are Python functions: a tree of plain stages, composed in Python."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -31,9 +31,9 @@ def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
 class Book:
     """The stages of a recipe, and the defaults of its verbs.
 
-    top: what stands at the top of the tree: title, dataset, model, sizes, seeds, outputs. defaults: options by verb,
-    laid under each stage that is added. searches: of each system, by what their stages' names end in; `row` is the
-    label in the table, with `{name}` for the system's, and `table` another evaluation.
+    top: the top-level fields of the tree: title, dataset, model, sizes, seeds, outputs. defaults: options by verb,
+    laid under each stage that is added. searches: the searches of each system, by the suffix of their stages' names;
+    `row` is the label in the table, with `{name}` for the system, and `table` names another evaluation.
     """
 
     def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:
@@ -44,7 +44,7 @@ class Book:
 
     @classmethod
     def of(cls, recipe: str, preset: str, title: str) -> "Book":
-        """Return a book with the tree of a shipped recipe."""
+        """Return a builder with the tree of a shipped recipe."""
         tree = recipes.recipe_tree(recipe, preset)
         top = {name: value for name, value in tree.items() if name not in ("title", "dataset", "model", "stages")}
         book = cls(title, tree["dataset"], tree["model"], **top)
@@ -79,12 +79,12 @@ class Book:
         self.add("start-test", "search", index="start-index")
 
     def tables(self, runs: Tree, baselines: list[str], metrics: list[str], end: str = "", title: str = "") -> None:
-        """Add the evaluation `scores` and its page `report`, under names with an end if there are others."""
+        """Add the evaluation `scores` and its page `report`; further ones get a suffix."""
         self.add(f"scores{end}", "evaluate", runs=runs, baselines=baselines, metrics=metrics)
         self.add(f"report{end}", "report", evaluation=f"scores{end}", **({"title": title} if title else {}))
 
     def row(self, label: str, run: str, table: str = "scores", field: str = "runs") -> None:
-        """Add a row to a table; rows stand in the order of the calls."""
+        """Add a row to a table; rows are in the order of the calls."""
         self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
 
     def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
@@ -97,9 +97,9 @@ class Book:
     ) -> str:
         """Add a stage that makes a model, with its index, searches and rows; return its name.
 
-        It is searched in `index` if it has one, as those that train query encoders, else in an index of its own.
-        table: the evaluation of its rows; the page is `report` with the same end. Without a table it has no rows.
-        report: whether the page tells of its training.
+        It is searched in `index` if given, as for stages that train query encoders, else in an index of its own.
+        table: the evaluation of its rows; the page is `report` with the same suffix. Without a table it has no rows.
+        report: whether the page describes its training.
         """
         self.add(name, verb, **options)
         if "index" in options:

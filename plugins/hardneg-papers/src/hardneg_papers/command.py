@@ -1,6 +1,6 @@
 """The command `hardneg recipe verify`: compare a finished run with the bands of its recipe.
 
-Bands are in `bands/NAME.json`: of named recipes in this package, of a recipe's file in its folder.
+Bands are in `bands/NAME.json`: in this package for named recipes, else in the folder of the recipe file.
 """
 
 import json
@@ -17,20 +17,20 @@ from scipy.stats import t as student
 import hardneg.plugin as hn
 
 ROUNDING = 0.001
-"""The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""
+"""The minimum half-width of a band: other processors round differently, and may break ties differently."""
 LEVEL = 0.01
-"""The probability, at most, that any value of a right run is outside; all that seeds change share it."""
+"""The largest probability that any value of a correct run is outside its band, shared by all values with seeds."""
 LEAST_SEEDS = 5
-"""Fewer tell little of the spread between seeds."""
+"""The minimum number of seeds for bands; fewer say little about the spread between seeds."""
 MAY_DIFFER = ("title", "seed", "seeds")
-"""What may differ between a run and the one that its recipe's bands are of."""
+"""The fields in which a run may differ from the run that its recipe's bands were recorded from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
     """Mean and standard deviation, over seeds, of a system's metric.
 
-    mean: over seeds. deviation: between seeds (sample standard deviation), 0 where nothing is trained. seeds: how many.
+    mean: over seeds. deviation: between seeds (sample standard deviation), 0 without training. seeds: their number.
     """
 
     mean: float
@@ -105,9 +105,9 @@ def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[
 class Verified:
     """Comparison of a run with its recipe's bands.
 
-    holds: whether the run is that of the recipe, and all its values are inside their bands. device: of the run, and of
-    the bands. values: each that has a band. differences: what else the run has otherwise than the recipe, one line
-    each: settings, the collection, missing systems.
+    holds: whether the run is of this recipe and all its values are inside their bands. device: of the run and the
+    bands. values: those with a band. differences: deviations of the run from the recipe, one line each: settings, the
+    collection, missing systems.
     """
 
     holds: bool
@@ -140,9 +140,9 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         ) from None
     differences = _settings_changed(recipe, lock)
     if lock["measured"] not in (None, *lock["keys"].values()):
-        differences.append(f"{hn.layout.METRICS}: of a run with other settings; run the recipe to its end")
+        differences.append(f"{hn.layout.METRICS}: measured with other settings; run the recipe to its end")
     if dataset != lock["keys"]["dataset"]:
-        differences.append(f"dataset: the collection is another ({lock['keys']['dataset']}; the bands' is {dataset})")
+        differences.append(f"dataset: the collection differs ({lock['keys']['dataset']}; the bands' is {dataset})")
     for system, row in bands.items():
         if system not in measured.results:
             differences.append(f"{hn.layout.METRICS}: no system {system!r}")
@@ -162,7 +162,7 @@ def record(recipe: str, folder: Path) -> Path:
             f"{folder}: bands need at least {LEAST_SEEDS} seeds, preferably ten: run the recipe with `seeds`"
         )
     if differences := _settings_changed(recipe, lock):
-        raise hn.errors.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
+        raise hn.errors.UsageError("\n".join([f"{folder}: not a run of the unchanged {recipe}:", *differences]))
     rows = bands_of(measured).items()
     bands = {system: {metric: asdict(band) for metric, band in row.items()} for system, row in rows}
     content = _read(path)
@@ -223,11 +223,11 @@ def verify_run(
 ) -> None:
     """Compare a finished run with the bands of its recipe: means and their spread over seeds.
 
-    Exits with 1 if a value is outside its band, or if the run is of another recipe.
+    Exits with 1 if a value is outside its band, or if the run is not of this recipe.
 
     Example: hardneg recipe verify star-static
     """
-    hn.recipes.recipe_tree(name, preset or "")  # says what is meant where there is none of this name
+    hn.recipes.recipe_tree(name, preset or "")  # raises an error with suggestions for an unknown name
     usual = Path("runs") / Path(name).stem
     folder = folder or (usual if usual.is_dir() and not preset else Path(f"{usual}-{preset or 'demo'}"))
     if record_bands:

@@ -14,7 +14,7 @@ def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
 
     Scores are angular. Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, sections 3 and A; what
     the paper leaves open as the program of Wrzalik and Krechel, CoRT: Complementary Rankings from Transformers, has it.
-    To expect from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
+    Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
     from 2 on: CoRT nDCG@1000 .513, recall@100 .447, @200 .517, @1000 .633; BM25 .600, .498, .598, .745 (k1 .82, b .68).
     On the dev queries MRR@10 .271.
     """
@@ -31,7 +31,7 @@ def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT and BM25 zipped: one document of each list in turn, CoRT's first, against each list alone.
 
     `hardneg recipe run cort-bm25`. Source: Wrzalik and Krechel, TREC 2020, section 3.4 and Table 2.
-    To expect from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
+    Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
     from 2 on: CoRT+BM25 nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274,
     recall@1000 .949. Of CoRT's first 10 26 % without a judgement, P@10 .542 (BM25 .405). The demo's qrels are positives
     alone: there nearly all is unjudged.
@@ -43,7 +43,7 @@ def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT and BM25 on the queries of TREC 2020 DL, its authors' track.
 
     `hardneg recipe run cort-dl20 --preset paper` reads ir_datasets; the demo is that of cort-bm25, as docstrings have
-    no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020; those of 2019: cort-bm25. To expect
+    no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020; those of 2019: cort-bm25. Expected
     from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance from 2 on: BM25 .588,
     .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
     """
@@ -57,7 +57,7 @@ def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is that of cort-electra-passage.
     Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; the columns of 2019: cort-electra-passage.
-    To expect from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10 .759, nDCG@1000 .711;
+    Expected from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10 .759, nDCG@1000 .711;
     CoRT+BM25 reranked .870, .540, .757, .744.
     """
     book = _complementing("CoRT and ELECTRA, TREC 2020 DL", preset)

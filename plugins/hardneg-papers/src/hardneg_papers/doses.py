@@ -93,7 +93,7 @@ def dose_batches(preset: DemoOrFull = "demo") -> Tree:
     `hardneg recipe run dose-batches`: half an hour and 14 GB of disk. All batches see as many positives. Those of 32
     queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128`, with pages likewise.
     `clustered` and `hardest together` choose the queries of a batch, and have no mined negatives. Source: Xiong et al.,
-    ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. To expect: docs/results/when.md.
+    ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. Expected: docs/results/when.md.
     """
     book = study("Doses of batches", preset)
     for size in (4, 8, 16, 128):
@@ -113,7 +113,7 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
 
     A folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries; those that
     queries for development and tests ask for stay, so these are the same at each dose. Source: Xiong et al., ANCE, ICLR
-    2021, section 3: the batch over the corpus. To expect: docs/results/when.md.
+    2021, section 3: the batch over the corpus. Expected: docs/results/when.md.
     """
     top: Tree = {"dataset": {"withheld": {"groups": 0.875}}}
     if preset == "transformer":
@@ -131,7 +131,7 @@ def dose_depth(preset: DemoOrFull = "demo") -> Tree:
     """Vary the number of negatives per query, and their ranks.
 
     `hardneg recipe run dose-depth`. Source: Karpukhin et al., DPR, EMNLP 2020, Table 3, for the number; Moreira et al.,
-    NV-Retriever, arXiv 2407.15831, for the ranks. To expect: docs/results/when.md. Rows with more negatives a query
+    NV-Retriever, arXiv 2407.15831, for the ranks. Expected: docs/results/when.md. Rows with more negatives a query
     score more documents than the others do, and see as many positives.
     """
     book = study("Doses of negatives", preset, ["random", "top 10"])
@@ -156,7 +156,7 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
     Each positive of training queries is in the corpus a second time, as half of its text that nobody has labelled. Of a
     share of the queries it is the only negative; the others' lists lack it. Filtered rows have random negatives in
     place of what the filter drops. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3, and Moreira et
-    al., NV-Retriever, arXiv 2407.15831, for the filter. To expect: docs/results/when.md.
+    al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
     """
     book = study("Doses of false negatives", preset, dataset={"withheld": {"halves": True}})
     book.change("top-10-negatives", planted=0.0)
@@ -174,7 +174,7 @@ def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
     """Compare the arms by other metrics: hard negatives improve the top of the list and hurt its depth.
 
     `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1: total and top-200 pairwise errors are
-    in opposite orders. To expect: docs/results/when.md. Errors are those of the first seed.
+    in opposite orders. Expected: docs/results/when.md. Errors are those of the first seed.
     """
     book = study("Metrics of the top and of the depth", preset)
     bm25_arm(book)
@@ -191,7 +191,7 @@ def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
     """Vary how often the negatives are mined again with the current model.
 
     `hardneg recipe run dose-refresh`. Every row but in-batch and random begins with the first ten of the start model's
-    lists; `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. To expect:
+    lists; `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. Expected:
     docs/results/when.md.
     """
     book = study("Doses of refreshes", preset, ["random", "top 10"], steps=68)
@@ -212,7 +212,7 @@ def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
     A folder needs groups.tsv (docs/datasets.md). Each group keeps one passage that queries ask for, and so many of its
     siblings: queries, positives and updates are the same at each dose. `permuted` are the top-10 lists, each given to
     another query: they must do no more than random ones. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
-    To expect: docs/results/when.md.
+    Expected: docs/results/when.md.
     """
     book = study("Doses of siblings", preset, dataset={"withheld": {"siblings": 1000}})
     book.change("scores", equivalence_margin=0.02)
@@ -228,7 +228,7 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
 
     `in-batch, then top 10` mines with the model of the first half of the steps, and goes on from it; so does `in-batch
     twice` without mining. Each has as many steps as the others. Source: Zhan et al., SIGIR 2021, section 5, and Xiong
-    et al., ICLR 2021, for the warm-up. To expect: docs/results/when.md.
+    et al., ICLR 2021, for the warm-up. Expected: docs/results/when.md.
     """
     top: Tree = {}
     if preset in ("untrained", "minilm"):
@@ -251,7 +251,7 @@ def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run dose-temperature`: 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and the
     page `report`, the others `scores-0.01` to `scores-0.2`, with pages likewise. Source: Wang and Liu, Understanding
-    the Behaviour of Contrastive Loss, CVPR 2021, for what a temperature weighs. To expect: docs/results/when.md.
+    the Behaviour of Contrastive Loss, CVPR 2021, for what a temperature weighs. Expected: docs/results/when.md.
     """
     book = study("Doses of temperature", preset)
     for heat in (0.01, 0.02, 0.1, 0.2):

@@ -9,7 +9,7 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
     """Drift of static, refreshed, random and dynamic negatives during the training of a query encoder.
 
     `hardneg recipe run drift-passage`: twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
-    Figure 4. To expect: the overlap of static negatives with the hard ones of the moment falls, below .7 in the paper
+    Figure 4. Expected: the overlap of static negatives with the hard ones of the moment falls, below .7 in the paper
     (not run by us); that of dynamic ones is 1 by what they are, and refreshing lifts that of static ones for a while.
     The curves are in the report and in analyses/.
     """
@@ -22,7 +22,7 @@ def drift_document(preset: DemoOrPaper = "demo") -> Tree:
     """Drift of static, refreshed, random and dynamic negatives on documents, during training of a query encoder.
 
     `hardneg recipe run drift-document`: half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which is
-    of MS MARCO's documents. Its BM25 Neg is the passages': run `bm25-neg-passage --preset paper` first. To expect: as
+    of MS MARCO's documents. Its BM25 Neg is the passages': run `bm25-neg-passage --preset paper` first. Expected: as
     drift-passage says (not run by us).
     """
     title, paper = "Drift of negatives on documents", preset == "paper"
@@ -44,7 +44,7 @@ def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
     Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its program
     OpenMatch/ANCE-Tele, whose settings the preset `paper` has.
     On MedQuAD, static: docs/results/more-recipes.md has MRR@10 .581, .583, .626 after the rounds.
-    To expect from the paper preset (told beside the authors' model; not run by us): MRR@10 .391, R@1k .984 on dev.
+    Expected from the paper preset (reported with the authors' model; not run by us): MRR@10 .391, R@1k .984 on dev.
     More in docs/methods/ance-tele.md.
     """
     paper = preset == "paper"

@@ -15,7 +15,7 @@ def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run dpr-nq --set dataset=beir:path/to/folder        a BEIR folder whose queries have `answers`
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering, EMNLP 2020, sections 3 to 5.
-    To expect from the paper preset on NQ's test questions, answer@20 and answer@100: BM25 .591 and .737, DPR .784 and
+    Expected from the paper preset on NQ's test questions, answer@20 and answer@100: BM25 .591 and .737, DPR .784 and
     .854, BM25+DPR .766 and .838 (Table 2 of Xiong et al., ANCE, ICLR 2021; not run by us).
     """
     return _dpr("DPR on questions with short answers", preset).tree()
@@ -27,7 +27,7 @@ def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run ance-nq                        docstrings and the names they tell, all-MiniLM-L6-v2; minutes
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
-    2021, section 5. To expect from the paper preset on NQ's test questions: answer@20 .819, answer@100 .875 (its Table
+    2021, section 5. Expected from the paper preset on NQ's test questions: answer@20 .819, answer@100 .875 (its Table
     2; not run by us). The authors start from DPR's released model; here it is trained first. More in docs/questions.md.
     """
     return _ance_on_dpr("ANCE on questions with short answers", preset).tree()
@@ -38,7 +38,7 @@ def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-nq-reader`: an hour on one core. The readers come with `pip install
     ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4. Its readers are DPR's and RAG's
-    released ones; here one is trained on each retriever's passages. To expect from the paper preset: exact match of DPR
+    released ones; here one is trained on each retriever's passages. Expected from the paper preset: exact match of DPR
     .415, of ANCE .460 (with RAG-Token; not run by us).
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)
@@ -104,7 +104,7 @@ def _ance_on_dpr(title: str, preset: str) -> Book:
     if preset == "paper":
         book.add("dpr-dev", "search", index="dpr-index", split="dev", depth=50)
         # 16 questions on each of 8 GPUs, a checkpoint every 1,000 steps, a fifth of the questions mined from each. The
-        # program's schedule is of 300,000 steps; where it was stopped is not told.
+        # program's schedule is of 300,000 steps; where it was stopped is not published.
         refresh |= {"policy": "every", "every": 1000, "query_chunks": 5}
         options |= {"max_steps": 300000, "stop_at": 100000, "batch_size": 128, "learning_rate": 1e-5}
         options |= {"weight_decay": 0.0, "clip_norm": 2.0, "gradient_checkpointing": True, "checkpoint_every": 1000}

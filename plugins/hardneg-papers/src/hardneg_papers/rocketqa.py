@@ -12,7 +12,7 @@ def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
     """RocketQA's first step on passages: a dual encoder trained on cross-batch negatives only.
 
     `hardneg recipe run rocketqa-step1-passage`: minutes. Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and A.1,
-    Table 6; rocketqa-passage has all steps. To expect from the paper preset: MRR@10 .333 on the dev queries (the
+    Table 6; rocketqa-passage has all steps. Expected from the paper preset: MRR@10 .333 on the dev queries (the
     paper's Table 6; not run by us).
     """
     return _step1("RocketQA's step 1 on passages", preset).tree()
@@ -24,7 +24,7 @@ def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
     `hardneg recipe run rocketqa-bert-passage --preset paper`; the demo is that of rocketqa-step1-passage.
     Source: Qu et al., RocketQA, NAACL 2021, section A.1 and Table 6. Its column of NQ, R@100 .860 and .876: `hardneg
     recipe run rocketqa-nq --preset paper --set model.name=google-bert/bert-base-uncased --until rocketqa-1-test`.
-    To expect from the paper preset: MRR@10 .327 on the dev queries, with ERNIE .333 (not run by us).
+    Expected from the paper preset: MRR@10 .327 on the dev queries, with ERNIE .333 (not run by us).
     """
     book = _step1("RocketQA's step 1 from BERT", preset)
     if preset == "paper":
@@ -41,7 +41,7 @@ def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
       --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
 
     The demo takes an hour and a half on one core. The second command hides positives too, and reports how many of them
-    filters find. Source: Qu et al., RocketQA, NAACL 2021, Tables 3 and 4, Figures 5 and 6. To expect from the paper
+    filters find. Source: Qu et al., RocketQA, NAACL 2021, Tables 3 and 4, Figures 5 and 6. Expected from the paper
     preset (the paper's Table 3; not run by us), MRR@10 on the dev queries: in-batch negatives .324, cross-batch .333,
     hard negatives without denoising .260, with it .364, augmentation .370. Its unlabelled queries are those of a file,
     as rocketqa-passage says. In-batch negatives have as many queries a step as cross-batch ones, and a quarter (in the
@@ -58,8 +58,8 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
       hardneg recipe run rocketqa-batches --set batches=[12,24]    two hours on one core; the numbers are ours
 
     Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers: 20,000 steps
-    without hard negatives, 5,000 with. To expect from the paper preset (not run by us): MRR@10 grows with the number,
-    and falls behind some point.
+    without hard negatives, 5,000 with. Expected from the paper preset (not run by us): MRR@10 grows with the number,
+    and falls beyond some point.
     """
     book = _denoised(preset, "RocketQA, Figure 4")
     by_batch = _beside(book, "by-batch")
@@ -79,7 +79,7 @@ def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None 
 
       hardneg recipe run rocketqa-augmentation --set sizes=[100,1000]    two hours on one core; the sizes are ours
 
-    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 6, which does not list the sizes. To expect from
+    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 6, which does not list the sizes. Expected from
     the paper preset (not run by us): MRR@10 grows with the size. A larger size has the queries of a smaller one.
     """
     book = _denoised(preset, "RocketQA, Figure 6")
@@ -108,7 +108,7 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
     The second command hides positives too, where queries have several: what filters find. Readers come with `pip
     install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` brings (7.3 GB).
     Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7.
-    To expect from the paper preset on NQ's test questions (not run by us): answer@5, answer@20, answer@100 .689, .808,
+    Expected from the paper preset on NQ's test questions (not run by us): answer@5, answer@20, answer@100 .689, .808,
     .874 after step 1, .732, .831, .886 after step 3 (20 and 100: of the published program), .740, .827, .885 after step
     4; exact match of a reader trained on it .428. Hard negatives have no answer to the question, as in the program. In
     the demo half of the training questions hide their labels. The paper preset trains on all, and takes unlabelled ones
@@ -123,7 +123,7 @@ def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of RocketQA's Table 7 on questions: in-batch, cross-batch and hard negatives, denoising.
 
     `hardneg recipe run rocketqa-nq-table7`: three hours on one core; it has the readers of rocketqa-nq too. Source: Qu
-    et al., RocketQA, NAACL 2021, section A.2 and Table 7. To expect from the paper preset on NQ's test questions,
+    et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test questions,
     answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising .680, with it
     .732, augmentation .740.
     """
@@ -164,7 +164,7 @@ def _step1(title: str, preset: str) -> Book:
 def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
     """Add Table 3's other rows: in-batch negatives, and hard ones without denoising.
 
-    paper: how queries of a step are counted there.
+    paper: how the paper counts the queries of a step.
     """
     own = paper if preset == "paper" else {"batch_size": 24, "accumulate": 4}
     book.like("in-batch", "rocketqa-1", "In-batch", options=own)
@@ -177,7 +177,7 @@ def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
 
 
 def _beside(book: Book, table: str) -> Tree:
-    """Add another table; return the option that puts a system into it."""
+    """Add another table; return the option that adds a system to it."""
     split = {"split": book.stages["scores"]["split"]} if "split" in book.stages["scores"] else {}
     book.add(table, "evaluate", metrics=["mrr@10"], **split)
     return {"table": table, "report": False}

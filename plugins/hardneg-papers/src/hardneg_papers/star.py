@@ -1,6 +1,6 @@
-"""STAR (Zhan et al., SIGIR 2021), for other kinds of retrievers too; and SimANS's negatives, TAS-B's batches beside it.
+"""STAR (Zhan et al., SIGIR 2021), also for other kinds of retrievers, SimANS's negatives and TAS-B's batches.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, `small` from more of them, in minutes and without a network; the
+Demos train all-MiniLM-L6-v2 on docstrings, `small` on more of them, in minutes and without a network; the
 presets `paper` need a GPU.
 """
 
@@ -70,7 +70,7 @@ def star_inbatch_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run star-inbatch-passage --preset small   `paper`: MS MARCO passages, RoBERTa-base
 
     The same two rows for other kinds of retrievers: star-static, star-splade, star-colbert. Source: Zhan et al., SIGIR
-    2021, section 7.3. To expect from the paper preset: STAR MRR@10 .340; In-Batch Neg .264 (Table 2; not run by us).
+    2021, section 7.3. Expected from the paper preset: STAR MRR@10 .340; In-Batch Neg .264 (Table 2; not run by us).
     """
     book = started("STAR and in-batch negatives on passages", preset)
     star(book, preset)
@@ -87,7 +87,7 @@ def star_splade(preset: DemoSmallOrPaper = "demo") -> Tree:
     It needs `pip install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made
     of its own embeddings. The row "as shipped" is that model before any training.
     Source: Formal et al., SPLADE v2, arXiv 2109.10086, section 4, for the model and how it is trained; Zhan et al.,
-    SIGIR 2021, for the negatives. To expect from the paper preset's warm-up: MRR@10 .340, R@1k .965 on the dev queries
+    SIGIR 2021, for the negatives. Expected from the paper preset's warm-up: MRR@10 .340, R@1k .965 on the dev queries
     (SPLADE-max, the paper's Table 1; not run by us).
     """
     paper: Book | None = None
@@ -118,11 +118,11 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
 
       hardneg recipe run star-colbert --preset small           `paper`: MS MARCO passages, BERT-base
 
-    The start of demo and small is no late-interaction model: all-MiniLM-L6-v2's transformer without its pooling, and a
+    Demo and small start from all-MiniLM-L6-v2's transformer, no late-interaction model, without its pooling, and a
     new orthonormal projection to 128 dimensions. `as shipped` is that, untrained. Source: the model is that of Khattab
     and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1: 128 dimensions, queries filled up to 32 tokens, documents of
     180, punctuation left out, rate 3e-6, 32 a batch, 200,000 steps. The training is that of Zhan et al., SIGIR 2021,
-    sections 6.1 and 7.3. To expect from the paper preset: no paper has this row. The warm-up model is ColBERT, with
+    sections 6.1 and 7.3. Expected from the paper preset: no paper has this row. The warm-up model is ColBERT, with
     MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
     """
     title = "STAR for late interaction on passages"
@@ -166,9 +166,9 @@ def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run simans-passage --set stages.simans-negatives.miner.sharpness=50
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval, EMNLP 2022, and its
-    program microsoft/SimXNS, whose settings for MS MARCO passages the preset `paper` has, but for the reranker that
-    trains beside the retriever there. To expect on MedQuAD, static: as much as STAR (docs/results/more-recipes.md).
-    To expect from the paper preset: no published figure. The paper has MRR@10 .409 with AR2's model to start from, its
+    program microsoft/SimXNS, whose settings for MS MARCO passages the preset `paper` has, except for the reranker
+    trained jointly with the retriever. Expected on MedQuAD, static: as much as STAR (docs/results/more-recipes.md).
+    Expected from the paper preset: no published figure. The paper has MRR@10 .409 with AR2's model to start from, its
     reranker as a teacher, and negatives mined anew every 5,000 steps. More in docs/methods/simans.md.
     """
     paper = preset == "paper"
@@ -206,7 +206,7 @@ def tas_b(preset: DemoSmallOrPaper = "demo") -> Tree:
     SIGIR 2021, sections 3 and 4. The demo's teacher is STAR's model, as a run for each query's own documents and as the
     guide for those of the batch: no cross-encoder is packaged. The paper has cross-encoders for the one and a ColBERT
     for the other; preset paper has the guide's vectors in its place. Rows with fewer words in their names leave parts
-    out. To expect from the paper preset: nothing published, as its teachers are others. The paper has MRR@10 .340 on
+    out. Expected from the paper preset: nothing published, as its teachers are others. The paper has MRR@10 .340 on
     the dev queries (Table 4). Here those choose the best weights, so the report has the queries of TREC 2019 DL.
     """
     paper = preset == "paper"
@@ -230,7 +230,7 @@ def tas_b(preset: DemoSmallOrPaper = "demo") -> Tree:
         plugin = {"name": "cross-encoder", **source}
         own["teacher"] = book.add("teacher", "rerank", plugin=plugin, run="bm25-train", **of_all)
         own["loss"]["in_batch_own"] = False
-        # The paper stops by its dev queries; the number of steps is a bound, and no figure of the paper's.
+        # The paper stops early on its dev queries; the number of steps is our upper bound, not the paper's.
         options = {"negatives_per_query": 1, "optimizer": "adamw", "learning_rate": 7e-6, "max_steps": 300000}
         options |= {"batch_size": 32, "warmup_steps": 0, "decay": "constant", "evaluate_every": 4000, "patience": 30}
         options |= {"weight_decay": 0.0, "keep_best": True}

@@ -6,9 +6,9 @@ from typing import Any
 from hardneg_papers.book import Book, Tree, deep
 
 DOCSTRINGS = {"name": "pydocs", "max_passages": 6000, "dev_share": 0.055, "test_share": 0.12}
-"""More of the docstrings than a first look has."""
+"""A larger sample of docstrings than the demos use."""
 BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", "depth": 10, "queries": 150}}
-"""A demo's training that is judged on the way, in a list of the start model."""
+"""Options of a demo's training with validation on the start model's ranked lists."""
 WARM_UP: Tree = {
     "max_steps": 60000,
     "batch_size": 32,
@@ -16,7 +16,7 @@ WARM_UP: Tree = {
     "decay": "constant",
     "checkpoint_every": 2000,
 }
-"""How the papers on STAR and ANCE train on BM25's negatives."""
+"""The training on BM25's negatives in the papers on STAR and ANCE."""
 INBATCH = {"name": "ranknet", "pairs": "all"}
 """The loss of In-Batch Neg."""
 
@@ -25,22 +25,22 @@ READER: Tree = {
     "depth": 50,
     "options": {"batch_size": 8, "negatives_per_query": 5, "max_steps": 200, "learning_rate": 2e-4},
 }
-"""How a demo trains a reader."""
+"""The training of a reader in demos."""
 _DPRS: Tree = {"batch_size": 2, "accumulate": 8, "negatives_per_query": 23, "epochs": 20, "learning_rate": 1e-5}
 DPRS_READER: Tree = {
     "reader": {"name": "google-bert/bert-base-uncased", "length": 350},
     "depth": 100,  # DPR's: 24 of the first 100 passages are read
     "validation": {"depth": 50, "queries": 500},
-    # 16 questions a step; DPR's rate stays as it is.
+    # 16 questions a step; DPR's learning rate is unchanged.
     "options": {**_DPRS, "weight_decay": 0.0, "warmup_ratio": 0.0, "decay": "constant", "evaluate_every": 10000},
 }
-"""How DPR trains a reader."""
+"""The training of DPR's reader."""
 
 
 def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:
     """Start a demo: docstrings, BM25, the initial model, and a table of both.
 
-    validated: trainings are judged on dev queries, in a list of the start model.
+    validated: whether trainings are validated on dev queries, by ranked lists of the start model.
     """
     whole = {"name": "packaged:all-MiniLM-L6-v2", "query_length": 128, "document_length": 128, **model}
     options = {"max_steps": 100, "batch_size": 24, "learning_rate": 5e-5, "warmup_steps": 10}
@@ -111,7 +111,7 @@ def trained(title: str, folder: str) -> Book:
 def rand_neg(book: Book, paper: bool) -> None:
     """Rand Neg: negatives drawn from the whole corpus, each query against those of the whole batch."""
     negatives = book.add("random-negatives", "mine", miner={"name": "random", "count": 200})
-    # The paper does not tell the number of steps: 100,000 are ours.
+    # The paper does not give the number of steps: 100,000 is our choice.
     options = {"max_steps": 100000, "batch_size": 256, "gradient_checkpointing": True} if paper else {}
     loss = {"name": "ranknet", "pairs": "mined"}
     book.system("rand-neg", "Rand Neg", negatives=negatives, loss=loss, options=options)
@@ -134,8 +134,8 @@ def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str
     """Add ANCE-Tele's three rounds, each from the initial model; yield number and lists to mine from.
 
     The top of the model for each query (ANN), and for the text of its positive (lookahead); and the lists of the rounds
-    before (momentum): one that is named again gives the documents that it gave, but for those that others give now.
-    first: a search that stands for the first round's.
+    before (momentum): a list used again gives the same documents as before, except those that other lists give now.
+    first: a search to use in place of the first round's.
     """
     lists: dict[str, str] = {}
     for number in (1, 2, 3):

@@ -24,9 +24,9 @@ def labelled_negatives(book: Book, name: str, index: str = "start-index", **opti
 def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
     """Averages of the weights of several seeds, and of the initial and the trained model, compared with single seeds.
 
-    `hardneg recipe run averaged-seeds`. `mean of seeds` is one model, `halfway` one more: half the start, half the
-    mean. The row `top 10` is five models, each alone: its figures are means over these. Source: Wortsman et al., Model
-    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for the halfway one. To expect:
+    `hardneg recipe run averaged-seeds`. `mean of seeds` is one model; `halfway` is another: half the start, half the
+    mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model
+    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for the halfway one. Expected:
     docs/results/averages.md.
     """
     book = small_study("Averages of seeds", preset)
@@ -43,11 +43,11 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
 def equal_steps(preset: DemoOrFull = "demo") -> Tree:
     """ADORE and ANCE compared with the same number of further steps without them.
 
-    `hardneg recipe run equal-steps`. Each row with an arrow goes on from the model before the arrow for half as many
-    steps. ADORE trains the queries' side, beside it random lists on the same index do, at a temperature of their own:
-    their scores lie further apart than those of the top. ANCE starts from BM25's negatives, beside it these go on.
-    `again` is the same training continued, both sides. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
-    2021, Table 1. Neither has these controls. To expect: docs/results/claims.md.
+    `hardneg recipe run equal-steps`. Each row with an arrow continues from the model before the arrow for half as many
+    steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature, as
+    their scores lie further apart. ANCE starts from BM25's negatives; its control continues on them.
+    `again` continues the same training of both encoders. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
+    2021, Table 1. Neither has these controls. Expected: docs/results/claims.md.
     """
     book = study("ADORE and ANCE at equal steps", preset, ["in-batch", "top 10", "BM25 top 10"])
     lists = bm25_arm(book)
@@ -85,7 +85,7 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run fewer-bits`. `top 10` is trained with documents of 32 bits a number alone, `for fewer bits` with
     the losses at 32, 8 and 1. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing, ACL 2021,
-    for the search by bits. To expect: docs/results/fewer-bits.md.
+    for the search by bits. Expected: docs/results/fewer-bits.md.
     """
     book = small_study("Vectors of fewer bits", preset)
     book.start()
@@ -109,11 +109,11 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
     """The share of the gain of repeatedly mined hard negatives that in-batch negatives reach for free.
 
-    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative a query and none of the batch: a random
-    one, one of the first 15, and the latter mined anew once. The other rows have the batch's negatives too.
+    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative per query, without the batch's: a random
+    one, one of the first 15, and one mined again once. The other rows have the batch's negatives too.
     Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453
     after two rounds of triplets on MedQuAD, with another model and its own split, and no row with in-batch negatives.
-    To expect: docs/results/claims.md.
+    Expected: docs/results/claims.md.
     """
     book = study("Negatives mined again and again", preset, ["in-batch", "random pairs", "hard pairs"], steps=68)
     book.change("scores", metrics=["mrr@5", "recall@5", "recall@100"])
@@ -138,10 +138,10 @@ def many_collections(
 
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
-    Each collection is mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
+    Collections are mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
     have as many steps. `a alone` is trained on collection a, and measured on each. The report has a table for each
     collection, and one with their means.
-    Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature. To expect: docs/results/mixtures.md.
+    Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature. Expected: docs/results/mixtures.md.
     """
     own = {"docstrings": {**_DOCSTRINGS, "max_passages": 2000}, "code": {**CODE, "max_passages": 1000}}
     loaders: Mapping[str, Tree | str] = collections or own
@@ -182,7 +182,7 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
 
     Its model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3, takes the top 200; Xiong et al., ICLR
     2021, section A.4, try depths. Which is best depends on the collection: on how many positives nobody has labelled.
-    To expect from the demo: differences that are mostly noise, on 800 dev queries; the report tests them. On MedQuAD,
+    Expected from the demo: differences that are mostly noise, on 800 dev queries; the report tests them. On MedQuAD,
     static: the top 10 above the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
     """
     tried = depths or [10, 50, 100, 200]
@@ -209,7 +209,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
 
     `hardneg recipe run negatives-compared`. All rows have STAR's loss, as many steps and the same rates, so that they
     differ in their negatives alone. ADORE goes on from STAR's model with the queries' side alone, so it has twice the
-    steps. ANCE-Tele has three trainings. Source: those of star-static and of the pages in docs/methods. To expect, on
+    steps. ANCE-Tele has three trainings. Source: those of star-static and of the pages in docs/methods. Expected, on
     895 queries: docs/results/negatives.md.
     """
     options: Tree = {"max_steps": 60, "batch_size": 32, "weight_decay": 0.0, "warmup_steps": 5}
@@ -229,7 +229,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     book.system("star", "STAR", negatives=static)
     book.row("BM25", "bm25")
     book.row("as shipped", "start-test")
-    # Masks: what a model that was trained in the batch scores above the positive is no negative.
+    # Masks documents that a model trained on in-batch negatives scores above the positive.
     masked: Tree = {"guide": "inbatch-neg-index", "guided_mask": {"margin": 0.0}}
     book.system("gist", "STAR, GIST mask", negatives=static, **masked)
     # Filters and draws.
@@ -239,7 +239,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     book.system("pos-percent", "pos-percent .95", negatives=mined(book, "below", miner=below))
     filled = mined(book, "below-filled", miner=below, fill_to=200)
     book.system("filled", "pos-percent .95, filled", negatives=filled)
-    # Negatives of the model as it is.
+    # Negatives of the current model.
     refresh = {"policy": "synchronous", "every": 15, "depth": 200, "negatives": 20}
     own = {**options, "learning_rate": 0.03, "negatives_per_query": 1}
     book.system("ance", "ANCE", "train-refreshed", negatives=static, loss=loss, refresh=refresh, options=own)
@@ -251,7 +251,7 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     # TAS-B's batches.
     topics: Tree = {"batches": {"name": "topic-balanced", "clusters": 20}, "batches_from": "start-index"}
     book.system("topics", "STAR, TAS-B batches", negatives=static, **topics)
-    # The queries' side alone, on STAR's index.
+    # Query encoder only, on STAR's index.
     adore: Tree = {"model": "star", "index": "star-index", "loss": {"name": "lambda", "cut": 200, "temperature": 0.05}}
     book.system("adore", "ADORE on STAR", "train-queries", **adore, options={**options, "learning_rate": 0.01})
     book.top["outputs"] = {"model": "star", "index": "star-index"}
@@ -265,7 +265,7 @@ def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] |
 
     Rows are named by the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
     Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers.
-    To expect: of the .1 to .28 MRR@10 that labels bring, nothing to two thirds; BM25 stays above
+    Expected: of the .1 to .28 MRR@10 that labels bring, nothing to two thirds; BM25 stays above
     (docs/results/written-queries.md). The best rate is .003 to .03, by collection.
     """
     book = small_study("Written queries", preset)

@@ -176,7 +176,7 @@ def test_what_was_dropped_is_shown_by_rank_and_by_examples_with_texts(stored, tm
     assert case["text"] == "old river" and "old river" in case["positive"]["text"]
     assert (case["dropped"]["doc_id"], case["dropped"]["rank"], case["kept"]["rank"]) == ("d1", 2, 4)
     assert "blue river" in case["dropped"]["text"] and case["kept"]["doc_id"] == "d3"
-    assert section.title == "Behind: what was dropped, by rank"
+    assert section.title == "Behind: dropped candidates by rank"
     row = section.tables[1].rows[0]
     assert row[1] == "q0 old river" and row[5].startswith("rank 4 d3 ")
 

@@ -21,17 +21,17 @@ class Run(pt.Transformer):  # type: ignore[misc]
     """The documents that a TREC run has for each query, in its order."""
 
     def __init__(self, path: str | Path, depth: int = DEPTH) -> None:
-        """depth: how far down its lists."""
+        """depth: documents per query."""
         super().__init__()
         self.path, self.depth = Path(path), depth
 
     @cached_property
     def lists(self) -> dict[str, hp.RankedList]:
-        """Rows by query. Raises DataError for an unreadable run."""
+        """The result rows by query. Raises DataError for an unreadable run."""
         return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Rows of documents for rows with `qid`; ranks start at 0."""
+        """Return result rows for query rows with `qid`; ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=[])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
@@ -52,7 +52,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
 
 
 class Retriever(pt.Transformer):  # type: ignore[misc]
-    """The best documents of each query, by an index and the model that encoded it.
+    """Retrieval of each query's best documents with an index and the model that encoded it.
 
     The index and the model are opened with the first query.
     """
@@ -66,7 +66,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         store: str | Path | None = None,
         device: str | None = None,
     ) -> None:
-        """An index of a run folder.
+        """Open an index of a run folder.
 
         index: its stage; default the published one. depth: documents per query. store: of the run; default hardneg's.
         device: default the best available.
@@ -80,7 +80,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         }
         stage = next(iter(indexes), None) if index is None else index
         if stage not in indexes:
-            has = ", ".join(indexes) or "none: name the store of the recipe with `store`"
+            has = ", ".join(indexes) or "none in this store: name the recipe's store with `store`"
             raise hp.errors.UsageError(f"{folder}: no index {index or ''}; there are: {has}")
         self._hold(indexes[stage], depth, device)
 
@@ -94,7 +94,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         depth: int = DEPTH,
         device: str | None = None,
     ) -> "Retriever":
-        """An index folder of `hardneg encode`, or of `hardneg index build` with its backend's name and options.
+        """Open an index folder of `hardneg encode`, or of `hardneg index build` with its backend's name and options.
 
         model: its encoder, a folder, a hub id or a spec; None for an index of texts.
 
@@ -122,7 +122,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Rows of documents for rows with `qid` and `query`; ranks start at 0."""
+        """Return result rows for query rows with `qid` and `query`; ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=["query"])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         if not len(kept):
@@ -132,7 +132,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         names, scores = self.opened.names, hits.scores[inside].astype(float)
         doc_ids = np.array([names[row] for row in hits.rows[inside].tolist()], object)
         positions = np.repeat(np.arange(len(kept)), inside.sum(1))
-        order = np.lexsort((doc_ids, -scores, positions))  # equal scores by id, as runs are written
+        order = np.lexsort((doc_ids, -scores, positions))  # ties by id, as in written runs
         ranks = np.broadcast_to(np.arange(inside.shape[1]), inside.shape)[inside]
         rows = kept.iloc[positions].reset_index(drop=True)
         return rows.assign(docno=doc_ids[order], score=scores[order], rank=ranks)
@@ -142,7 +142,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
 
 
 class Reranker(pt.Transformer):  # type: ignore[misc]
-    """Documents of each query with the scores of a reranker, best first."""
+    """Reranking of each query's documents, best first."""
 
     def __init__(self, plugin: str, *, text: str = "text", **options: Any) -> None:
         """plugin: the name of a reranker of hardneg, such as `cross-encoder`, with its options; text: the column.
@@ -158,11 +158,11 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
 
     @classmethod
     def from_folder(cls, folder: str | Path, **options: Any) -> "Reranker":
-        """The cross-encoder that a recipe trained and saved in a folder."""
+        """Open a cross-encoder that a recipe trained and saved in a folder."""
         return cls("cross-encoder", source=str(folder), **options)
 
     def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows with new scores and ranks from 0; ties keep their order."""
+        """Return the rows with new scores, and ranks from 0; ties keep their order."""
         pt.validate.result_frame(frame, extra_columns=["query", self.text])
         if not len(frame):
             return frame.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype=int))

@@ -1,4 +1,4 @@
-"""The Ray cluster: what it has, and what an actor of it takes."""
+"""The Ray cluster: its resources, and those that an actor takes."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Needs:
 
     @property
     def words(self) -> str:
-        """In words."""
+        """The resources in words."""
         return f"{self.num_gpus:g} GPU and {self.num_cpus:g} cores" if self.num_gpus else f"{self.num_cpus:g} cores"
 
 
@@ -42,7 +42,7 @@ class Cluster:
     node: str
 
     def needs(self, device: str | None) -> Needs:
-        """By the options, or by what the machines have."""
+        """The resources of an actor, from the options or else from the machines."""
         cpus, gpus = self._machines("CPU"), self._machines("GPU")
         num_gpus = self.options.num_gpus
         if num_gpus is None:
@@ -58,12 +58,12 @@ class Cluster:
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
 
     def beside_driver(self, actor: type[Any]) -> Any:
-        """Makes actors of a class on this machine, which take no room there."""
+        """Makes actors of a class on this machine, without reserving resources."""
         here = NodeAffinitySchedulingStrategy(self.node, soft=False)
         return ray.remote(actor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 
     def check(self) -> None:
-        """Raises ClusterLost where the Ray processes of this machine are gone."""
+        """Raises ClusterLost if the Ray processes of this machine are gone."""
         if not any(node["Alive"] and node["NodeID"] == self.node for node in ray.nodes()):
             raise ClusterLost(self.started)
 

@@ -1,4 +1,4 @@
-"""The engine `ray`: what it can be told, and how it makes a stage."""
+"""The engine `ray`: its options, and the making of a stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ray:
-    """Has the actors of a Ray cluster make the blocks of encode, search, mine and rerank; the bytes stay the same.
+    """Distributes the blocks of encode, search, mine and rerank to the actors of a Ray cluster; results are identical.
 
-    Each actor opens the model or the index once, and is given a few missing blocks at a time, as many as it manages.
-    What is finished stands in the store, so a lost actor, machine or command costs the blocks it was at. All machines
-    must have the store, and what a recipe names, at the same path.
+    Each actor opens the model or the index once, and gets a few missing blocks at a time, at its own pace. Finished
+    blocks are in the store, so a lost actor, machine or command costs only its current blocks. All machines must see
+    the store, and the files that a recipe names, at the same path.
 
     Args:
         address: the cluster to join; `auto` joins the one that `ray start` has started on this machine, or starts one
             here; `local` starts one here, which only this machine and this user can reach.
-        actors: how many at a time; `auto` is as many as have room, more whenever the cluster grows.
-        num_gpus: GPUs of an actor, which may be a part of one; by default 1 where the cluster has any.
-        num_cpus: cores of an actor, and its threads; by default a GPU's share of its machine, or without GPUs the
-            machine's share of an actor, all where `actors` is `auto`.
-        losses: how often the same blocks may be lost with an actor, or a cluster that was started here, until the stage
-            ends with an error.
-        patience: seconds to wait for room for the first actor.
+        actors: how many at a time; `auto` is as many as fit, more whenever the cluster grows.
+        num_gpus: GPUs per actor, possibly a fraction; by default 1 if the cluster has any.
+        num_cpus: cores of an actor, and its threads; by default the machine's cores per GPU, or without GPUs its cores
+            per actor (all of them if `actors` is `auto`).
+        losses: how often the same blocks may be lost with an actor, or a cluster started here, before the stage ends
+            with an error.
+        patience: seconds to wait for free resources for the first actor.
         object_store_memory: bytes of shared memory of a cluster that is started here.
     """
 
@@ -48,10 +48,10 @@ class Ray:
                 raise errors.PluginError(f"{name} must be {bound} or above, not {value}")
 
     def make(self, context: "stages.StageContext[stages.StageSpec]") -> Mapping[str, Any]:
-        """The stage in blocks; one that reads files of this machine, such as vectors of queries, is made here.
+        """Makes a stage in blocks; one that reads files of this machine, such as query vectors, is made here.
 
         Raises:
-            UsageError: there is no such cluster, or no room in it.
+            UsageError: there is no such cluster, or it has no free resources.
             ArtifactError: the same blocks were lost again and again, or the cluster was.
             HardnegError: the stage's own errors.
         """

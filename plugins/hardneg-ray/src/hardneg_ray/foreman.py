@@ -1,4 +1,4 @@
-"""The driver: opens a stage, gives its missing blocks to the actors of a cluster, and puts them together."""
+"""The driver: opens a stage, gives its missing blocks to the actors of a cluster, and joins them."""
 
 import time
 import uuid
@@ -18,11 +18,11 @@ from hardneg_ray.joining import joined
 from hardneg_ray.worker import Block, BlockActor, Desk, Failed, Opened, Report, choices_file, choices_in, token_file
 
 _MOST = 16  # blocks at a time
-_PAUSE = 1.0  # seconds between two looks at the cluster, at most
+_PAUSE = 1.0  # maximum seconds between two checks of the cluster
 
 
 class Ranges:
-    """The numbers of the blocks that are missing and with no actor, and how often each was lost."""
+    """The numbers of the missing blocks that no actor has, and how often each was lost."""
 
     def __init__(self, missing: Iterable[int]) -> None:
         self._missing = sorted(missing)
@@ -32,10 +32,10 @@ class Ranges:
         return len(self._missing)
 
     def take(self, actors: int) -> Sequence[int]:
-        """Blocks for one of so many actors: half of its even share, so that the last ones come out together.
+        """Take the next blocks for one of several actors: half of its even share, so that all finish together.
 
-        A faster actor comes more often. They follow each other, as a pass over a run or an index then serves them all.
-        They are few, as the cluster may grow.
+        Faster actors come back more often. The blocks are consecutive, so that one pass over a run or an index serves
+        all, and few, as the cluster may grow.
         """
         share = min(_MOST, max(1, len(self._missing) // (2 * max(1, actors))))
         taken = [number for i, number in enumerate(self._missing[:share]) if number == self._missing[0] + i]
@@ -43,7 +43,7 @@ class Ranges:
         return taken
 
     def give_back(self, numbers: Iterable[int]) -> int:
-        """Blocks of an actor that was lost; returns how often the one was lost that was lost the most."""
+        """Put back the blocks of a lost actor; return the largest number of times that one of them was lost."""
         back = list(numbers)
         self._missing = sorted([*self._missing, *back])
         self._lost.update(back[:1])
@@ -52,7 +52,7 @@ class Ranges:
 
 @dataclass(eq=False)
 class Member:
-    """An actor; waited: what of it comes next: that it has opened, or a block. numbers: what it is still to make."""
+    """An actor. waited: its next message: that it has opened the stage, or a block. numbers: its remaining blocks."""
 
     actor: Any
     waited: Any
@@ -61,7 +61,7 @@ class Member:
     working: bool = False
 
     def read(self) -> Report | None:
-        """What has come; None where all that it was given is made. Raises `Lost` where it is gone."""
+        """The next message; None when all of its blocks are made. Raises `Lost` if the actor is gone."""
         try:
             if not self.working:
                 report: Report = ray.get(self.waited)
@@ -71,7 +71,7 @@ class Member:
         except StopIteration:
             self.working, self.waited = False, None
             return None
-        except (RayActorError, ObjectLostError) as error:  # the second: what it made lay on a machine that is gone
+        except (RayActorError, ObjectLostError) as error:  # the second: its result was on a machine that is gone
             raise Lost(self) from error
 
 
@@ -84,9 +84,9 @@ class Lost(Exception):
 
 
 class Foreman:
-    """A stage at work on a cluster; blocks: as the driver has opened it. members: its actors, hired as there is work.
+    """A stage at work on a cluster. blocks: the stage opened by the driver. members: its actors, started as needed.
 
-    actor: makes one.
+    actor: starts one.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class Foreman:
 
     @property
     def ready(self) -> list[Member]:
-        """Those that have opened the stage."""
+        """The actors that have opened the stage."""
         return [member for member in self.members if member.opened]
 
     def make(self) -> None:
-        """Has all blocks made.
+        """Make all blocks on the actors.
 
         Raises:
-            UsageError: there is no room for an actor.
+            UsageError: there are no free resources for an actor.
             ArtifactError: the same blocks were lost too often.
             ClusterLost: the Ray processes of this machine are gone.
             HardnegError: an actor's own.
@@ -141,12 +141,12 @@ class Foreman:
                 self._give_up(lost.member)
 
     def dismiss(self, member: Member) -> None:
-        """Ends an actor; should it still be alive, it writes what others write."""
+        """End an actor; if it is still alive, it writes the same bytes as others."""
         self.members.remove(member)
         ray.kill(member.actor)
 
     def _look(self) -> None:
-        """Whether the cluster is there; more actors, where there is work and room: one waits for a new machine."""
+        """Check that the cluster is up; start more actors if there is work and room. One waits for a new machine."""
         self.cluster.check()
         options, working = self.cluster.options, sum(member.working for member in self.members)
         most = self.cluster.room(self.needs) + 1 if options.actors == "auto" else options.actors
@@ -174,7 +174,7 @@ class Foreman:
             self.task.advance(self.blocks.sizes[report.number])
 
     def _give_up(self, member: Member) -> None:
-        """Gives out again what a lost actor has not finished."""
+        """Reassign the unfinished blocks of a lost actor."""
         self.dismiss(member)
         self.cluster.check()
         finished = self.blocks.finished()
@@ -187,16 +187,16 @@ class Foreman:
         if times >= self.cluster.options.losses:
             at = f" with block {left[0]}" if left else " before it had opened the stage"
             raise hp.errors.ArtifactError(
-                f"{problem}{at}, for the {times}th time: is there memory enough? What was finished is kept"
+                f"{problem}{at}, for the {times}th time: is there enough memory? Finished blocks are kept"
             )
-        self.context.progress.note(f"{problem}; others make its {len(left)} blocks")
+        self.context.progress.note(f"{problem}; other actors take over its {len(left)} blocks")
 
 
 @contextmanager
 def _at_work(
     cluster: Cluster, context: hp.stages.StageContext[hp.stages.StageSpec], blocks: hp.stage_work.StageBlocks
 ) -> Iterator[Foreman]:
-    """With actors that end when the block does."""
+    """The stage with its actors, which end with the block."""
     done, total = sum(blocks.sizes[number] for number in blocks.finished()), sum(blocks.sizes)
     with context.progress.task(f"{context.name} by ray", total, blocks.unit, done) as task:
         foreman = Foreman(cluster, context, blocks, task)
@@ -209,7 +209,7 @@ def _at_work(
 
 
 def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> Mapping[str, Any]:
-    """A stage; one that reads files of this machine alone is made by this process. Raises as `Ray.make`."""
+    """Make a stage; one that reads local files of this machine is made by this process. Raises as `Ray.make`."""
     if (context.device or "").startswith("cuda:"):
         raise hp.errors.UsageError(
             f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
@@ -217,9 +217,9 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
     context.keep_only(hp.stores.SCRATCH)
     blocks = context.spec.blocks(replace(context, device="cpu"))
     if not blocks.travels:
-        context.progress.note(f"{context.name}: reads files of this machine, which makes it")
+        context.progress.note(f"{context.name}: reads local files, so it is made on this machine")
         return context.spec.make(context)
-    for left in reversed(range(options.losses)):  # a cluster that was started here is started again where it is lost
+    for left in reversed(range(options.losses)):  # a cluster that was started here is restarted if it is lost
         if len(blocks.finished()) == len(blocks.sizes):
             break
         try:
@@ -229,7 +229,7 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
         except ClusterLost as error:
             if not error.started or not left:
                 raise
-            context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")
+            context.progress.note(f"{context.name}: the Ray processes of this machine are gone; restarting them")
     chosen = choices_in(choices_file(context.folder))
     choices = {subject.removeprefix(hp.stores.CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}

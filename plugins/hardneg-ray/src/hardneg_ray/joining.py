@@ -1,4 +1,4 @@
-"""The Ray cluster, joined, or started on this machine."""
+"""Joining a Ray cluster, or starting one on this machine."""
 
 import os
 import secrets
@@ -21,7 +21,7 @@ from hardneg.plugin import errors
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.engine import Ray
 
-_MEETING, _PAUSE = 60.0, 1.0  # seconds that a cluster may take to answer, and between two looks
+_MEETING, _PAUSE = 60.0, 1.0  # seconds that a cluster may take to answer, and between two checks
 _STARTS = 3
 _LOOK = 0.05  # seconds
 Result = TypeVar("Result")
@@ -96,7 +96,7 @@ def _join(options: Ray, ends: ExitStack) -> bool:
         except ConnectionError as error:
             reason = str(error).splitlines()[0]
             if "InvalidAuthToken" in str(error.__cause__):
-                reason = "it asks for another token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its own"
+                reason = "it requires another token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its token"
             raise errors.UsageError(_unreached(address, reason)) from None
         return False
     ends.enter_context(fenced())
@@ -160,11 +160,10 @@ _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 @contextmanager
 def fenced() -> Iterator[None]:
-    """For the life of a cluster that is started within the block.
+    """Fence a cluster started within the block off from the network.
 
-    Ray has one setting by which all of its processes listen on the loopback alone: that its clusters have one machine,
-    as is usual on macOS. The token is new each time, in a file that this user alone may read; processes that Ray starts
-    inherit its place.
+    Ray's only setting that makes all processes listen on the loopback alone is that of one-machine clusters, as on
+    macOS. The token is new each time, in a file that only this user may read; Ray's processes inherit its path.
     """
     many, before = ray_constants.ENABLE_RAY_CLUSTER, {name: os.environ.get(name) for name in _VARIABLES}
     with tempfile.TemporaryDirectory(prefix="hardneg-ray-") as folder:
@@ -181,7 +180,7 @@ def fenced() -> Iterator[None]:
 
 
 def _ask_for(wanted: Mapping[str, str | None]) -> None:
-    """Ray reads its settings once: it has to read them again."""
+    """Make Ray read its settings again, which it otherwise does once."""
     for name in _VARIABLES:
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in wanted.items() if value is not None})

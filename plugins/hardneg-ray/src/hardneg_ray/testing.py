@@ -76,7 +76,7 @@ class EngineTests(PluginTests):
         rule(all(f"{number} was here" in kept for number in (0, 1, 7, 14)), "finished blocks stay", kept)
 
     def test_an_error_is_the_stages_own(self, tmp_path: Path) -> None:
-        """It is raised as it is; finished blocks stay, and the next run continues."""
+        """A stage's error is raised unchanged; finished blocks stay, and the next run continues."""
         engine, context = self.make(tmp_path), context_of(tmp_path / "work", broken=50)
         try:
             engine.make(context)

@@ -15,7 +15,7 @@ import ray
 
 import hardneg.plugin as hp
 
-_PATIENCE = 10.0  # seconds, for a network file system to show what was written
+_PATIENCE = 10.0  # seconds for a network file system to show written files
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Failed:
 
     @classmethod
     def of(cls, error: Exception) -> "Failed":
-        """An error as it was caught."""
+        """Record a caught error."""
         classes = [
             each.__name__ for each in type(error).__mro__ if each.__module__ == hp.errors.HardnegError.__module__
         ]
@@ -50,7 +50,7 @@ class Failed:
         return cls(classes[0] if isinstance(error, hp.errors.HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
-        """The error to raise here; unknown errors include their traceback."""
+        """Return the error to raise here; unknown errors include their traceback."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
         error_class = getattr(sys.modules[hp.errors.HardnegError.__module__], self.class_name)
@@ -73,7 +73,7 @@ class Desk:
         return self._choices.get(subject)
 
     def settle(self, subject: str, proposal: str) -> str:
-        """The choice for all actors: the first proposal."""
+        """Return the choice for all actors, which is the first proposal."""
         if subject not in self._choices:
             self._choices[subject] = proposal
             hp.stores.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
@@ -92,7 +92,7 @@ def choices_in(path: Path) -> dict[str, str]:
 
 
 def token_file(folder: Path) -> Path:
-    """The file by which actors recognise the driver's folder."""
+    """The file that identifies the driver's folder to actors."""
     return folder / hp.stores.SCRATCH / "driver"
 
 
@@ -143,7 +143,7 @@ class BlockActor:
                     return
 
     def _reported(self, work: Callable[[], Any]) -> Any:
-        """The result of a function, or its error as data."""
+        """Return a function's result, or its error as data."""
         try:
             with hp.registry.plugin_errors([*self._context.plugins.values(), self._context.spec]):
                 return work()

@@ -1,4 +1,4 @@
-"""Passages in, queries out: batches by their tokens, and draws that no batch changes. Generation is transformers'."""
+"""Generation of queries by transformers, with batches sized by tokens and draws independent of the batch."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -23,16 +23,16 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 class Drawn(LogitsProcessor):  # type: ignore[misc]
-    """Leaves of each row one token, drawn among the `top_k` likeliest by a number from 0 to 1.
+    """Keeps one token per row, drawn from the `top_k` most likely ones by a number from 0 to 1.
 
-    draws: float64 [rows, steps], the number of each row at each step.
+    draws: float64 [rows, steps], the random number of each row at each step.
     """
 
     def __init__(self, draws: Tensor, top_k: int) -> None:
         self._draws, self._top_k, self._step = draws, top_k, 0
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """From scores [rows, vocabulary] those of the drawn tokens: 0, and -inf of all others."""
+        """Return scores [rows, vocabulary]: 0 for the drawn tokens, -inf for all others."""
         likeliest, tokens = scores.topk(min(self._top_k, scores.shape[1]))
         shares = likeliest.double().softmax(-1)
         behind = shares.cumsum(-1) <= self._draws[:, self._step, None]
@@ -43,7 +43,7 @@ class Drawn(LogitsProcessor):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Generation:
-    """A network at work. counts: tokens read and written, queries that were drawn twice or are empty."""
+    """A loaded network. counts: tokens read and written, repeated queries, empty queries."""
 
     version: ClassVar[int] = 1
 
@@ -54,7 +54,7 @@ class Generation:
 
     @classmethod
     def opened(cls, options: "Seq2seq", device: str | None) -> "Generation":
-        """The network on a device, or on the best one. Raises ModelError where it cannot be opened."""
+        """Open the network on a device, or on the best one. Raises ModelError if it cannot be opened."""
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         folder = model_files.locate(options.source, options.revision, fetch=True).path
@@ -72,12 +72,12 @@ class Generation:
             tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         if tokenizer.pad_token is None:
             raise errors.ModelError(
-                f"seq2seq: {options.source}: its tokenizer has neither padding nor end: add pad_token"
+                f"seq2seq: {options.source}: its tokenizer has no padding or end token: add pad_token"
             )
         return cls(options, network.to(target).eval(), tokenizer)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """As `Seq2seq.write`."""
+        """Yield queries like `Seq2seq.write`."""
         stream = iter(documents)
         while window := list(islice(stream, _WINDOW)):
             texts = [self.options.prefix + document.contents if document.text.strip() else "" for document in window]
@@ -86,7 +86,7 @@ class Generation:
                 yield records.Written(next(queries, ()) if text else (), document)
 
     def _queries(self, texts: Sequence[str], count: int, seed: int) -> Iterator[list[str]]:
-        """Those of each text, in the order of the texts."""
+        """Yield the queries of each text, in the order of the texts."""
         if not texts:
             return
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.options.length)["input_ids"]
@@ -100,7 +100,7 @@ class Generation:
 
     @torch.inference_mode()
     def _generated(self, ids: Sequence[list[int]], texts: Sequence[str], count: int, seed: int) -> list[str]:
-        """`count` queries of each text, one text after another."""
+        """Return `count` queries of each text, text by text."""
         from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 
         options, device = self.options, self.network.device
@@ -122,7 +122,7 @@ class Generation:
         return lines
 
     def _greedy(self) -> Any:
-        """The network's own settings, with the likeliest token at each step: `Drawn` leaves one."""
+        """The network's own settings with greedy decoding, as `Drawn` keeps a single token."""
         config = deepcopy(self.network.generation_config)
         config.update(do_sample=False, num_beams=1, temperature=1.0, top_k=50, top_p=1.0)
         config.update(max_length=None, max_new_tokens=self.options.query_tokens)
@@ -138,7 +138,7 @@ class Generation:
 
 @contextmanager
 def writing(options: "Seq2seq", counts: MutableMapping[str, float], device: str | None) -> Iterator[Generation]:
-    """The network, opened for all documents; `counts` gets what it has used."""
+    """The network, opened for all documents; its totals are added to `counts`."""
     opened = options.opened(device)
     yield opened
     counts.update({what: count for what, count in opened.counts.items() if count})

@@ -22,14 +22,14 @@ class Seq2seq:
     Args:
         source: a hub id or a folder: a network that transformers opens as AutoModelForSeq2SeqLM, and its tokenizer.
         revision: a branch, tag or commit of a hub id.
-        prefix: what is put before the passage, such as `Generate question: `; the network's own training decides.
-        length: how many tokens of a passage are read, special ones included.
+        prefix: text before each passage, such as `Generate question: `, as in the network's training.
+        length: the most tokens of a passage, special tokens included.
         query_tokens: the most tokens of a query.
-        top_k: among how many of the likeliest tokens each is drawn; 1 always takes the likeliest.
-        top_p: among the likeliest tokens which together have this probability.
-        temperature: what the network's scores are divided by before the draw.
+        top_k: draw each token from this many of the most likely ones; 1 always takes the most likely.
+        top_p: draw from the most likely tokens with this total probability.
+        temperature: divisor of the network's scores before the draw.
         precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that has it.
-        tokens_per_batch: of passages that go through the network together, for each query that is wanted.
+        tokens_per_batch: tokens of the passages in one batch, times the requested queries per passage.
     """
 
     version: ClassVar[int] = 1
@@ -59,7 +59,7 @@ class Seq2seq:
         return stores.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Up to `count` queries for each document, each once. Raises ModelError: the network cannot be opened."""
+        """Yield up to `count` distinct queries for each document. Raises ModelError: the network cannot be opened."""
         with self.writing({}, None) as writer:
             yield from writer.write(documents, count=count, seed=seed)
 

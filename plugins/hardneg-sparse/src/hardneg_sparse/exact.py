@@ -42,7 +42,7 @@ class SparseSearcher(index_checks.DecodedRows):
     def search(self, queries: Any, k: int) -> records.Hits:
         """The k documents with the largest inner product with each query; ties by ascending row.
 
-        Documents with a score of 0 or less, such as those without a common term, are no hits.
+        Documents with a score of 0 or less, such as those without a common term, are not hits.
 
         Raises UsageError: queries are texts or vectors, have other terms, or k is below 1.
         Raises ArtifactError: the folder is damaged.

@@ -67,7 +67,7 @@ class WeightIndexTests(IndexTests):
         return write_weights(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """The inner products; 0 or less is no hit."""
+        """The inner products; 0 or less is not a hit."""
         products = _dense(queries) @ _dense(documents).T
         return np.where(products > 0, products, -np.inf).astype(np.float32)
 

@@ -17,15 +17,15 @@ _UNITS = {
     "negatives": ("queries", "query"),
     "model": ("steps", "step"),
 }
-"""By type of artifact: the fact that counts what a stage went through, and what one of it is called."""
+"""The fact with the number of items that a stage processed, and the unit of an item, by artifact type."""
 _PARTS = {"run": "seconds of search: ", "model": "seconds of inference: "}
-"""What the seconds of a stage's parts are called in its facts, by type."""
+"""The prefix of the facts with the seconds of a stage's parts, by artifact type."""
 
 Row = dict[str, Any]
 
 
 class Operations(hn.Analysis):
-    """Show the time per document, query, training step or refresh of each stage of a finished recipe.
+    """Show the time that each stage of a finished recipe takes per document, query, training step or refresh.
 
     Example: hardneg analyze operations runs/star-passage --stage star-index --stage star-test
     """
@@ -43,11 +43,11 @@ class Operations(hn.Analysis):
 
     stages: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(tuple(_UNITS)), hn.fields.Option("stage")
-    ] = Field(min_length=1, description="A stage to show; by default all except those that evaluate.")
+    ] = Field(min_length=1, description="A stage to show; default: all except evaluations.")
     totals: Annotated[
         dict[hn.fields.Name, tuple[hn.fields.Name, ...]],
         hn.fields.Option("total", metavar="NAME=OPERATION[,OPERATION]"),
-    ] = Field(default_factory=dict, description="Consecutive operations to sum for one unit.")
+    ] = Field(default_factory=dict, description="Consecutive operations whose times per unit are summed.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
@@ -84,10 +84,10 @@ def _operation(name: str, kind: str, seconds: float | None, count: int, unit: st
 def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]:
     """List the operations of stages, in order; stages: artifact type and facts by label.
 
-    `operation`; `kind`: what its stage made; `online`: whether users wait for it; `seconds`: wall time of all of it,
-    None where it is not known; `count` of `unit` that it went through, 0 where that is not known; `milliseconds` for
-    one unit. A search is followed by its parts. A training on refreshed negatives is followed by its steps, without the
-    time that it waited for negatives; by the parts of its refreshes; and by all of these together, for each step.
+    `operation`; `kind`: the stage's artifact type; `online`: whether users wait for it; `seconds`: its wall time, None
+    if unknown; `count`: the number of `unit` processed, 0 if unknown; `milliseconds` per
+    unit. A search is followed by its parts. A training on refreshed negatives is followed by its steps without the wait
+    for negatives, the parts of its refreshes, and the sum of these per step.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
@@ -114,10 +114,10 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]
 
 
 def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Sum the named operations for one unit of the first; unknown if one of them is.
+    """Sum the named operations per unit of the first; unknown if one is.
 
     Raises:
-        UsageError: an operation that is not there, or one of another unit than the first.
+        UsageError: an unknown operation, or one with another unit than the first.
     """
     known, summed = {each["operation"]: each for each in results}, []
     for label, names in named.items():
@@ -162,8 +162,8 @@ class IndexSizes(hn.Analysis):
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
         """Return the size of each index, also relative to the first; for a text index, documents count as vectors.
 
-        `vectors`: how many it holds, by its ids, a line each. `bytes`: its files without the ids. `bytes_per_vector`:
-        all of its bytes, the centroids too, over its vectors. `ratio`: its bytes over those of the first index.
+        `vectors`: the number of ids. `bytes`: the size of its files without ids. `bytes_per_vector`: these bytes,
+        including centroids, per vector. `ratio`: its bytes relative to the first index.
 
         Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 5.
         """
@@ -344,9 +344,9 @@ def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[s
 
     Returns:
         For each method its `stages`; `seconds` (wall time) and `steps` (of the optimizer), summed; `devices`, each
-        once; `peak_memory` and `peak_gpu_memory`, bytes, the largest of the stages, None where no stage tells;
-        `speedup`: the first method's seconds over this one's, None where either is unknown; `unknown`: stages that
-        tell no time.
+        once; `peak_memory` and `peak_gpu_memory`, bytes, the largest of the stages, None if no stage records it;
+        `speedup`: the first method's seconds over this one's, None where either is unknown; `unknown`: stages without a
+        recorded time.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 4.
     """

@@ -1,6 +1,6 @@
 """Pairwise errors: the negatives ranked above each positive, in a whole index and within the top K.
 
-A query's negatives are all documents but its known positives and the copies of these that are known.
+A query's negatives are all documents except its known positives and their known copies.
 Source: STAR/ADORE (Zhan et al., SIGIR 2021), sections 4.1 and 4.2, equations 3 to 6.
 """
 
@@ -73,7 +73,7 @@ class Errors(Analysis):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Return errors by label: total and top-K errors of an index, top-K errors of a run.
 
-        Copies of positives, and what another split or a lower grade calls relevant, are no negatives.
+        Copies of positives, and documents relevant in another split or at a lower grade, are not negatives.
         """
         positives, relevant = inputs.positives(), inputs.relevant()
         aside = {name: inputs.copies([*ids, *relevant.get(name, ())]) for name, ids in positives.items()}
@@ -162,15 +162,15 @@ def errors_in_run(
 ) -> dict[str, Any]:
     """Count errors within the top `cut` negatives of each query that has positives and a list.
 
-    A positive that a list lacks stands below all of it. Where that list holds fewer than `cut` negatives the errors are
-    a lower bound, which is counted in `at_least`. Queries without positives, or without a list, are left out and
+    A positive missing from a list ranks below it. If the list has fewer than `cut` negatives, the errors are a lower
+    bound, counted in `at_least`. Queries without positives, or without a list, are left out and
     counted.
 
     Args:
         lists: a query id and its documents' ids, best first.
         positives: known positives by query.
         cut: K.
-        copies: by query, copies of positives, which are no negatives.
+        copies: by query, copies of positives, which are not negatives.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 6.
     """
@@ -216,7 +216,7 @@ def _results(
 def distribution(errors: Sequence[int]) -> list[dict[str, Any]]:
     """Return shares by number of errors per query: 0, 1 to 9, 10 to 99, and so on.
 
-    Of each `low` and `high` (both counted), and the shares of all `queries` and of all `errors`.
+    Each bin has its bounds `low` and `high`, inclusive, and its shares of all `queries` and `errors`.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 3.
     """
@@ -245,7 +245,7 @@ def errors_in_index(
         corpus: starts a pass over the vectors. It is read twice; no more than a block and its scores are held.
         queries: float32 [Q, d].
         positives: the rows of each query's positives.
-        aside: the rows of each query's other documents that are no negatives; positives may be among them.
+        aside: the rows of other documents that are not negatives of each query; may include positives.
         cut: K.
         device: where to compute.
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 import hardneg.plugin as hn
 
-_FIRST = "By default the first one that was evaluated."
+_FIRST = "The metric; default: the first one that was evaluated."
 Evaluation = Annotated[
     hn.fields.Name, hn.fields.Reference(("metrics",)), hn.fields.Option(metavar="METRICS.JSON", argument=True)
 ]
@@ -95,8 +95,8 @@ class Matrix(hn.Analysis):
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Return the means of the systems; raises UsageError: a system has none.
 
-        `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no
-        such system.
+        `rows` and `columns` in order of appearance; `values`: a list of means per row, one per column, None for a
+        missing system.
 
         Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 3.
         """
@@ -292,10 +292,10 @@ def spread_over_collections(
     """A `Spread` of the mean of several collections' means, each with its own queries and an equal weight.
 
     Queries are draws within each collection. A seed is one draw for all of them, as one model is measured on each, so
-    the part of seeds comes from means over collections. Collections are no draws: nothing is said of others.
+    the part of seeds comes from means over collections. Collections are not sampled: nothing follows for others.
 
-    collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
-    tables have them, and their groups.
+    collections: the tables of each, one system's at the same position. queries: the ids of each collection, in the
+    order of its tables, and their groups.
     """
     from hardneg.plugin import intervals
 

@@ -27,7 +27,7 @@ class Denoising(hn.Analysis):
     """
 
     name = "denoising"
-    title = "what was dropped, by rank"
+    title = "dropped candidates by rank"
     explained = (
         "The share of candidates at a rank, without known positives and copies, that were dropped by score; "
         "then counts by reason. Examples are the queries with the highest scores that were "
@@ -115,9 +115,8 @@ class Denoising(hn.Analysis):
 def shares(dropped: Path) -> dict[str, Any]:
     """Count the rows of a `dropped.arrow` by rank; raises ArtifactError: it is missing or damaged.
 
-    `queries`: how many were mined. By rank: `candidates`, how many lists were looked at so far down; `dropped`, by
-    reason; `filtered`, the share dropped by score of those that are no known positives and no copies, None where there
-    are none.
+    `queries`: the number mined. By rank: `candidates`, the number of lists read to that rank; `dropped`, by reason;
+    `filtered`, the share dropped by score, excluding known positives and copies, None without candidates.
 
     Source: RocketQA (Qu et al., NAACL 2021), figure 5.
     """
@@ -152,8 +151,8 @@ def shares(dropped: Path) -> dict[str, Any]:
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
     """Return the `count` queries with the highest-scoring dropped candidates, best first.
 
-    Of each the document with the highest score that was `dropped` by it, with rank and score, and the first negative
-    that was `kept`, with its rank, None where that is not known; both without texts.
+    Each has its highest-scoring document `dropped` by score, with rank and score, and the first negative `kept`, with
+    its rank or None if unknown; both without texts.
 
     Args:
         dropped: a `dropped.arrow`.
@@ -161,7 +160,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
         count: how many queries to show.
 
     Raises:
-        ArtifactError: a file is missing or damaged, or the two are not of the same queries.
+        ArtifactError: a file is missing or damaged, or the queries of the two differ.
 
     Source: RocketQA (Qu et al., NAACL 2021), table 4.
     """
@@ -190,7 +189,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
 
 
 def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, int]]:
-    """Return the best `count` rows with negatives, each with the entry that was dropped by the highest score."""
+    """Return the best `count` rows with negatives, each with its highest-scoring dropped entry."""
     scores, reasons = (batch.column(name).flatten() for name in ("scores", "reasons"))
     by_score = np.flatnonzero(reasons.to_numpy(zero_copy_only=False) == _SCORE)
     starts = batch.column("doc_ids").offsets.to_numpy()
@@ -231,13 +230,13 @@ FilterThresholds = Annotated[
 ]
 
 Planted = tuple[hn.Candidates, Collection[str]]
-"""A query, whose first list is filtered, and the documents that are hidden positives of it."""
+"""A query, whose first list is filtered, and its hidden positives."""
 
 
 class FalseNegativeRecall(hn.Analysis):
     """Evaluate filters with withheld positives: how many each removes, and what else.
 
-    Of plain files the copies of documents are not known. Queries without known positives are left out.
+    With plain files, copies of documents are unknown. Queries without known positives are left out.
 
     Example: hardneg analyze false-negative-recall --run dense.trec.gz --qrels known.txt --withheld hidden.txt
     """
@@ -262,7 +261,7 @@ class FalseNegativeRecall(hn.Analysis):
         withheld = collection.get("withheld", {})
         if not withheld.get("judgements"):
             yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
-        elif self.split not in (hidden := withheld.get("hidden", {self.split: 1})):  # earlier stores do not tell it
+        elif self.split not in (hidden := withheld.get("hidden", {self.split: 1})):  # not recorded by earlier stores
             there = ", ".join(hidden) or "none; raise dataset.withheld.positives"
             yield f"{self.name}.split: no positives of split {self.split} are hidden; there are some of {there}"
 
@@ -304,7 +303,7 @@ class FalseNegativeRecall(hn.Analysis):
         )
         return (
             f"{hidden} hidden positives among {candidates} scored candidates: {results['queries']:,} queries of split "
-            f"{results['split']}, {results['depth']} deep. Precision is the share of what is removed that was hidden: "
+            f"{results['split']}, {results['depth']} deep. Precision is the share of hidden ones among the removed: "
             "positives that nobody labelled count against it. Queries whose known positives have no score, and of "
             f"which filters that compare with them keep nothing: {lost}."
         )
@@ -322,13 +321,13 @@ def false_negative_recall(
         queries: read once.
         labels: the lists whose scores decide, by their name among the candidates' hits.
         thresholds: by filter.
-        depth: how far down to look.
+        depth: the last rank to use.
 
     Returns:
         Counts; and in `scores`, by label, counts and `filters`: by filter its points, a threshold each. `removed`:
-        candidates. `recall`: the hidden positives among them, of all hidden positives that are candidates. `precision`:
-        the same, of all that is removed. `kept`: the share of the other candidates, true negatives, that stays. Shares
-        are None where there is nothing to divide by.
+        number of candidates. `recall`: the removed share of the hidden positives among the candidates. `precision`: the
+        share of hidden positives among the removed. `kept`: the share of other candidates, true negatives, that stays.
+        Shares of nothing are None.
     """
     grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
     counted = ("candidates", "hidden", "unscored", "queries with no scored positive")
@@ -359,7 +358,7 @@ def false_negative_recall(
 def _candidates(
     queries: Sequence[Planted], label: str, depth: int, counts: Counter[str]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
-    """Return score, lowest score of the query's positives, and whether it is withheld, of scored candidates."""
+    """Return each scored candidate's score, its query's lowest positive score, and whether it is withheld."""
     parts = []
     for query, hidden_ids in queries:
         aside, scored = query.duplicates.union(query.positives), query.hits[label]

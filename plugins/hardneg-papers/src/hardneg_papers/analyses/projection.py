@@ -108,7 +108,7 @@ class Projection(hn.Analysis):
         return results
 
     def _won_and_lost(self, inputs: hn.AnalysisInputs) -> dict[str, str]:
-        """The queries that the first run wins by most, then those that it loses by most, each with what is told of it.
+        """The queries with the first run's largest wins, then its largest losses, each with a note.
 
         Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
         """
@@ -129,7 +129,7 @@ class Projection(hn.Analysis):
         }
 
     def _first(self, inputs: hn.AnalysisInputs) -> list[str]:
-        """The first query that has relevant documents and, where there are other groups, some of the first."""
+        """The first query with relevant documents and, if there are other groups, documents of the first group."""
         known, lists = inputs.positives(), list(inputs.queries(inputs.split))
         if self.mined:
             file = hn.negatives_files.read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
@@ -150,7 +150,7 @@ class Projection(hn.Analysis):
         return {query_id: queries[query_id] for query_id in query_ids}
 
     def _groups(self, inputs: hn.AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
-        """The first documents of each run and of each file of negatives, by its label and query."""
+        """The first documents of each run and file of negatives, by label and query."""
         results = {}
         for label in self.runs:
             run = inputs.stream(f"runs.{label}")
@@ -199,7 +199,7 @@ class Projection(hn.Analysis):
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Draw a panel per query and model, with one plane per query: discs are relevant, the star is the query.
 
-        A document of several groups has the signs of all.
+        A document in several groups has the markers of all.
         """
         panels = [(each, label) for each in results for label in each["points"]]
         several, first = len(results) > 1, dict[str, Any]()

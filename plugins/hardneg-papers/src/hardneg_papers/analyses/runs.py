@@ -122,8 +122,8 @@ class Unjudged(hn.Analysis):
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Return metrics, share of unjudged documents, and overlap of each run.
 
-        `judged_zero`: how many judgements say `not relevant`. Where that is 0, what is judged is what is relevant, and
-        a document without a judgement is only not known to be.
+        `judged_zero`: the number of judgements `not relevant`. If it is 0, only relevant documents are judged, and an
+        unjudged document is merely not known to be relevant.
         """
         qrels, runs = inputs.qrels(), inputs.runs("runs", self.runs)
         lists = {
@@ -162,7 +162,7 @@ class Unjudged(hn.Analysis):
 
     def explain(self, results: Any) -> str:
         """Explain the share, which depends on whether any document is judged not relevant."""
-        return "Documents that nobody judged, as a share of what is ranked highest. " + (
+        return "The share of the top-ranked documents that nobody judged. " + (
             f"{results['judged_zero']:,} documents are judged not relevant."
             if results["judged_zero"]
             else "No document is judged not relevant, so that one without a judgement may be a miss."
@@ -225,7 +225,7 @@ class CandidateCounts(hn.Analysis):
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Return `candidates`, `quality`, `recall` and `documents` (mean number) by pair of runs and count.
 
-        A reranker scores each document alone, so that one reranked list holds those of all its prefixes; nothing is
+        A reranker scores each document alone, so one reranked list gives the rankings of all its prefixes; nothing is
         scored here. Means are over all judged queries.
 
         Raises:
@@ -262,7 +262,7 @@ class CandidateCounts(hn.Analysis):
 
     def explain(self, results: Any) -> str:
         return (
-            f"{results['metric']} after reranking the first so many candidates alone, and the recall of those "
+            f"{results['metric']} after reranking only that many top candidates, and the recall of those "
             "candidates; from one reranked run, cut. Relevant to binary metrics are grades from "
             f"{results['relevance_level']} up."
         )
@@ -371,14 +371,13 @@ def score_tails(
 ) -> list[dict[str, Any]]:
     """Return a curve for each depth that some list reaches.
 
-    A score counts as its share of the way from the last score of the list, cut at the depth, to the best one: the best
-    is 1, the last 0, whatever the scale of the model's scores and wherever its zero is. Lists that are shorter are left
-    out and counted, as are those of equal scores.
+    Scores are scaled linearly from the last of the list, cut at the depth, to the best: the last is 0, the best 1,
+    whatever the model's scale and offset. Shorter lists, and lists of equal scores, are left out and counted.
 
     Returns:
-        For each depth: `ranks`, from 1 and not all of them; by rank the `mean` share over queries, its quantiles
-        `low` (a tenth of the queries is below) and `high` (nine tenths), and the mean `score` as it is;
-        `half`, the first rank whose mean share is below one half; where there are some, the shares of `single` queries.
+        For each depth: `ranks`, a selection from 1 on; by rank the `mean` scaled score over queries, its quantiles
+        `low` (10 %) and `high` (90 %), and the mean unscaled `score`; `half`, the first rank whose mean is below one
+        half; and, if any, the values of `single` queries.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score for the corpus's average.
     """

@@ -16,12 +16,12 @@ Indexes = Annotated[dict[fields.Name, fields.Name], fields.Reference(("index",),
 """Indexes with one vector a document, by label; on the command line folders."""
 
 Encoders = Annotated[dict[fields.Name, fields.Name], fields.Reference(("model",)), fields.Option("model", placed=True)]
-"""Models of queries by labels of indexes; by default the models that encoded the indexes."""
+"""Query encoders by the labels of indexes; by default the models that encoded the indexes."""
 
 Metric = Annotated[fields.MetricName, fields.Option("metric", same=("metrics",))]
 
 MeasuredRuns = Annotated[dict[fields.Name, fields.Name], fields.MEASURED, fields.Option("run")]
-"""Runs that metrics are made of, by label."""
+"""The runs to evaluate, by label."""
 
 
 def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:

@@ -53,8 +53,7 @@ def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dic
 class OfTrainings(Analysis):
     """Base of analyses of trainings' histories.
 
-    Subclasses say what they find in one (`of_history`) and, as `lacking`, what a history lacks in which that is
-    nothing.
+    Subclasses extract their results from one (`of_history`) and say in `lacking` what a history without results lacks.
     """
 
     lacking: ClassVar[str]
@@ -125,7 +124,7 @@ class Gradients(OfTrainings):
     def of_history(history: History) -> dict[str, Any]:
         """Return the loss and each group's gradient norm: mean and maximum over steps, and a curve of 300 points.
 
-        Empty where no record has norms.
+        Empty if no record has norms.
 
         Source: ANCE (Xiong et al., ICLR 2021), figure 4.
         """
@@ -156,7 +155,7 @@ class Gradients(OfTrainings):
 
 
 def _draw(curves: Curves, paths: Sequence[Path], title: str, first: Sequence[str] = ()) -> None:
-    """A panel a measurement; title: of those that `_TITLES` lacks; first: these stand first, where there are such."""
+    """The panels by measurement; title: for names that `_TITLES` lacks; first: names to put first, if present."""
     there = dict.fromkeys(name for measured in curves.values() for name in measured)
     names = [*(name for name in first if name in there), *(name for name in there if name not in first)]
     with figures.figure(paths, max(1, len(names))) as drawn:
@@ -196,10 +195,10 @@ class Refreshes(OfTrainings):
 
         Returns:
             `steps`; `loss`: the mean over their last tenth; `curves`: the loss in 300 points, then each dev metric;
-            `refreshes`: a step, counted from 1, and the number of the refresh that it was the first to use (what the
-            very first step used is none); `lag`: `mean` and `largest`, in steps between the model that mined and the
-            one that was trained, None where that is not told; `falls`: by dev metric, how far it once was below its
-            best until then. Empty where there is no loss.
+            `refreshes`: the step, counted from 1, at which each refresh was first used, and its number (except the
+            negatives of step 1); `lag`: `mean` and `largest`, the steps between the model that mined and the one
+            trained, None if unknown; `falls`: the largest drop of each dev metric below its best so far. Empty without
+            a loss.
 
         Source: ANCE (Xiong et al., ICLR 2021), figure 5.
         """

@@ -217,6 +217,22 @@ def test_a_transformer_learns(toy_folder, tmp_path, spec, precision):
     assert found[0][-1] < found[0][0]
 
 
+def test_a_transformer_in_bf16_goes_on_byte_for_byte(toy_folder, tmp_path, spec):
+    def learnt(folder: str, progress: Any) -> dict[str, torch.Tensor]:
+        encoder = load_learner(spec, "cpu")
+        run(toy_folder, tmp_path / folder, options(max_steps=6, precision="bf16"), encoder, progress=progress)
+        return encoder.module.state_dict()
+
+    whole = learnt("whole", Silent())
+    with pytest.raises(KeyboardInterrupt):
+        learnt("broken", Interrupted(5))
+    found = learnt("broken", Silent())
+    assert all(torch.equal(tensor, found[name]) for name, tensor in whole.items())
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        ends = [tmp_path / folder / "checkpoints" / "step-000000006" / name for folder in ("whole", "broken")]
+        assert ends[0].read_bytes() == ends[1].read_bytes()
+
+
 def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, spec, monkeypatch):
     monkeypatch.setattr(precisions, "LARGE", 1)
     chosen = options(max_steps=6, precision="auto")

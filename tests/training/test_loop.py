@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from io import FileIO
@@ -289,6 +290,26 @@ def test_what_a_full_disk_cuts_off_is_removed(tmp_path: Path, monkeypatch: pytes
     assert path.read_bytes() == whole
     history.add(SECOND)
     assert history.read() == [FIRST, SECOND]
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """One page of room: the record that crosses its end is cut off there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("no file system can be mounted here: that takes root")
+    try:
+        history, added = checkpoint.History(disk / "made.jsonl"), 0
+        with pytest.raises(OSError, match="No space left"):
+            while True:
+                history.add(FIRST)
+                added += 1
+        assert history.read() == [FIRST] * added and (disk / "made.jsonl").read_bytes().endswith(b"}\n")
+        subprocess.run(["mount", "-o", "remount,size=16k", str(disk)], check=True)
+        history.add(SECOND)
+        assert history.read() == [FIRST] * added + [SECOND]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize("left", ['{"step": 2, "te', '{"step": 2}'])

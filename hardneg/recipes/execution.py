@@ -15,6 +15,7 @@ from typing import Any
 from hardneg.fields import Trait
 from hardneg.recipes import Plan, Step, cached, check_packages
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
+from hardneg.records.wording import suggestion
 from hardneg.registry import plugin_errors
 from hardneg.runtime import Progress, Silent, cpu_name, from_first, world
 from hardneg.stages import ArtifactInput, Engine, Local, StageContext, StageSpec, work
@@ -124,6 +125,9 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
             raise DataError(f"{step.name}: the dataset has no queries; generate some with stage write-queries")
         if split in without:
             raise work.no_queries(step.name, str(split))
+        if split is not None and split not in (known := artifact.facts["splits"]):
+            reason = f"the dataset has no split {split!r}{suggestion(str(split), known)}; it has: {', '.join(known)}"
+            raise DataError(f"{step.name}: {reason}")
 
 
 def _make(

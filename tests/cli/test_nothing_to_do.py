@@ -47,6 +47,13 @@ def test_search_an_empty_split(folder: Path, tiny_model: Path, qrels: str) -> No
     assert [path.name for path in Path("store").glob("*/manifest.json")] == ["manifest.json"]  # the collection alone
 
 
+def test_a_split_that_is_not_there_is_told_before_anything_is_encoded(folder: Path, tiny_model: Path) -> None:
+    model = ["--model", str(tiny_model), "--device", "cpu"]
+    told = refused("search", "--dataset", f"beir:{folder}", *model, "--split", "tets", "--output", "run.trec.gz")
+    assert "the dataset has no split 'tets'; did you mean 'test'?; it has: " in told
+    assert [path.name for path in Path("store").glob("*/manifest.json")] == ["manifest.json"]  # the collection alone
+
+
 def test_mine_without_positives(folder: Path) -> None:
     (folder / "qrels" / "train.tsv").write_text(f"{HEADER}q1\td1\t0\nq2\td2\t0\n")
     Path("run").write_text("q1 Q0 d3 1 1 x\n")

@@ -11,7 +11,7 @@ from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_sparse_encoder, t
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records import PluginSetting
+from hardneg.records import ModelError, PluginSetting
 
 TEXTS = ["a river, old", "", "x " * 600, "! ,", "\0 \u202e 💥"]
 CHEAP = EncodeOptions(precision="fp32", tokens_per_batch=4096)
@@ -107,3 +107,81 @@ def test_any_folder(tmp_path_factory, whole, name, data):
                 path.mkdir()
     read_or_one_line(lambda: used(folder, encoder=data.draw(st.sampled_from(ENCODERS))))
     shutil.rmtree(folder)
+
+
+def value(**values):
+    """Other values of a JSON file; ... takes one out."""
+
+    def change(path):
+        content = {**json.loads(path.read_text()), **values}
+        path.write_text(json.dumps({key: item for key, item in content.items() if item is not ...}))
+
+    return change
+
+
+def content(text):
+    return lambda path: path.write_text(text)
+
+
+def to_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def without(path):
+    path.unlink()
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def token(change):
+    def changed(path):
+        tree = json.loads(path.read_text())
+        change(tree["added_tokens"][1])
+        path.write_text(json.dumps(tree))
+
+    return changed
+
+
+CONFIG = "config_sentence_transformers.json"
+OPTIONS = "sentence_bert_config.json"
+BROKEN = [
+    ("dense", "config.json", value(is_decoder=3), "cannot be opened"),
+    ("dense", "config.json", value(max_position_embeddings="x"), "cannot be opened"),
+    ("dense", "model.safetensors", to_folder, "no weights there"),
+    ("dense", "modules.json", content("[]"), "names no modules"),
+    ("dense", "modules.json", to_folder, "not readable as JSON"),
+    ("dense", OPTIONS, value(max_seq_length=1), "declares a length of 1 token: set query_length"),
+    ("dense", "tokenizer_config.json", value(tokenizer_class={}), "cannot be opened"),
+    ("twins", "query_1_Pooling/config.json", content("{}"), "cannot be opened"),
+    ("twins", "router_config.json", value(structure={"document": [{}]}), "cannot be opened"),
+    ("twins", "router_config.json", content("3"), "not in the form that sentence-transformers writes"),
+    ("static", "tokenizer.json", token(lambda one: one.update(single_word="x")), "cannot be opened"),
+    ("static", "model.safetensors", cut, "not a whole safetensors file"),
+    ("model2vec", "model.safetensors", without, "no weights there"),
+    ("model2vec", "tokenizer.json", without, "no tokenizer.json there"),
+    ("model2vec", "config.json", content("0"), "not a JSON object"),
+    ("sparse", CONFIG, value(model_type=...), "set encoder: sparse"),
+    ("sparse", CONFIG, value(model_type="CrossEncoder"), "a CrossEncoder, not a dense encoder"),
+    ("sparse", OPTIONS, value(transformer_task=...), "without its masked-language-model head"),
+    ("sparse", "config.json", value(hidden_size=None), "cannot be opened"),
+    ("query-terms", "query_0_SparseStaticEmbedding/model.safetensors", to_folder, "no weights there"),
+    ("multi-vector", "1_Dense/config.json", value(module_output_name="sentence_embedding"), "not token_embeddings"),
+    ("multi-vector", "3_Normalize/config.json", content('"x"'), "not a JSON object"),
+    ("multi-vector", CONFIG, value(model_type=...), "set encoder: multi-vector"),
+    ("multi-vector", OPTIONS, value(query_expansion="x"), "model"),
+    ("multi-vector", OPTIONS, value(query_expansion={"length": -1}), "is not a number of tokens"),
+    ("multi-vector", "2_MultiVectorMask/config.json", value(skiplist_words=3), "cannot be opened"),
+]
+BROKEN = [each for each in BROKEN if each[0] in MAKERS]
+
+
+@pytest.mark.parametrize(("name", "file", "change", "told"), BROKEN, ids=[f"{b[0]}-{b[1]}-{b[3]}" for b in BROKEN])
+def test_what_is_wrong_is_told(tmp_path, whole, name, file, change, told):
+    folder = shutil.copytree(whole(name), tmp_path / "model")
+    change(folder / file)
+    with pytest.raises(ModelError) as caught:
+        used(folder)
+    assert told in str(caught.value)

@@ -44,6 +44,7 @@ def test_what_a_killed_writer_left_aside_is_no_part_of_the_artifact(tmp_path):
     [
         (lambda path: (path / MANIFEST).write_text('{"form'), "damaged"),
         (lambda path: (path / MANIFEST).write_text("[]"), "not a manifest"),
+        (lambda path: (path / MANIFEST).write_text('{"format": 99}'), "newer hardneg"),
     ],
 )
 def test_damage_is_told(tmp_path, damage, message):

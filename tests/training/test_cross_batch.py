@@ -1,5 +1,6 @@
 """Cross-batch negatives of two and three processes: the scores, masks, gradients and weights of one plain batch."""
 
+import json
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from precise import PreciseEncoder, PreciseTokens
 from processes import codes, launch
 from toy import BagEncoder, Squares, options, toy_data
 
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.losses import pairwise
 from hardneg.losses.infonce import InfoNCE
@@ -61,6 +64,15 @@ LOSSES: dict[str, Any] = {
 }
 SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *GUIDES)
 BROKEN = ("without-gradients", "own-gradients-alone")
+TRANSFORMERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "star": (pairwise.Star(), {"batch_size": 5, "accumulate": 2}),
+    "infonce-fewer": (InfoNCE(), {"batch_size": 2}),
+    "ranknet": (pairwise.RankNet(), {"batch_size": 6}),
+    "star-segments": (pairwise.Star(), {"batch_size": 5}),
+    "star-chunks": (pairwise.Star(), {"batch_size": 5, "accumulate": 2, "chunk": 1}),
+    "adapter": (pairwise.Star(), {"batch_size": 5, "accumulate": 2}),
+    "adapter-fewer": (pairwise.Star(), {"batch_size": 2, "chunk": 1}),
+}
 
 
 @dataclass(frozen=True)
@@ -173,16 +185,37 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     return found
 
 
+def learn_transformer(toy: Path, model: Path, out: Path, name: str) -> dict[str, torch.Tensor]:
+    """Three steps without dropout: the gradients of each and the final weights; and so into a file."""
+    seen: list[dict[str, torch.Tensor]] = []
+    loop.steps.make_optimizer = lambda towers, options: Watched(towers, seen)
+    adapter = AdapterSpec(rank=4) if "adapter" in name else None
+    encoder = load_learner(ModelSpec(str(model), query_length=16, document_length=24, adapter=adapter), "cpu")
+    for part in encoder.module.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    data = replace(toy_data(toy), segments=Segments(length=6, count=3) if "segments" in name else None)
+    loss, more = TRANSFORMERS[name]
+    chosen = settings(**{"max_steps": 3, "warmup_steps": 0, **more})
+    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent())
+    found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
+    found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
+    torch.save(found, out / f"{name}-{world().rank}.pt")
+    return found
+
+
 def settings(**more: Any) -> TrainOptions:
     return options(**{"max_steps": 2, "accumulate": 1, "learning_rate": 0.1, "clip_norm": None, **more})
 
 
-def main(toy: str, out: str, number: str) -> None:
+def main(toy: str, model: str, out: str, number: str) -> None:
     """All cases in one of several processes."""
     folder = Path(out) / number
     folder.mkdir(exist_ok=True)
     for name, more in CASES.items():
         learn(Path(toy), folder, name, settings(**more))
+    for name in TRANSFORMERS:
+        learn_transformer(Path(toy), Path(model), folder, name)
     right = dual_encoder.gather
     for name in BROKEN:
         dual_encoder.gather = broken(name)
@@ -193,10 +226,11 @@ def main(toy: str, out: str, number: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def learnt(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def learnt(toy_folder: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of two and of three processes."""
     out = tmp_path_factory.mktemp("cross-batch")
-    running = [process for number in (2, 3) for process in launch([__file__, toy_folder, out, number], number)]
+    given = [__file__, toy_folder, tiny_model, out]
+    running = [process for number in (2, 3) for process in launch([*given, number], number)]
     assert codes(running) == [0] * 5
     return out
 
@@ -228,6 +262,25 @@ def test_all_is_that_of_one_process_and_the_plain_batch(learnt, alone, name):
     assert sum(name.startswith("step 1") for name in plain) == (4 if name == "frozen" else 5)
     for found in results(learnt, name):
         assert differences(found, plain) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_and_adapters_learn_what_one_process_does(
+    learnt: Path, toy_folder: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(loop.steps, "make_optimizer", loop.steps.make_optimizer)
+    plain = learn_transformer(toy_folder, tiny_model, tmp_path, name)
+    assert sum(place.startswith("step 2") for place in plain) > (6 if "adapter" in name else 20)
+    for found in results(learnt, name):
+        torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-6)
+    norms = [
+        [json.loads(line)["gradient_norms"] for line in (folder / name / "history.jsonl").read_text().splitlines()]
+        for folder in (tmp_path, learnt / "2", learnt / "3")
+    ]
+    assert norms[0][0].keys() >= {"bottom"} and len(norms[0]) == 3
+    for several in norms[1:]:
+        assert several == [pytest.approx(each, rel=1e-4) for each in norms[0]]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Models of other kinds learn as well: adapters, sparse ones, tables; and the rate that each takes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,38 @@ def test_infonce_is_their_multiple_negatives_ranking_loss(encoder: Encoder, toy_
     encoder.module.zero_grad()
     value = their_loss(encoder)(columns(way), None)
     expected = sum(value.values()) if isinstance(value, dict) else value
+    expected.backward()
+    assert_same(found, (expected.item(), gradients(encoder)))
+
+
+def their_scores(encoder: Encoder, features: list[dict[str, Any]]) -> torch.Tensor:
+    """float32 [5, 15]: by sentence-transformers' own modules and scoring; a query's three documents side by side."""
+    from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
+    from sentence_transformers.util import cos_sim, dot_score
+
+    kind = kind_of(encoder)
+    name = "token_embeddings" if kind == "multi-vector" else "sentence_embedding"
+    tasks = [{"task": each["task"]} if kind == "multi-vector" else {} for each in features]
+    out = [encoder.module(each, **task) for each, task in zip(features, tasks, strict=True)]
+    made = [each[name] for each in out]
+    if kind == "multi-vector":
+        masks = [each["attention_mask"].bool() for each in out]
+        parts = [
+            colbert_scores(made[0], documents[:, None], queries_mask=masks[0], documents_mask=mask[:, None])
+            for documents, mask in zip(made[1:], masks[1:], strict=True)
+        ]
+    else:
+        parts = [(dot_score if kind == "sparse" else cos_sim)(made[0], documents) for documents in made[1:]]
+    return torch.stack(parts, 2).flatten(1)
+
+
+def test_star_learns_through_their_modules(encoder: Encoder, toy_folder: Path) -> None:
+    """Value and gradients of STAR's loss over the scores that sentence-transformers computes."""
+    loss = pairwise.Star(alpha=0.5, temperature=1 / SCALES[kind_of(encoder)])
+    way = training(encoder, toy_folder, LossTerms())
+    found, shown = (learnt(way, loss), way.scores(way.forward_module, next(way.batches(range(0, 1, 1), 5)), False))
+    encoder.module.zero_grad()
+    expected = loss(replace(shown, scores=their_scores(encoder, columns(way))))
     expected.backward()
     assert_same(found, (expected.item(), gradients(encoder)))
 

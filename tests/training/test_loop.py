@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from io import FileIO
@@ -217,6 +218,22 @@ def test_a_transformer_learns(toy_folder, tmp_path, spec, precision):
     assert found[0][-1] < found[0][0]
 
 
+def test_a_transformer_in_bf16_goes_on_byte_for_byte(toy_folder, tmp_path, spec):
+    def learnt(folder: str, progress: Any) -> dict[str, torch.Tensor]:
+        encoder = load_learner(spec, "cpu")
+        run(toy_folder, tmp_path / folder, options(max_steps=6, precision="bf16"), encoder, progress=progress)
+        return encoder.module.state_dict()
+
+    whole = learnt("whole", Silent())
+    with pytest.raises(KeyboardInterrupt):
+        learnt("broken", Interrupted(5))
+    found = learnt("broken", Silent())
+    assert all(torch.equal(tensor, found[name]) for name, tensor in whole.items())
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        ends = [tmp_path / folder / "checkpoints" / "step-000000006" / name for folder in ("whole", "broken")]
+        assert ends[0].read_bytes() == ends[1].read_bytes()
+
+
 def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, spec, monkeypatch):
     monkeypatch.setattr(precisions, "LARGE", 1)
     chosen = options(max_steps=6, precision="auto")
@@ -273,6 +290,26 @@ def test_what_a_full_disk_cuts_off_is_removed(tmp_path: Path, monkeypatch: pytes
     assert path.read_bytes() == whole
     history.add(SECOND)
     assert history.read() == [FIRST, SECOND]
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """One page of room: the record that crosses its end is cut off there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("no file system can be mounted here: that takes root")
+    try:
+        history, added = checkpoint.History(disk / "made.jsonl"), 0
+        with pytest.raises(OSError, match="No space left"):
+            while True:
+                history.add(FIRST)
+                added += 1
+        assert history.read() == [FIRST] * added and (disk / "made.jsonl").read_bytes().endswith(b"}\n")
+        subprocess.run(["mount", "-o", "remount,size=16k", str(disk)], check=True)
+        history.add(SECOND)
+        assert history.read() == [FIRST] * added + [SECOND]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize("left", ['{"step": 2, "te', '{"step": 2}'])

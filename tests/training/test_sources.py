@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from mixture_toy import STEPS, mixture_in, two_collections, write_two
+from processes import codes, launch
+from safetensors.torch import load_file
 from scipy.stats import chisquare
 from toy import BagEncoder, options
 
@@ -137,6 +139,21 @@ def test_two_processes_have_together_what_one_draws(folder, one_source, monkeypa
         for side in ("queries", "documents"):
             parts = [getattr(batch, side)["words"] for batch in (first, second)]
             assert torch.equal(getattr(one, side)["words"], torch.cat(parts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one_source", [True, False])
+def test_two_processes_come_to_the_weights_of_one(folder, tmp_path, one_source):
+    still: Any = BagEncoder()
+    still.module.dropout.p = 0.0
+    mixture = mixture_in(folder, temperature=2.0, one_source=one_source)
+    train(still, mixture, Star(), options(**STEPS), tmp_path / "one", progress=progress.Silent())
+    program = [HERE / "mixture_toy.py", folder, tmp_path / "both", one_source, 0]
+    assert codes(launch(program, 2)) == [0, 0]
+    for rank in range(2):
+        found = load_file(tmp_path / "both" / f"final-{rank}.safetensors")
+        for name, expected in still.module.state_dict().items():
+            torch.testing.assert_close(found[name], expected, rtol=1e-3, atol=1e-4)
 
 
 def started(folder: Path, out: Path, one_source: bool, killed_at: int) -> int:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,28 @@ def test_only_commands_print() -> None:
     prints = {path: [*printing(tree)] for path, tree in house.TREES.items() if house.room(path) != "cli"}
     assert {path: lines for path, lines in prints.items() if lines} == {}
     assert [*printing(ast.parse("print(1)\nsys.stdout.write('')\nfrom sys import stdout\ntyper.echo('')"))]
+
+
+def names_of(room: str) -> set[str]:
+    """The names of a package of hardneg that are there whatever else is imported."""
+    module, body = import_module(f"hardneg.{room}"), house.TREES[f"{room}/__init__.py"].body
+    by_need = any(isinstance(node, ast.If) for node in body)
+    found = {*hardneg.type_checkers_imports(f"hardneg.{room}")} if by_need else set()
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            found |= {name for name in dir(import_module(str(node.module))) if not name.startswith("_")}
+        found |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)} | {getattr(node, "name", "")}
+    return found | {*getattr(module, "_MODULES", {})}
+
+
+def test_modules_take_of_a_package_what_it_has_without_other_imports() -> None:
+    """An attribute that is a module, and is there only after something else imported it, depends on the order."""
+    taken = set[tuple[str, str]]()
+    for tree in [*house.TREES.values(), *BESIDE.values()]:
+        nodes = [*ast.walk(tree)]
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "hardneg"]
+        rooms = {each.asname or each.name: each.name for node in imports for each in node.names}
+        parts = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+        taken |= {(rooms[node.value.id], node.attr) for node in parts if node.value.id in rooms}  # type: ignore[attr-defined]
+    taken = {(room, name) for room, name in taken if f"{room}/__init__.py" in house.TREES}
+    assert len(taken) > 40 and {(room, name) for room, name in taken if name not in names_of(room)} == set()

@@ -361,6 +361,8 @@ def _report(**args: Any) -> None:
     """
     content, page, pages = reports.content, reports.page, args["form"] == "pages"
     tables = page.latex if args["form"] == "latex" else page.markdown
+    if args["folder"] is not None and (args["runs"] or args["output"]):
+        raise errors.UsageError("report: give a RUNFOLDER, or {runs} and {output}", "runs", "output")
     if args["folder"] is not None:
         found = evaluation.metrics_json.read_metrics(args["folder"] / layout.METRICS)
         return say(tables(content.ReportContent.of(args["title"], found)), nl=False)
@@ -401,7 +403,9 @@ _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's
 _ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the one with the highest mean.")
 _TITLE = typer.Option("Results", "--title", help="The page's title.")
 _OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.", None)
-_RUNFOLDER = typer.Argument(None, metavar="RUNFOLDER", help="A finished recipe's folder, in place of runs.")
+_RUNFOLDER = typer.Argument(
+    None, metavar="RUNFOLDER", help="A finished recipe's folder, in place of runs.", exists=True
+)
 _FORMAT = typer.Option("pages", "--format", help="What to write.")
 _REPORT_OPTIONS = [
     *adaptor.parameters({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),

@@ -92,8 +92,8 @@ def checked_tree(
     Raises:
         RecipeError: all mistakes.
     """
-    changed, problems = recipes.language.apply_settings(tree, settings)
-    return recipes.load.check_recipe(finish(changed), Path(title), earlier=problems)
+    changed, problems = recipes.apply_settings(tree, settings)
+    return recipes.check_recipe(finish(changed), Path(title), earlier=problems)
 
 
 def planned_recipe(

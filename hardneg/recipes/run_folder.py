@@ -22,7 +22,7 @@ from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors import DocIds
 from hardneg.indexes.candidate_scoring import pooled
 from hardneg.protocols import Searcher
-from hardneg.recipes import Plan, Recipe, check_recipe, parsed
+from hardneg.recipes import Plan, Recipe, check_recipe, named_recipes, parsed
 from hardneg.records import DataError, Encoded, Hits, counted, layout
 from hardneg.stages.evaluate import Evaluate
 from hardneg.stages.report import row_of, steps_after
@@ -51,8 +51,13 @@ def next_steps(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
     rows = {label: runs for spec in stages.values() if isinstance(spec, Evaluate) for label, runs in spec.runs.items()}
     rows = {label: runs for label, runs in rows.items() if label in measured.results}
     about, preset = row_of(recipe.outputs.get("model", ""), rows, stages), f" --preset {recipe.preset}"
-    named = f"{shlex.quote(recipe.name)}{preset if recipe.preset else ''}"
-    return steps_after(measured, rows, about, stages, str(folder), named)
+    locked = isinstance(recipe.source, Path) and recipe.source.name == layout.LOCK
+    name = str(read_lock(folder)["recipe"]) if locked else recipe.name
+    if name not in named_recipes():
+        name = "RECIPE.yaml" if locked else str(recipe.source)
+    named = f"{shlex.quote(name)}{preset if recipe.preset else ''}"
+    steps = steps_after(measured, rows, about, stages, str(folder), named)
+    return [step for step in steps if not step[1].endswith(f"model={recipe.model.name}")]
 
 
 def read_lock(folder: Path) -> dict[str, Any]:

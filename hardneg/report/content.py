@@ -321,6 +321,8 @@ def seed_section(report: ReportContent) -> Section:
 
 
 TRANSFORMER = "packaged:all-MiniLM-L6-v2"
+_SEEDS = [1, 2, 3, 4, 5]
+_MANY = 50  # judged queries from which on no more are advised
 
 
 def next_steps(
@@ -359,16 +361,22 @@ def next_steps(
     if lexical and worse(lexical):
         better = f"{lexical} is better than {system} ({metric} {number(mean[lexical])} and {number(mean[system])})"
         steps = [(f"{better}: fuse both", f"hardneg fuse {named([system, lexical])} --output fused.trec.gz")]
-        steps += [("Or start from a transformer", f"{again} model={TRANSFORMER}")] if folder else []
-        steps += [("Or label about fifty queries, and train and test with them", "hardneg start FOLDER --run")]
+        steps += [("Start from a transformer", f"{again} model={TRANSFORMER}")] if folder else []
+        if len(results[system][metric]) < _MANY:
+            steps += [("Label about fifty queries, and train and test with them", "hardneg start FOLDER --run")]
     if began and worse(began):
         problem = f"{system} is worse than {began}, the model it was trained from"
         steps += [(f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {folder}")]
     elif undecided:
-        queries, seeds = counted(len(results[system][metric]), "query"), ", or train with several seeds" * bool(folder)
-        command = f"{again} seeds=[1,2,3]" if folder else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
+        seeds = (
+            _SEEDS[: 3 if not measured.by_seed else 5] if folder and len(measured.by_seed.get(system, ())) < 5 else []
+        )
+        command = (
+            f"{again} 'seeds={seeds}'" if seeds else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
+        )
+        queries, more = counted(len(results[system][metric]), "query"), ", or train with more seeds" * bool(seeds)
         problem = f"{queries} do not separate {system} from {joined(undecided)}"
-        steps += [(f"{problem}: measure on more queries{seeds}", command)]
+        steps += [(f"{problem}: measure on more queries{more}", command)]
     if folder and not steps:
         command = f"hardneg search --dataset beir:FOLDER --model {shlex.quote(folder)}/model --output run.trec.gz"
         steps = [(f"Search a collection with {system}", command)]

@@ -42,7 +42,8 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
         except ImportError as error:
             raise MissingDependency(f'{purpose} needs ranx ({error}); pip install "hardneg"') from error
         except ValueError as error:  # numba reads NUMBA_* when it is imported
-            raise UsageError(f"{purpose}: numba refuses a NUMBA_* environment variable: {error}") from error
+            given = ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
+            raise UsageError(f"{purpose}: numba refuses {given} of the environment: {error}; unset it") from error
         config.DISABLE_JIT = 0 if hasattr(fix_k, "py_func") else 1  # its lists read this when they are created
         try:
             yield

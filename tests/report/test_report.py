@@ -180,7 +180,7 @@ ROWS = ("BM25", "as shipped", "STAR")
             ["fuse --run r/STAR --run r/BM25", "recipe run R --set model=", "start FOLDER"],
         ),
         ({"BM25": 0.2, "as shipped": -0.1}, ["diagnose runs/star"]),
-        ({"BM25": 0.2, "as shipped": 0.0}, ["recipe run R --set seeds="]),
+        ({"BM25": 0.2, "as shipped": 0.0}, ["recipe run R --set 'seeds=[1, 2, 3]'"]),
         ({"BM25": 0.2, "as shipped": 0.1}, ["search --dataset beir:FOLDER --model runs/star/model"]),
     ],
 )

@@ -325,6 +325,10 @@ _SEEDS = [1, 2, 3, 4, 5]
 _MANY = 50  # judged queries from which on no more are advised
 
 
+def _with_more_seeds(problem: str, again: str, seeds: int) -> tuple[str, str]:
+    return f"{problem}, or train with more seeds", f"{again} 'seeds={_SEEDS[: 5 if seeds else 3]}'"
+
+
 def next_steps(
     measured: Measured,
     system: str = "",
@@ -351,16 +355,15 @@ def next_steps(
     undecided = [row for row, test in tests.items() if outcome(test, level) in (UNDECIDED, WITHIN)]
 
     def worse(than: str) -> bool:
-        below = than in mean and mean[system] < mean[than]
-        return below and (than not in tests or tests[than].significant(level))
+        return than in mean and mean[system] < mean[than] and (than not in tests or tests[than].significant(level))
 
-    def named(rows: Sequence[str]) -> str:
+    def named(*rows: str) -> str:
         return " ".join(f"--run {shlex.quote(runs.get(row, f'{row}.trec.gz'))}" for row in rows)
 
     steps, again = list[tuple[str, str]](), f"hardneg recipe run {recipe} --set"
     if lexical and worse(lexical):
         better = f"{lexical} is better than {system} ({metric} {number(mean[lexical])} and {number(mean[system])})"
-        steps = [(f"{better}: fuse both", f"hardneg fuse {named([system, lexical])} --output fused.trec.gz")]
+        steps = [(f"{better}: fuse both", f"hardneg fuse {named(system, lexical)} --output fused.trec.gz")]
         steps += [("Start from a transformer", f"{again} model={TRANSFORMER}")] if folder else []
         if len(results[system][metric]) < _MANY:
             steps += [("Label about fifty queries, and train and test with them", "hardneg start FOLDER --run")]
@@ -368,15 +371,10 @@ def next_steps(
         problem = f"{system} is worse than {began}, the model it was trained from"
         steps += [(f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {folder}")]
     elif undecided:
-        seeds = (
-            _SEEDS[: 3 if not measured.by_seed else 5] if folder and len(measured.by_seed.get(system, ())) < 5 else []
-        )
-        command = (
-            f"{again} 'seeds={seeds}'" if seeds else f"hardneg evaluate --qrels MORE {named([system, *undecided])}"
-        )
-        queries, more = counted(len(results[system][metric]), "query"), ", or train with more seeds" * bool(seeds)
-        problem = f"{queries} do not separate {system} from {joined(undecided)}"
-        steps += [(f"{problem}: measure on more queries{more}", command)]
+        queries, seeds = counted(len(results[system][metric]), "query"), len(measured.by_seed.get(system, ()))
+        problem = f"{queries} do not separate {system} from {joined(undecided)}: measure on more queries"
+        command = f"hardneg evaluate --qrels MORE {named(system, *undecided)}"
+        steps += [_with_more_seeds(problem, again, seeds) if folder and seeds < len(_SEEDS) else (problem, command)]
     if folder and not steps:
         command = f"hardneg search --dataset beir:FOLDER --model {shlex.quote(folder)}/model --output run.trec.gz"
         steps = [(f"Search a collection with {system}", command)]

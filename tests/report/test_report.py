@@ -3,6 +3,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from markupsafe import escape
 
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
@@ -196,7 +197,7 @@ def test_the_next_step_follows_from_the_tests(tests: dict[str, float], commands:
     steps = next_steps(measured, "STAR", "as shipped", "runs/star", files, "R")
     assert len(steps) == len(commands)
     assert all(command.startswith(f"hardneg {start}") for (_, command), start in zip(steps, commands, strict=True))
-    assert f'<td class="word">{steps[0][1]}</td>' in html(page(next=steps))
+    assert f'<td class="word">{escape(steps[0][1])}</td>' in html(page(next=steps))
 
 
 ODD = "<script>alert('x')</script> & $x_1$ \"q\" | *b*"

@@ -13,17 +13,17 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 40579,
-    "lines of hardneg and plugins": 60604,
-    "lines of tests": 50003,
-    "lines of docs": 6190,
+    "lines of hardneg": 39071,
+    "lines of hardneg and plugins": 59335,
+    "lines of tests": 47792,
+    "lines of docs": 5513,
     "rooms": 20,
-    "lines of a room": 4404,
-    "files of a room": 20,
-    "imports, in a thousand lines": 72,
+    "lines of a room": 4220,
+    "files of a room": 16,
+    "imports, in a thousand lines": 58,
     "lines of a function": 50,
     "parameters of a private function": 6,
-    "public names": 105,
+    "public names": 81,
 }
 """Each change lowers what it can; none is raised."""
 

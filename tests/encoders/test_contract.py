@@ -166,7 +166,7 @@ def test_of_a_hub_id_counts_what_is_said():
 def test_distances_are_refused_unless_a_recipe_says_otherwise(tmp_path: Path, name: str):
     folder = tiny_encoder(tmp_path / "model")
     write(folder, "config_sentence_transformers.json", similarity_fn_name=name)
-    with pytest.raises(ModelError, match=f"compared by {name} distance.*set similarity: cosine or dot"):
+    with pytest.raises(ModelError, match=f"uses {name} distance.*set similarity: cosine or dot"):
         load_learner(ModelSpec(str(folder)), "cpu")
     assert load_learner(ModelSpec(str(folder), similarity="dot"), "cpu").spec.similarity == "dot"
 

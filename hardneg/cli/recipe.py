@@ -311,7 +311,7 @@ def pack(
 
 @artifacts_app.command()
 def unpack(
-    file: Path = typer.Argument(help="A file of `hardneg artifacts pack`.", exists=True, dir_okay=False),
+    file: Path = typer.Argument(help="A file of `hardneg artifacts pack`."),
     output: Path | None = adaptor.output("The run folder; default the packed one's name.", None),
     store: Path | None = STORE,
 ) -> None:

@@ -121,7 +121,7 @@ def _extract(file: Path, place: Path) -> int:
                 with path.open("xb") as written:
                     shutil.copyfileobj(content or BytesIO(), written)
     except (tarfile.TarError, EOFError, FileExistsError, NotADirectoryError, FileNotFoundError) as error:
-        raise DataError(f"{file}: not a packed run ({error})") from None
+        raise DataError(f"{file}: not a packed run ({error}); give a file of `artifacts pack`") from None
     return count
 
 

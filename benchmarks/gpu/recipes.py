@@ -36,7 +36,7 @@ def inferencer(setting: Setting) -> Figures:
     options = {"batch_size": setting.size(32, 8), "max_steps": steps, "checkpoint_every": setting.size(25, 3)}
     stage = {"stage": "train-refreshed", "loss": "infonce", "refresh": refresh, "options": options}
     made, notes = _made(setting, {"ance": stage}, "ance")
-    ended = [line for line in notes if "it is started again" in line or "it is not started again" in line]
+    ended = [line for line in notes if "restarted" in line]
     expect(not ended, "; ".join(ended))
     facts = made.facts
     used = int(facts["refreshes used"])

@@ -39,7 +39,7 @@ class Slow(Silent):
 
     def note(self, text: str) -> None:
         print(text, flush=True)
-        if self.full is not None and "cannot be written" in text:
+        if self.full is not None and "will retry" in text:
             mount(self.full, "remount,size=100m")
             self.full, self.seconds = None, self.seconds / 10
 

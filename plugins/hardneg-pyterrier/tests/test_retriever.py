@@ -18,9 +18,8 @@ from hardneg.recipes import Options, Watcher, execute, publish
 from hardneg.records import DataError, PluginError, PluginSetting, UsageError
 from hardneg.store import Store
 
-pytestmark = pytest.mark.slow
-
 _DEPTH = 10
+ASKED = pd.DataFrame([["2", "b", "x"], ["other", "c", "y"], ["1", "a", "z"]], columns=["qid", "query", "topic"])
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +49,7 @@ def _check(found: pd.DataFrame, path: Path) -> None:
         assert part["rank"].tolist() == list(range(len(part)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["vectors", "built", "segments", "bm25"])
 def test_each_index_of_a_run_folder(dense: tuple[Path, Path], queries: pd.DataFrame, stage: str):
     out, store = dense
@@ -57,6 +57,7 @@ def test_each_index_of_a_run_folder(dense: tuple[Path, Path], queries: pd.DataFr
     _check(retriever(queries), out / "runs" / f"{stage}-run.trec.gz")
 
 
+@pytest.mark.slow
 def test_the_index_that_is_handed_out_needs_no_store(dense: tuple[Path, Path], queries: pd.DataFrame, tmp_path: Path):
     out, _ = dense
     retriever = Retriever(out, depth=_DEPTH, store=tmp_path, device="cpu")
@@ -64,6 +65,7 @@ def test_the_index_that_is_handed_out_needs_no_store(dense: tuple[Path, Path], q
     _check(retriever(queries), out / "runs" / f"{retriever.laid.stage}-run.trec.gz")
 
 
+@pytest.mark.slow
 def test_an_index_folder_and_its_model(dense: tuple[Path, Path], queries: pd.DataFrame):
     from hardneg.encoders.spec import ModelSpec
 
@@ -74,6 +76,7 @@ def test_an_index_folder_and_its_model(dense: tuple[Path, Path], queries: pd.Dat
     _check(retriever(queries), out / "runs" / "vectors-run.trec.gz")
 
 
+@pytest.mark.slow
 def test_operators_of_pyterrier(dense: tuple[Path, Path], queries: pd.DataFrame):
     out, store = dense
     path = out / "runs" / "vectors-run.trec.gz"
@@ -88,6 +91,7 @@ def test_operators_of_pyterrier(dense: tuple[Path, Path], queries: pd.DataFrame)
     assert not pt.java.started()
 
 
+@pytest.mark.slow
 def test_other_columns_stay_and_no_queries_are_no_rows(dense: tuple[Path, Path], queries: pd.DataFrame):
     out, store = dense
     retriever = Retriever(out, index="vectors", depth=2, store=store, device="cpu")
@@ -96,6 +100,7 @@ def test_other_columns_stay_and_no_queries_are_no_rows(dense: tuple[Path, Path],
     assert list(retriever(queries.head(0)).columns) == ["qid", "query", "docno", "score", "rank"]
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_told(dense: tuple[Path, Path], tmp_path: Path):
     out, store = dense
     with pytest.raises(DataError, match="give the folder of a finished recipe"):
@@ -112,13 +117,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.trec"
 
 
-@pytest.fixture
-def asked() -> pd.DataFrame:
-    return pd.DataFrame([["2", "b", "x"], ["other", "c", "y"], ["1", "a", "z"]], columns=["qid", "query", "topic"])
-
-
-def test_lists_stand_in_the_order_of_the_queries(path: Path, asked: pd.DataFrame):
-    found = Run(path)(asked)
+def test_lists_stand_in_the_order_of_the_queries(path: Path):
+    found = Run(path)(ASKED)
     assert found.to_numpy().tolist() == [
         ["2", "b", "x", "d9", 7.0, 0],
         ["1", "a", "z", "d1", 3.5, 0],
@@ -128,15 +128,15 @@ def test_lists_stand_in_the_order_of_the_queries(path: Path, asked: pd.DataFrame
     assert found.columns.tolist() == ["qid", "query", "topic", "docno", "score", "rank"]
 
 
-def test_depth_and_queries_without_a_list(path: Path, asked: pd.DataFrame):
-    assert Run(path, depth=1)(asked)["docno"].tolist() == ["d9", "d1"]
-    for nothing in (asked[asked["qid"] == "other"], asked.head(0)):
+def test_depth_and_queries_without_a_list(path: Path):
+    assert Run(path, depth=1)(ASKED)["docno"].tolist() == ["d9", "d1"]
+    for nothing in (ASKED[ASKED["qid"] == "other"], ASKED.head(0)):
         assert list(Run(path)(nothing).columns) == ["qid", "query", "topic", "docno", "score", "rank"]
         assert not len(Run(path)(nothing))
 
 
-def test_runs_compose(path: Path, asked: pd.DataFrame):
-    queries = asked[["qid", "query"]]
+def test_runs_compose(path: Path):
+    queries = ASKED[["qid", "query"]]
     assert (Run(path) % 1)(queries)["docno"].tolist() == ["d9", "d1"]
     twice = (Run(path) + Run(path))(queries)
     np.testing.assert_allclose(sorted(twice["score"]), [3.0, 5.0, 7.0, 14.0])

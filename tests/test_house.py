@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BOUNDS = {
     "lines of hardneg": 39071,
     "lines of hardneg and plugins": 59335,
-    "lines of tests": 47792,
+    "lines of tests": 47790,
     "lines of docs": 5513,
     "rooms": 20,
     "lines of a room": 4220,

@@ -154,7 +154,5 @@ stages:
 def test_a_dataset_without_such_judgements_is_refused(tmp_path: Path, tiny_model: Path) -> None:
     rows = [{**row, "new_negatives": []} for row in promptriever_rows()]
     plan, store = small(tiny_model, tmp_path / "data", rows), stores.Store(tmp_path / "store")
-    with pytest.raises(
-        errors.DataError, match="ruled-out: no query of split train has a document judged 0 or below"
-    ):
+    with pytest.raises(errors.DataError, match="ruled-out: no query of split train has a document judged 0 or below"):
         execute(plan, store, Options("ruled-out", device="cpu"), Watcher())

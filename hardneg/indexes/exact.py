@@ -166,7 +166,7 @@ def _search_on(
 
 @dataclass
 class _Part:
-    """Queries on a device, float32 [q, d], their best hits so far, and a faster candidate search, if any."""
+    """Queries in the form of the blocks, float32 [q, d], their best hits so far, and a faster search, if any."""
 
     queries: Tensor
     rough: Any = None
@@ -175,8 +175,7 @@ class _Part:
     def add(self, start: int, block: Any, k: int) -> None:
         """Update the hits with a block of vectors, or with the candidates of the faster search."""
         if self.rough is None:
-            plain = not block.is_mkldnn
-            scores = self.queries @ block.T if plain else linear(self.queries.to_mkldnn(), block).to_dense()
+            scores = linear(self.queries, block).to_dense() if block.is_mkldnn else self.queries @ block.T
             self.best = top_k.merged(self.best, scores, start, k)
             return
         found = self.rough.candidates(block, None if self.best is None else self.best.bar.view(-1))
@@ -197,11 +196,12 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     device, way = blocks.device, blocks.rough
     with torch.inference_mode():
         starts = range(0, len(queries), blocks.queries)
-        held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
-        parts = [_Part(some, None if way is None else way.part(some, k)) for some in held]
         onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         many = max(blocks.expected, len(queries)) >= _MANY
         by_onednn = onednn and device.type == "cpu" and many and way is None
+        held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
+        shaped = (some.to_mkldnn() if by_onednn else some for some in held)
+        parts = [_Part(some, None if way is None else way.part(some, k)) for some in shaped]
         for start, block in device_blocks(vectors, blocks):
             shared = block.to_mkldnn() if by_onednn else block
             shared = shared if way is None else way.tiles(start, block)

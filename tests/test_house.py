@@ -1,7 +1,10 @@
 """The size of the house: bounds that only fall."""
 
 import ast
+import json
+import os
 import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +27,8 @@ BOUNDS = {
     "lines of a function": 50,
     "parameters of a private function": 6,
     "public names": 81,
+    "files of a walk": 46,
+    "functions of a walk": 258,
 }
 """Each change lowers what it can; none is raised."""
 
@@ -93,3 +98,36 @@ def test_no_bound_was_ever_raised() -> None:
     versions = [bounds_of(git("show", f"{commit}:tests/test_house.py")) for commit in reversed(commits)]
     assert [found for older, newer in pairwise([*versions, BOUNDS]) if (found := raised(older, newer))] == []
     assert raised({"a": 2, "b": 2, "c": 2}, {"a": 2, "b": 3}) == ["b", "c"]
+
+
+WALK = """
+import json, sys
+from hardneg.cli.main import app
+entered = set()
+def enter(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and "/hardneg/" in code.co_filename and code.co_flags & 1 and code.co_name[0] != "<":
+        entered.add((code.co_filename, code.co_name))
+sys.setprofile(enter)
+try:
+    app(sys.argv[1:])
+finally:
+    sys.setprofile(None)
+    print(json.dumps([len({file for file, _ in entered}), len(entered)]))
+"""
+"""Runs a command and prints the number of our files and of the functions in them that it enters."""
+
+
+def test_a_search_with_everything_in_the_store_enters_few_functions(tmp_path: Path, tiny_model: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d", "text": "one"}\n{"_id": "e", "text": "two"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "one"}\n')
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    given = ["--dataset", f"beir:{tmp_path}", "--split", "test", "--model", str(tiny_model), "--output", "run.trec"]
+    walk, settings = (
+        [sys.executable, "-c", WALK, "search", *given],
+        {**os.environ, "HARDNEG_STORE": str(tmp_path / "s")},
+    )
+    told = [subprocess.run(walk, cwd=tmp_path, env=settings, capture_output=True, check=True).stdout for _ in range(2)]
+    files, functions = json.loads(told[-1].splitlines()[-1])
+    assert files <= BOUNDS["files of a walk"] and functions <= BOUNDS["functions of a walk"], (files, functions)

@@ -125,7 +125,9 @@ def test_a_search_with_everything_in_the_store_enters_few_functions(tmp_path: Pa
     (data / "queries.jsonl").write_text('{"_id": "q", "text": "one"}\n')
     (data / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
     given = ["--dataset", f"beir:{data}", "--split", "test", "--model", str(tiny_model), "--output", "run.trec.gz"]
-    walk, settings = [sys.executable, "-c", WALK, "search", *given], os.environ | {"HARDNEG_STORE": f"{tmp_path}/s"}
-    told = [subprocess.run(walk, cwd=tmp_path, env=settings, capture_output=True, check=True).stdout for _ in range(2)]
-    files, functions = json.loads(told[-1].splitlines()[-1])
+    settings = os.environ | {"HARDNEG_STORE": str(tmp_path / "store")}
+    for program in (["-m", "hardneg"], ["-c", WALK]):
+        command = [sys.executable, *program, "search", *given]
+        told = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, check=True).stdout
+    files, functions = json.loads(told.splitlines()[-1])
     assert files <= BOUNDS["files of a walk"] and functions <= BOUNDS["functions of a walk"], (files, functions)

@@ -38,9 +38,8 @@ _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi
 class ResolvedModel:
     """A located model and its family.
 
-    spec: of the model; of its base with the adapter if the folder holds only an adapter. location: of the files of
-    `spec.name`. family: the plugin for such models. origins: the spec as written with its location, and `spec` with
-    `location` if these differ.
+    spec: of the model; of its base with the adapter if the folder holds only an adapter. location: of the files.
+    family: the plugin for such models. origins: the spec as written with its location, and those here if they differ.
     """
 
     spec: ModelSpec
@@ -109,12 +108,13 @@ class ResolvedModel:
             return contracts.Shape(getattr(self.family, "dimensions", None) or contracts.BASE.hidden, 0, 0)
         unseen = replace(contracts.BASE, vector=getattr(self.family, "dimension", None) or self.dimension)
         with suppress(HardnegError, OSError):
-            folder = self.location.path
-            weights = sum(path.stat().st_size for path in folder.rglob(model_files.SAFE)) or unseen.weights
-            config = read_json(model_files.network_folder(folder) / "config.json")
+            weights = sum(path.stat().st_size for path in self.location.path.rglob(model_files.SAFE))
+            config = read_json(model_files.network_folder(self.location.path) / "config.json")
             sizes = (config.get("hidden_size"), unseen.hidden), (config.get("num_hidden_layers"), unseen.layers)
             hidden, layers = (size if isinstance(size, int) and size > 0 else usual for size, usual in sizes)
-            return contracts.Shape(hidden, 0 if self.family.tables else layers, weights, unseen.vector)
+            return contracts.Shape(
+                hidden, 0 if self.family.tables else layers, weights or unseen.weights, unseen.vector
+            )
         return unseen
 
     @property
@@ -127,9 +127,8 @@ class ResolvedModel:
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
     """Resolves a model by its name or spec: locates its files and determines their family.
 
-    fetch: downloads missing files and fills in the spec; without it a missing model, or one that does not support the
-    spec, is not an error yet.
-    family: by default the one in the spec, or else the one that claims the folder, or else `dense`.
+    fetch: downloads missing files and fills in the spec, so that a missing or unfit model is an error. family: by
+    default the one in the spec, or else the one that claims the folder, or else `dense`.
 
     Raises PluginError: there is no such family, or its options are wrong.
     Raises ModelError: the model cannot be fetched; or its folder holds an adapter that does not name its base.
@@ -154,14 +153,11 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
             contracts.warn(f"{error}; it claims no model's folder")
     claiming = "dense"
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
-        with suppress(
-            ModelError, OSError, LookupError, TypeError, ValueError, AttributeError
-        ):  # opening the model reports it
-            if families[name].claims(folder):
+        with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):
+            if families[name].claims(folder):  # opening a damaged model reports its faults
                 claiming = name
                 break
-    if family is None:
-        family = cast(EncoderFamily, registry.configure("encoders", PluginSetting(claiming)))
+    family = family or cast(EncoderFamily, registry.configure("encoders", PluginSetting(claiming)))
     resolved = ResolvedModel(*origins[-1], family, tuple(origins))
     if fetch:
         _ = resolved.full
@@ -172,22 +168,22 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
 class ResolvedModels:
     """The models of a recipe, each resolved once."""
 
-    known: dict[str, ResolvedModel] = field(default_factory=dict)
+    resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
         """The model of a spec; fetched: whether to look again for missing files. Raises as `resolve`."""
-        model = self.known.get(repr(spec))
+        model = self.resolved.get(repr(spec))
         if model is None or (fetched and model.location.folder is None):
-            model = self.known[repr(spec)] = resolve(spec)
+            model = self.resolved[repr(spec)] = resolve(spec)
         return model
 
     def full(self, spec: ModelSpec) -> ModelSpec:
         """The filled-in spec, which resolves to the same model; the spec itself if that needs a download."""
         model = self.of(spec)
-        if (full := model.known) is None:
-            return spec
-        self.known[repr(full)] = replace(model, spec=full, origins=((full, model.location),))
-        return full
+        with suppress(ModelError, OSError):
+            spec = model.full
+            self.resolved[repr(spec)] = replace(model, spec=spec, origins=((spec, model.location),))
+        return spec
 
 
 class FolderFamily:
@@ -299,8 +295,8 @@ def module_contents(folder: Path) -> list[Any]:
         for place in dict.fromkeys((module, base)):
             note_read(place)
             paths = [path for pattern in _COUNTED for path in place.glob(pattern) if path.is_file()]
-            paths = sorted([*model_files.weight_files(place), *paths])
-            digests.append([[path.name, file_identity(path)] for path in paths])
+            counted = sorted([*model_files.weight_files(place), *paths])
+            digests.append([[path.name, file_identity(path)] for path in counted])
         contents += [digests[0], *([adapters.adapter_content(module), more] for more in digests[1:])]
     return contents
 

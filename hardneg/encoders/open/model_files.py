@@ -115,25 +115,24 @@ def read_folder(folder: Path) -> ModelFolder:
     Modules and activations other than the libraries' own are such code; sentence-transformers would replace the latter
     by tanh.
     """
-    listing, router, routed = folder / "modules.json", folder / _ROUTER, dict[Path, str]()
+    listing, router, routed = folder / "modules.json", folder / _ROUTER, list[tuple[Path, str]]()
     trained = listing.exists()
     config = read_json(folder / CONFIG) if trained else {}
     with in_form(folder):
-        listed = {folder / each["path"]: each["type"] for each in (read_json(listing, object) if trained else ())}
-        has_router = any(class_path.endswith(".Router") for class_path in listed.values())
+        listed = [(folder / each["path"], each["type"]) for each in (read_json(listing, object) if trained else ())]
+        has_router = any(class_path.endswith(".Router") for _, class_path in listed)
         content = read_json(router, object) if has_router or router.exists() else {"structure": {}}
         routes = {name: [*map(str, route)] for name, route in content["structure"].items()}
         if has_router:  # modules after it are on both routes
-            routed = {folder / name: class_path for name, class_path in content["types"].items()}
-            if any(module.parent != folder or module.name == ".." for module in routed):
+            routed = [(folder / name, class_path) for name, class_path in content["types"].items()]
+            if any(module.parent != folder or module.name == ".." for module, _ in routed):
                 raise ModelError(f"{router}: names folders outside the model: do not use it")
-        modules = {} if trained else {folder: "Transformer"}
-        for path, classes in ((router, routed), (listing, listed)):
-            for module, class_path in classes.items():  # of sentence-transformers, or PyLate, whose format it reads
+        for path, classes in ((listing, listed), (router, routed)):
+            for _, class_path in classes:  # of sentence-transformers, or of PyLate, whose format it reads
                 if not class_path.startswith(("sentence_transformers.", "pylate.")):
                     raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run: {WAYS_ROUND}")
-                if not class_path.endswith(".Router"):
-                    modules[module] = class_path.rsplit(".")[-1]
+        names = {module: class_path.rsplit(".")[-1] for module, class_path in (*routed, *listed)}
+        modules = {at: name for at, name in names.items() if name != "Router"} if trained else {folder: "Transformer"}
         if not modules:
             raise ModelError(f"{router if has_router else listing}: names no modules: copy the model again")
     for path, class_name in modules.items():

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg import registry
 from hardneg.encoders import adapters
@@ -135,15 +135,14 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
     """
     spec = ModelSpec(model) if isinstance(model, str) else model
     if family is None and spec.encoder is not None:
-        family = cast(EncoderFamily, registry.configure("encoders", spec.encoder))
+        family = registry.configure("encoders", spec.encoder)
     if family is not None and not hasattr(family, "claims"):  # its models have no folder
         elsewhere = model_files.Location(spec.name, spec.revision)
         return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
     location = model_files.locate(spec.name, spec.revision, fetch)
-    origins = [(spec, location)]
-    if (folder := location.folder) is not None:
-        if (folder / model_files.ADAPTER).is_file() and not (folder / "modules.json").is_file():
-            origins.append(adapters.with_base(spec, location))
+    folder, origins = location.folder, [(spec, location)]
+    if folder is not None and (folder / model_files.ADAPTER).is_file() and not (folder / "modules.json").is_file():
+        origins.append(adapters.with_base(spec, location))
         folder = origins[-1][1].folder
     families: dict[str, Any] = {}
     for name in registry.plugin_names("encoders") if folder is not None and family is None else ():
@@ -157,7 +156,7 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
             if families[name].claims(folder):  # opening a damaged model reports its faults
                 claiming = name
                 break
-    family = family or cast(EncoderFamily, registry.configure("encoders", PluginSetting(claiming)))
+    family = family or registry.configure("encoders", PluginSetting(claiming))
     resolved = ResolvedModel(*origins[-1], family, tuple(origins))
     if fetch:
         _ = resolved.full
@@ -190,8 +189,8 @@ class FolderFamily:
     """A family whose models are folders.
 
     called: its plugin name. own: classes of sentence-transformers and architectures that only its folders have.
-    tables: whether its folders are exactly those with a table of token vectors.
-    special: families with a higher number claim folders first.
+    tables: whether its folders are exactly those with a table of token vectors. special: families with a higher number
+    claim folders first.
     """
 
     called: ClassVar[str]
@@ -294,9 +293,9 @@ def module_contents(folder: Path) -> list[Any]:
         digests, base = list[list[Any]](), model_files.network_folder(module)
         for place in dict.fromkeys((module, base)):
             note_read(place)
-            paths = [path for pattern in _COUNTED for path in place.glob(pattern) if path.is_file()]
-            counted = sorted([*model_files.weight_files(place), *paths])
-            digests.append([[path.name, file_identity(path)] for path in counted])
+            found = (path for pattern in _COUNTED for path in place.glob(pattern) if path.is_file())
+            paths = sorted([*model_files.weight_files(place), *found])
+            digests.append([[path.name, file_identity(path)] for path in paths])
         contents += [digests[0], *([adapters.adapter_content(module), more] for more in digests[1:])]
     return contents
 
@@ -336,9 +335,8 @@ def read_spec(folder: Path) -> ModelSpec:
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
     """Opens a model by its spec, or by its folder if hardneg saved it.
 
-    Fields that the spec leaves open are taken from the model's folder.
-
-    device: None is the best available. precision: of the encoding; None is to train.
+    Fields that the spec leaves open are the folder's own. device: None is the best available. precision: of the
+    encoding; None is to train.
 
     Raises ModelError: the model does not exist, or does not support the spec.
     """
@@ -397,6 +395,6 @@ def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
         except (HardnegError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # libraries raise many classes of errors on a model's files
-            lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
-            reason = " ".join(" ".join(lines).split())
+            lines = (str(error).strip() or type(error).__name__).splitlines()
+            reason = " ".join(" ".join(lines[:2]).split())
             raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error

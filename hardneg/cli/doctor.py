@@ -70,12 +70,12 @@ def _declared(name: str) -> dict[str, Any]:
     from hardneg.encoders.open.resolved import resolve
 
     model = resolve(name)
-    if model.folder is None and (commit := model.location.commit) is not None:
+    if model.location.folder is None and (commit := model.location.commit) is not None:
         there = f"on the hub (commit {commit[:12]}), not on this machine"
         raise ModelError(f"model {name!r}: {there}; run `hf download {name}`")
     contract = asdict(model.contract)
     lengths = {field: tokens_read(contract[field]) for field in ("query_length", "document_length")}
-    return {"files": str(model.path), "encoder": getattr(model.family, "called", ""), **contract, **lengths}
+    return {"files": str(model.files.path), "encoder": getattr(model.family, "called", ""), **contract, **lengths}
 
 
 def examine(store: Path) -> Iterator[Finding]:

@@ -209,7 +209,7 @@ def show_plan(
         say(f"too large: {line}")
     if any(layout.START in step.inputs.values() for step in plan.until(until)):
         model = plan.recipe.models.of(plan.recipe.model)
-        for line in model.remarks if model.folder is not None else ():
+        for line in model.remarks:
             say(f"model {model.spec.name}: {line}")
     for problem in ahead:
         say(f"before it can run: {problem}")

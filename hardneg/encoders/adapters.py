@@ -18,29 +18,22 @@ NAME = "default"
 _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}
 
 
-def with_base(
-    spec: ModelSpec, location: model_files.Location, fetch: bool = False
-) -> tuple[ModelSpec, model_files.Location]:
-    """The spec of an adapter folder's base with that adapter, and the base's location; fetch: downloads it.
+def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpec, model_files.Location]:
+    """The spec of an adapter folder's base with that adapter, and the base's location.
 
     Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
     """
     _refuse_settings(spec, location.path)
     base = model_files.adapted(location.path)
-    base = base.fetched() if fetch else base
     adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
     return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
 
 
-def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
-    """The spec's adapter, or else the one in the model's folder. Raises ModelError: their settings differ."""
-    paths = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
-    inside = next((path for path in paths if (path / model_files.ADAPTER).is_file()), None)
-    if inside is None:
-        return spec.adapter
-    settings = settings_in(inside)
+def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
+    """The adapter in a transformer's folder, saved as the spec says. Raises ModelError: the spec sets another."""
+    settings = settings_in(folder)
     if spec.adapter is not None and spec.adapter.settings() != settings.settings():
-        _refuse_settings(spec, inside)
+        _refuse_settings(spec, folder)
     return replace(settings, save=spec.adapter.save if spec.adapter else "merged")
 
 
@@ -143,10 +136,10 @@ def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, lea
     if adapter.save == "apart" and (spec.twins or towers.has_twins(whole)):
         problem = "sentence-transformers opens no adapters of two encoders"
         raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: set save: merged")
-    folder = adapter_folder(adapter)
+    folder, folders = adapter_folder(adapter), model_files.read_folder(location.path).sides
     done = set[int]()
     for side in SIDES:
-        transformer, own = towers.route(whole, side)[0], model_files.sides(location.path)[side][0]
+        transformer, own = towers.route(whole, side)[0], folders[side][0]
         if not hasattr(getattr(transformer, "model", None), "add_adapter"):
             raise ModelError(f"model {spec.name!r} has no transformer for an adapter: leave model.adapter out")
         if id(transformer) in done:

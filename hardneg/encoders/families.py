@@ -2,19 +2,15 @@
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.encoders.open import contract as contracts, model_files, resolved
+from hardneg.encoders.open.model_files import ModelFolder, read_json
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import SIDES, FullSpec, Precision
-from hardneg.records import Lookup, ModelError, PluginError
-from hardneg.registry import not_installed
+from hardneg.records import SPEC_FILE, Lookup, ModelError, PluginError
 from hardneg.store import options_in_key
 
-_OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
-_OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
-"""Families by the modules, saved classes and architectures that only they have."""
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
 
 
@@ -25,18 +21,6 @@ class Dense(resolved.FolderFamily):
     called: ClassVar[str] = "dense"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "vectors"
-
-    def check_class(self, folder: Path) -> None:
-        """Refuses a folder of another family, declared or known by its modules. Raises ModelError."""
-        architectures = model_files.json_object(folder / "config.json").get("architectures") or ()
-        modules = model_files.module_folders(folder).values()
-        saved = contracts.saved_class(folder)
-        for family in (_OTHERS[name] for name in (saved, *architectures, *modules) if name in _OTHERS):
-            if where := not_installed("encoders", family):
-                raise ModelError(f"model {folder}: of the family {family}, {where}")
-        super().check_class(folder)
-        if family := next((_OTHERS[name] for name in modules if name in _OTHERS), ""):
-            raise ModelError(f"model {folder}: has the modules of a {family} encoder: set encoder: {family}")
 
     def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
         """Opens the model as an `Encoder`, in evaluation mode. Raises ModelError: it does not support its spec."""
@@ -74,33 +58,31 @@ class Static(resolved.FolderFamily):
         if self.sif is not None and not self.sif > 0:
             raise PluginError(f"static: sif must be above 0, not {self.sif}")
 
-    def contract(self, folder: Path) -> contracts.Contract:
+    def contract(self, files: ModelFolder) -> contracts.Contract:
         """The contract of the folder; its length is unlimited, unless its tokenizer truncates.
 
         Raises ModelError: the folder holds no complete model.
 
         Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
         """
-        files, config, own = contracts.table_files(folder), dict[str, Any](), dict[str, Any]()
+        table, config, own = contracts.table_files(files), dict[str, Any](), dict[str, Any]()
         length: Any = contracts.UNBOUNDED
-        normalised, dimension, declared = True, self.dimensions, "cosine"
-        if files is not None:
-            files.check()
-            config = model_files.json_object(folder / contracts.CONFIG) if files.modules else {}
-            last = [*model_files.module_folders(folder).values()][-1] if files.modules else ""
-            normalised = last == "Normalize" if files.modules else files.normalised
-            declared, dimension = contracts.own_similarity(config), files.dimension()
-            truncation = model_files.json_object(files.tokenizer).get("truncation")
+        normalised, dimension, declared, prompts = True, self.dimensions, "cosine", {"query": "", "document": ""}
+        if table is not None:
+            table.check()
+            config, (declared, prompts) = files.config, contracts.own_values(files)
+            normalised = [*files.modules.values()][-1] == "Normalize" if files.trained else table.normalised
+            dimension = table.dimension()
+            truncation = read_json(table.tokenizer).get("truncation")
             length = truncation.get("max_length") if isinstance(truncation, dict) else contracts.UNBOUNDED
             if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-                raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
-            own = contracts.saved_values(folder)
-        prompts = contracts.own_prompts(config, folder)
+                raise ModelError(f"{table.tokenizer}: truncation to {length!r} tokens: copy the model again")
+            own = contracts.saved_values(files.path) if (files.path / SPEC_FILE).is_file() else {}
         values: dict[str, Any] = {"similarity": "cosine" if declared == "dot" and normalised else declared}
         values |= {f"{side}_prompt": prompts[side] for side in SIDES} | {f"{side}_length": length for side in SIDES}
         return contracts.Contract(
             **values | own,
-            prompts={} if files is None else prompts,
+            prompts={} if table is None else prompts,
             default_prompt_name=config.get("default_prompt_name"),
             pooling="mean",
             normalised=normalised,
@@ -109,14 +91,13 @@ class Static(resolved.FolderFamily):
             dtype="float32",
         )
 
-    def opens_alone(self, folder: Path, others: Set[str]) -> bool:
+    def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
         """Return whether the folder is one of sentence-transformers and the spec sets no length."""
-        files = contracts.table_files(folder)
-        return files is not None and files.modules and "query_length" not in others
+        return files.trained and contracts.table_files(files) is not None and "query_length" not in others
 
     def full(self, model: resolved.ResolvedModel) -> FullSpec:
         """The filled-in spec. Raises ModelError: another family, incomplete, or a spec with fields of transformers."""
-        self.check_class(model.path)
+        self.check_class(model.files)
         spec = model.spec
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
         if others := plain.changed(_OF_TRANSFORMERS):
@@ -125,30 +106,29 @@ class Static(resolved.FolderFamily):
 
     def content_digest(self, model: resolved.ResolvedModel) -> str:
         """The digest of the files' content and the options, independent of where the family is declared."""
-        files, full = contracts.table_files(model.path), replace(model.full, encoder=None)
-        if files is None:
+        files, full = model_files.read_folder(model.location.path), replace(model.full, encoder=None)
+        if (table := contracts.table_files(files)) is None:
             content = resolved.model_content(model.location)
             return resolved.digest_of(["static", self.version, options_in_key(self), content], full)
-        if files.modules:
-            return resolved.digest_of(resolved.module_contents(model.path), full)
-        read = [[path.name, resolved.file_identity(path)] for path in (*files.weights, files.tokenizer)]
-        return resolved.digest_of(["static", files.normalised, read], full)
+        if files.trained:
+            return resolved.digest_of(resolved.module_contents(files.path), full)
+        read = [[path.name, resolved.file_identity(path)] for path in (*table.weights, table.tokenizer)]
+        return resolved.digest_of(["static", table.normalised, read], full)
 
     def look_up(self, model: resolved.ResolvedModel) -> Lookup:
         """The bytes of the files. Raises ModelError: some are missing."""
-        files = None if model.folder is None else contracts.table_files(model.folder)
-        if files is None:
+        table = None if model.location.folder is None else contracts.table_files(model.files)
+        if table is None:
             return model.location.look_up()
-        files.check()
-        return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
+        table.check()
+        return Lookup(there=sum(path.stat().st_size for path in (*table.weights, table.tokenizer)))
 
     def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
         """Opens the model as an `Encoder` in float32, for evaluation. Raises ModelError: it does not fit its spec."""
         from hardneg.encoders.static_encoder import make_static, open_static
 
-        files = contracts.table_files(model.path)
-        if files is None:
+        if (table := contracts.table_files(model.files)) is None:
             return make_static(model, self, device)
         if self != Static():
             raise ModelError(f"model {model.spec.name!r} already has a table: leave out the options of encoder")
-        return open_static(model, files, device)
+        return open_static(model, table, device)

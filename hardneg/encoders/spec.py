@@ -1,6 +1,6 @@
 """The spec of an encoder in a recipe: its fields, adapter and prompts, and the spec filled in by the model's values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -19,15 +19,11 @@ TOKEN_TYPES = ("query_token_type", "document_token_type")
 TASK = "{task}"
 """The placeholder of the task's description in a prompt, such as `Instruct: {task}\\nQuery: `."""
 AUTO = "auto"
-_ALLOWED = {"pooling": get_args(Pooling), "similarity": (*SIMILARITIES, None)}
+_ALLOWED = {"pooling": get_args(Pooling), "similarity": SIMILARITIES}
 _ALLOWED |= {"activation": get_args(Activation), "dtype": get_args(Weights)}
+_OF_ADAPTERS = {"type": ("lora", "rslora", "dora"), "save": ("merged", "apart")}
 _LEAST = dict.fromkeys(("projection", "truncate_dim"), 1) | dict.fromkeys(TOKEN_TYPES, 0)
 _LEAST |= dict.fromkeys(("query_length", "document_length"), 3)
-
-
-def _choices(field: str, value: object, allowed: Sequence[str | None]) -> list[str]:
-    *first, last = filter(None, allowed)
-    return [] if value in allowed else [f"{field} is {value!r}: set {', '.join(first)} or {last}"]
 
 
 @dataclass(frozen=True)
@@ -82,9 +78,13 @@ class AdapterSpec:
 
     def problems(self) -> list[str]:
         """One message per invalid field."""
-        lines = _choices("adapter.type", self.type, ("lora", "rslora", "dora"))
-        lines += _choices("adapter.save", self.save, ("merged", "apart"))
-        changed = ", ".join(f"adapter.{name}" for name, value in self.settings().items() if value != _USUAL[name])
+        lines = [
+            f"adapter.{field} is {getattr(self, field)!r}: set {', '.join(allowed[:-1])} or {allowed[-1]}"
+            for field, allowed in _OF_ADAPTERS.items()
+            if getattr(self, field) not in allowed
+        ]
+        usual = AdapterSpec().settings()
+        changed = ", ".join(f"adapter.{name}" for name, value in self.settings().items() if value != usual[name])
         unnamed = self.targets is not None and not all(name.strip() for name in self.targets or ("",))
         lost = self.type == "dora" and self.save == "apart"
         wrong = {
@@ -100,9 +100,6 @@ class AdapterSpec:
         if self.source is not None and changed:
             lines.append(f"{changed}: a trained adapter has its own settings: leave them out, or leave out source")
         return lines
-
-
-_USUAL = AdapterSpec().settings()
 
 
 @dataclass(frozen=True)
@@ -173,13 +170,20 @@ class ModelSpec:
         """One message per invalid field."""
         lines = [] if self.name.strip() else ["name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2"]
         for field, allowed in _ALLOWED.items():
-            lines += _choices(field, getattr(self, field), allowed)
+            if (value := getattr(self, field)) not in allowed and not (field == "similarity" and value is None):
+                lines.append(f"{field} is {value!r}: set {', '.join(allowed[:-1])} or {allowed[-1]}")
         for field, least in _LEAST.items():
             if (value := getattr(self, field)) is not None and value < least:
                 lines.append(f"{field} is {value}: give {least} or more, or leave it out")
         if self.activation == "tanh" and self.projection is None:
             lines.append("activation is 'tanh' with no projection before it: give one, or leave it out")
-        lines += prompt_problems({f"{side}_prompt": getattr(self, f"{side}_prompt") for side in SIDES}, self.task)
+        prompts = {f"{side}_prompt": getattr(self, f"{side}_prompt") for side in SIDES}
+        lines += [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
+        templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
+        if self.task is None:
+            lines += [f"{field} has {TASK}, but no task is set: set model.task" for field in templates]
+        elif not templates and all(isinstance(prompt, str) for prompt in prompts.values()):
+            lines.append(f"task is set, but no prompt has {TASK}: add it to a prompt, or leave task out")
         return lines if self.adapter is None else [*lines, *self.adapter.problems()]
 
 
@@ -208,17 +212,6 @@ class FullSpec(ModelSpec):
     def length(self, side: Side) -> int:
         """The maximum length of a text of this side in tokens, special tokens included."""
         return self.query_length if side == "query" else self.document_length
-
-
-def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str]:
-    """One message, by field, per prompt with an unknown name or missing task, and for a task that no prompt uses."""
-    problems = [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
-    templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
-    if task is None:
-        return [*problems, *(f"{field} has {TASK}, but no task is set: set model.task" for field in templates)]
-    if not templates and all(isinstance(prompt, str) for prompt in prompts.values()):
-        problems.append(f"task is set, but no prompt has {TASK}: add it to a prompt, or leave task out")
-    return problems
 
 
 def whole_prompts(

@@ -68,8 +68,8 @@ def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, devic
     """Opens the static model of a folder. Raises ModelError: it is incomplete, or does not support the spec."""
     for folder in {path.parent for path in files.weights}:
         model_files.load_options(folder)  # refuses anything but tensors
-    if files.modules:
-        whole = SentenceTransformer(str(files.folder), device="cpu", trust_remote_code=False, local_files_only=True)
+    if files.whole.trained:
+        whole = SentenceTransformer(str(files.whole.path), device="cpu", trust_remote_code=False, local_files_only=True)
         modules = list(whole.float().children())
     else:
         modules = [StaticEmbedding(Tokenizer.from_file(str(files.tokenizer)), embedding_weights=read_table(files))]
@@ -80,7 +80,7 @@ def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, devic
 
 def make_static(model: resolved.ResolvedModel, options: families.Static, device: str | None) -> StaticEncoder:
     """Makes a static model of a transformer's token embeddings. Raises ModelError: the folder has none to read."""
-    spec, folder = model.full, model.path
+    spec, folder = model.full, model.files.path
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -123,7 +123,7 @@ def read_table(files: contract.TableFiles) -> Tensor:
         table = table[held["mapping"].long()] if "mapping" in held else table
         table = table.float() * held["weights"].float()[:, None] if "weights" in held else table
     if table is None or table.dim() != 2:
-        raise ModelError(f"model {files.folder}: its weights have no table of token vectors: copy the model again")
+        raise ModelError(f"model {files.whole.path}: its weights have no table of token vectors: copy the model again")
     return table.float().contiguous()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open import contract, model_card, model_files, resolved
+from hardneg.encoders.open import contract, model_card, resolved
 from hardneg.encoders.open.model_card import ModelReference, Program, quoted
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
@@ -93,17 +93,17 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 def model_location(model: resolved.ResolvedModel) -> ModelReference:
     """Return the location of a model, and the settings that are not in its folder."""
-    spec, full, folder, family = model.spec, model.full, model.folder, model.family
+    spec, full, folder, family = model.spec, model.full, model.location.folder, model.family
     if folder is None or not isinstance(family, resolved.FolderFamily):
         return ModelReference(spec.name, lacking=f"the files of the model {spec.name!r} are not on this machine")
     on_hub = types.HUB_ID.fullmatch(spec.name) and spec.revision is None and not Path(spec.name).expanduser().is_dir()
     name = spec.name if on_hub else str(folder)
-    first = model_files.sides(folder)["query"][0]
+    first = model.files.sides["query"][0]
     transformer = name if first == folder else str(first)
     if (folder / layout.SPEC_FILE).is_file():
         return ModelReference(name, transformer)
     others = contract.overrides(full, model.contract)
-    if not family.opens_alone(folder, others.keys()):
+    if not family.opens_alone(model.files, others.keys()):
         plain = asdict(ModelSpec(""))
         settings = {name: value for name, value in asdict(spec).items() if value != plain[name]}
         path = Path(spec.name).expanduser()
@@ -112,7 +112,7 @@ def model_location(model: resolved.ResolvedModel) -> ModelReference:
     options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
     options |= {model_card.ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
     lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
-    lacking = others.keys() | ({"head of masked words"} if family.remarks(folder) else set())
+    lacking = others.keys() | ({"head of masked words"} if family.remarks(model.files) else set())
     added = [name for name in ("projection", "layer_norm", "adapter", "twins") if getattr(spec, name)]
     added += [name for name in ("pooling", "head of masked words") if name in lacking]
     added += ["token types"] if full.typed else []

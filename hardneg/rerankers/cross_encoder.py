@@ -65,7 +65,8 @@ class CrossEncoder:
         from hardneg.rerankers import network
 
         own = folder or self._location.fetched().path
-        contract.check_code(str(own), contract.own_code(own), self.code)
+        if code := contract.own_code(model_files.read_folder(own)):
+            contract.check_code(str(own), code, self.code)
         return network.load_classifier(own, self.length, self.outputs, self.seed, self.activation)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
@@ -95,7 +96,7 @@ def own_head(folder: Path) -> int:
     """The number of outputs of the folder's classifier; 0 if its configuration names none."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
-    config: dict[str, Any] = model_files.read_json(folder / "config.json")
+    config: dict[str, Any] = model_files.read_json(folder / "config.json", object)
     if not any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ()):
         return 0
     return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))

@@ -43,7 +43,7 @@ def load_classifier(
 
     Raises ModelError: the folder holds no such model, or only a part of a classifier's weights.
     """
-    model_files.check_files(folder)
+    model_files.read_folder(folder).check()
     labels, whole = outputs or own_head(folder) or 1, own_head(folder) and outputs in (None, own_head(folder))
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **model_files.load_options(folder)}
     with resolved.opening("the reranker", folder, seed):

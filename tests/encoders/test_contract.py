@@ -14,7 +14,7 @@ import hardneg as hn
 from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open import contract
-from hardneg.encoders.open.contract import filled, overrides, read_contract
+from hardneg.encoders.open.contract import filled, overrides
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
@@ -113,8 +113,8 @@ def test_a_model_is_used_as_its_folder_says(tmp_path: Path, change):
     agrees(again, tmp_path / "one")
     again.save(tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert read_contract(tmp_path / "one").prompts == read_contract(folder).prompts
-    one, other = (filled(ModelSpec("same"), read_contract(each)) for each in (tmp_path / "one", folder))
+    assert resolve(str(tmp_path / "one")).contract.prompts == resolve(str(folder)).contract.prompts
+    one, other = (filled(ModelSpec("same"), resolve(str(each)).contract) for each in (tmp_path / "one", folder))
     assert one == other
 
 
@@ -127,12 +127,12 @@ def test_what_a_recipe_says_wins_in_our_vectors_and_in_the_saved_folder(tmp_path
     np.testing.assert_array_equal(encoder.encode(QUERIES, "query", FP32), plain.encode(QUERIES, "query", FP32))
     encoder.save(tmp_path / "saved")
     agrees(encoder, tmp_path / "saved")
-    said = read_contract(tmp_path / "saved")
+    said = resolve(str(tmp_path / "saved")).contract
     assert said.prompts == PROMPTS | {"query": "", "document": "text: "}
     assert (said.similarity, said.query_length, said.document_length) == ("dot", 5, 256)
     prompts = {"query_prompt": ("", PROMPTS["query"]), "document_prompt": ("text: ", PROMPTS["document"])}
     own = {"similarity": ("dot", "cosine"), "query_length": (5, 256)}
-    assert overrides(spec, read_contract(folder)) == {**own, **prompts}
+    assert overrides(spec, resolve(str(folder)).contract) == {**own, **prompts}
 
 
 def test_saying_what_the_model_says_is_the_same_model(tmp_path: Path):
@@ -143,7 +143,7 @@ def test_saying_what_the_model_says_is_the_same_model(tmp_path: Path):
     said = resolve(ModelSpec(str(folder), **own, **prompts)).digest  # type: ignore[arg-type]
     assert said == resolve(ModelSpec(str(folder))).digest
     assert said != resolve(ModelSpec(str(folder), query_prompt="")).digest
-    assert overrides(ModelSpec(str(folder), **own, **prompts), read_contract(folder)) == {}  # type: ignore[arg-type]
+    assert overrides(ModelSpec(str(folder), **own, **prompts), resolve(str(folder)).contract) == {}  # type: ignore[arg-type]
     write(folder, "config_sentence_transformers.json", prompts={"query": "other: "})
     assert said != resolve(ModelSpec(str(folder))).digest
 
@@ -183,12 +183,12 @@ def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: 
 
 def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_more_than_usual(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model", kind="transformers")
-    assert read_contract(folder).document_length == 512 and read_contract(folder).pooling == ""
+    assert resolve(str(folder)).contract.document_length == 512 and resolve(str(folder)).contract.pooling == ""
     write(folder, "tokenizer_config.json", model_max_length=100)
-    assert read_contract(folder).query_length == 100
+    assert resolve(str(folder)).contract.query_length == 100
     write(folder, "tokenizer_config.json", model_max_length=int(1e30))
     write(folder, "config.json", max_position_embeddings=8192)
-    assert read_contract(folder).document_length == 512
+    assert resolve(str(folder)).contract.document_length == 512
 
 
 def test_a_chat_template_is_refused(tmp_path: Path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
-from hardneg.encoders.spec import ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
+from hardneg.encoders.spec import ModelSpec, PromptName, spec_from, whole_prompts
 from hardneg.records import ModelError, PluginSetting
 from tests.tiny import tiny_encoder
 
@@ -45,13 +45,12 @@ def test_a_template_takes_the_task() -> None:
 
 def test_what_is_wrong_is_told() -> None:
     template, none = "Instruct: {task} ", {"query_prompt": "", "document_prompt": "x"}
-    assert prompt_problems({"query_prompt": template}, None) == [
-        "query_prompt has {task}, but no task is set: set model.task"
-    ]
-    assert prompt_problems({"query_prompt": template}, "t") == []
-    assert prompt_problems({"query_prompt": None, "document_prompt": None}, "t") == []  # the model's may take it
-    assert [line.split(",")[0] for line in prompt_problems(none, "t")] == ["task is set"]
-    assert prompt_problems({"query_prompt": PromptName("")}, None) == ["query_prompt.name is empty"]
+    unset = ModelSpec("m", query_prompt=template).problems()
+    assert unset == ["query_prompt has {task}, but no task is set: set model.task"]
+    assert ModelSpec("m", query_prompt=template, task="t").problems() == []
+    assert ModelSpec("m", task="t").problems() == []  # the model's prompts may take it
+    assert [line.split(",")[0] for line in ModelSpec("m", task="t", **none).problems()] == ["task is set"]
+    assert ModelSpec("m", query_prompt=PromptName("")).problems() == ["query_prompt.name is empty"]
     with pytest.raises(ModelError, match="'s2s'; it has: query, s2p_query"):
         whole_prompts("m", {"query_prompt": PromptName("s2s")}, None, OWN)
     with pytest.raises(ModelError, match="none of its prompts has"):

@@ -7,8 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hardneg.encoders import adapters
 from hardneg.encoders.open import model_files
-from hardneg.encoders.spec import SIDES, AdapterSpec, FullSpec, ModelSpec, whole_prompts
+from hardneg.encoders.open.model_files import ModelFolder, read_json
+from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, Side, whole_prompts
 from hardneg.records import SPEC_FILE, ModelError
 
 USUAL = 512
@@ -20,7 +22,6 @@ UNBOUNDED = 1 << 30
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
 """Fields of a spec that a model's own folder can declare."""
 
-CONFIG = "config_sentence_transformers.json"
 _OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 # Models whose positions start after the padding index.
 _AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
@@ -68,68 +69,65 @@ class Contract:
     code: Mapping[str, bool] = field(default_factory=dict)
 
 
-@model_files.in_form
-def read_contract(folder: Path) -> Contract:
+def read_contract(files: ModelFolder) -> Contract:
     """Reads the contract from the files in a model's folder.
 
     Raises ModelError: a file is missing, not readable, or not in the format of sentence-transformers.
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
-    model_files.check_files(folder)
-    trained = (folder / "modules.json").exists()
-    config = model_files.json_object(folder / CONFIG) if trained else {}
-    modules, folders = model_files.module_folders(folder), model_files.sides(folder)
-    network = model_files.json_object(model_files.network_folder(folders["document"][0]) / "config.json")
-    prompts, (pooling, dimension) = own_prompts(config, folder), _head(folders["document"], modules, network)
-    normalised = modules[folders["document"][-1]] == "Normalize"
-    kept = _number(config.get("truncate_dim"), folder, "dimensions")
-    declared, cut = own_similarity(config), kept is not None and kept < (dimension or kept + 1)
-    values: dict[str, Any] = {
-        "similarity": "cosine" if declared == "dot" and normalised and not cut else declared,
-        **{f"{side}_prompt": prompts[side] for side in SIDES},
-        **{f"{side}_length": _own_length(folders[side][0], side, trained) for side in SIDES},
-        **saved_values(folder),
-    }
-    return Contract(
-        **values,
-        prompts=prompts,
-        default_prompt_name=config.get("default_prompt_name"),
-        pooling=pooling,
-        normalised=normalised,
-        dimension=dimension,
-        truncate_dim=kept,
-        dtype=str(network.get("dtype") or network.get("torch_dtype") or "float32"),
-        code=own_code(folder),
-    )
+    files.check()
+    with model_files.in_form(files.path):
+        folders, config = files.sides["document"], files.config
+        network = read_json(model_files.network_folder(folders[0]) / "config.json")
+        (declared, prompts), (pooling, dimension) = own_values(files), _head(files, network)
+        normalised, kept = files.modules[folders[-1]] == "Normalize", config.get("truncate_dim")
+        cut = kept is not None and kept < (dimension or kept + 1)
+        values: dict[str, Any] = {
+            "similarity": "cosine" if declared == "dot" and normalised and not cut else declared,
+            **{f"{side}_prompt": prompts[side] for side in SIDES},
+            **{f"{side}_length": _own_length(files, side) for side in SIDES},
+            **(saved_values(files.path) if (files.path / SPEC_FILE).is_file() else {}),
+        }
+        return Contract(
+            **values,
+            prompts=prompts,
+            default_prompt_name=config.get("default_prompt_name"),
+            pooling=pooling,
+            normalised=normalised,
+            dimension=dimension,
+            truncate_dim=kept,
+            dtype=str(network.get("dtype") or network.get("torch_dtype") or "float32"),
+            code=own_code(files),
+        )
 
 
-def own_similarity(config: Mapping[str, Any]) -> str:
-    """The similarity that a model declares; by default cosine, and dot for sparse encoders."""
-    declared = config.get("similarity_fn_name")
-    return declared if declared in _SIMILARITIES else "dot" if config.get("model_type") == "SparseEncoder" else "cosine"
+def own_values(files: ModelFolder) -> tuple[str, dict[str, str]]:
+    """The declared similarity, by default cosine, or dot for sparse encoders; and the prompts by name.
+
+    The prompts include `query` and `document`, possibly empty.
+    """
+    similarity, prompts = files.config.get("similarity_fn_name"), files.config.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise ModelError(f"{files.path / model_files.CONFIG}: prompts must be texts by name: copy the model again")
+    if similarity not in _SIMILARITIES:
+        similarity = "dot" if files.saved_class == "SparseEncoder" else "cosine"
+    return similarity, {"query": "", "document": ""} | {name: text or "" for name, text in prompts.items()}
 
 
-def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """The model's prompts by name, including `query` and `document`, possibly empty."""
-    declared = config.get("prompts") or {}
-    if not isinstance(declared, dict) or not all(isinstance(text, str | None) for text in declared.values()):
-        raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
-    return {"query": "", "document": ""} | {name: text or "" for name, text in declared.items()}
-
-
-def _own_length(folder: Path, side: str, trained: bool) -> int:
-    """The length of a text in tokens; trained: whether sentence-transformers saved the folder.
+def _own_length(files: ModelFolder, side: Side) -> int:
+    """The length of a text of a side in tokens.
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    config = model_files.json_object(model_files.network_folder(folder) / "config.json")
+    folder, trained = files.sides[side][0], files.trained
+    config = read_json(model_files.network_folder(folder) / "config.json")
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
     offset = int(padding) + 1 if shifted else 0
     bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
-    saved = (model_files.json_object(folder / f"sentence_{name}_config.json") for name in _OPTIONS)
-    options = next((content for content in saved if content), {}) if trained else {}
+    saved = (read_json(folder / f"sentence_{name}_config.json") for name in _OPTIONS)
+    options: dict[str, Any] = next((content for content in saved if content), {}) if trained else {}
     texts = (options.get("processing_kwargs") or {}).get("text") or {}
     tokenizer = options.get("processor_kwargs") or options.get("tokenizer_args") or {}
     names = ((texts, "max_length"), (options, f"{side}_length"), (tokenizer, "model_max_length"))
@@ -138,7 +136,7 @@ def _own_length(folder: Path, side: str, trained: bool) -> int:
     most = UNBOUNDED
     if value is None:
         name, most = "model_max_length", bound + offset
-        value = model_files.json_object(folder / "tokenizer_config.json").get(name)
+        value = read_json(folder / "tokenizer_config.json").get(name)
         value = UNBOUNDED if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
         raise ModelError(f"model {folder}: {name} is {value!r}: must be a number of tokens")
@@ -147,45 +145,38 @@ def _own_length(folder: Path, side: str, trained: bool) -> int:
     return USUAL if usual else min(length, bound)
 
 
-def _head(folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> tuple[str, int | None]:
-    pooling, dimension = "", _number(network.get("hidden_size"), folders[0], "dimensions")
-    for path in folders[1:]:
-        content = model_files.json_object(path / "config.json")
-        if names[path] == "Pooling":
+def _head(files: ModelFolder, network: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The pooling of documents, and the dimension of their vectors; network: the transformer's configuration."""
+    first, *rest = files.sides["document"]
+    pooling, times, sizes = "", 1, [(files.path, files.config.get("truncate_dim")), (first, network.get("hidden_size"))]
+    for path in rest:
+        content = read_json(path / "config.json")
+        if files.modules[path] == "Pooling":
             modes = content.get("pooling_mode")  # versions before 6 have another format
             if modes is None:
                 ends = {"cls": "_token", "lasttoken": ""}
                 named = [mode for mode in _MODES if content.get(f"pooling_mode_{mode}{ends.get(mode, '_tokens')}")]
                 modes = named or ["mean"]
             modes = [modes] if isinstance(modes, str) else [str(mode) for mode in modes]
-            declared = content.get("embedding_dimension", content.get("word_embedding_dimension"))
-            pooling, dimension = "+".join(modes), (_number(declared, path, "dimensions") or 0) * len(modes) or None
-        elif names[path] == "SpladePooling":
-            pooling = str(content.get("pooling_strategy", "max"))
-            dimension = _number(network.get("vocab_size"), folders[0], "dimensions")
-        dimension = _number(content.get("out_features"), path, "dimensions") or dimension
-    return pooling, dimension
-
-
-def _number(value: Any, folder: Path, of_what: str) -> int | None:
-    if value is None or (isinstance(value, int) and value > 0):
-        return value
-    raise ModelError(f"model {folder}: {value!r} is not a number of {of_what}: copy the model again")
-
-
-def saved_class(folder: Path) -> str:
-    """The class of sentence-transformers that saved a folder; by default `SentenceTransformer`."""
-    config = model_files.json_object(folder / CONFIG) if (folder / "modules.json").exists() else {}
-    return str(config.get("model_type", "SentenceTransformer"))
+            sizes.append((path, content.get("embedding_dimension", content.get("word_embedding_dimension"))))
+            pooling, times = "+".join(modes), len(modes)
+        elif files.modules[path] == "SpladePooling":
+            pooling, times = str(content.get("pooling_strategy", "max")), 1
+            sizes.append((first, network.get("vocab_size")))
+        if (size := content.get("out_features")) is not None:
+            sizes, times = [*sizes, (path, size)], 1
+    for path, size in sizes:
+        if size is not None and not (isinstance(size, int) and size > 0):
+            raise ModelError(f"model {path}: {size!r} is not a number of dimensions: copy the model again")
+    dimension = sizes[-1][1]
+    return pooling, None if dimension is None else dimension * times or None
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
-    """The values that hardneg saved with a model; empty for other models. Raises ModelError: they are damaged."""
+    """The values that hardneg saved with a model. Raises ModelError: they are damaged."""
     path = folder / SPEC_FILE
-    if not path.is_file():
-        return {}
     try:
-        content = model_files.read_json(path)
+        content = read_json(path, object)
         values = {name: content[name] for name in OWN}
         problems = ModelSpec(str(folder), **values).problems()
     except (TypeError, LookupError, AttributeError) as error:
@@ -199,25 +190,24 @@ def saved_values(folder: Path) -> dict[str, Any]:
 class TableFiles:
     """The files of a static model.
 
-    weights: files of the table. tokenizer: a file of the tokenizers library. modules: whether `modules.json` lists the
-    modules. normalised: without that file, whether vectors have norm 1.
+    weights: files of the table. tokenizer: a file of the tokenizers library. normalised: without modules, whether
+    vectors have norm 1.
     """
 
-    folder: Path
+    whole: ModelFolder
     weights: tuple[Path, ...]
     tokenizer: Path
-    modules: bool
     normalised: bool = True
 
     def check(self) -> None:
         """Refuses a folder without weights or tokenizer, or with a table on one side only."""
-        names = model_files.module_folders(self.folder) if self.modules else {}
-        if any(names[paths[0]] != _TABLE for paths in model_files.sides(self.folder).values() if self.modules):
-            raise ModelError(f"model {self.folder}: only one side has a table of token vectors: use another model")
+        folder, names = self.whole.path, self.whole.modules
+        if self.whole.trained and any(names[paths[0]] != _TABLE for paths in self.whole.sides.values()):
+            raise ModelError(f"model {folder}: only one side has a table of token vectors: use another model")
         if not self.weights:
-            raise ModelError(f"model {self.folder}: no weights there: copy the model again")
+            raise ModelError(f"model {folder}: no weights there: copy the model again")
         if not self.tokenizer.is_file():
-            raise ModelError(f"model {self.folder}: no {self.tokenizer.name} there: copy the model again")
+            raise ModelError(f"model {folder}: no {self.tokenizer.name} there: copy the model again")
 
     def dimension(self) -> int | None:
         """The size of a vector, from the headers of safetensors; None for other files."""
@@ -234,31 +224,29 @@ class TableFiles:
         return None
 
 
-def table_files(folder: Path) -> TableFiles | None:
+def table_files(files: ModelFolder) -> TableFiles | None:
     """The files of a static model of sentence-transformers, model2vec or wordllama; None for other models."""
-    if (folder / "modules.json").is_file():
-        tables = [path for path, class_name in model_files.module_folders(folder).items() if class_name == _TABLE]
-        if not tables:
-            return None
-        return TableFiles(folder, (*model_files.weight_files(tables[0]),), tables[0] / "tokenizer.json", True)
-    config = model_files.json_object(folder / "config.json")
+    folder, tables = files.path, [path for path, class_name in files.modules.items() if class_name == _TABLE]
+    if files.trained:
+        weights = model_files.weight_files(tables[0]) if tables else []
+        return TableFiles(files, (*weights,), tables[0] / "tokenizer.json") if tables else None
+    config = read_json(folder / "config.json")
     if config.get("model_type") == "model2vec":
         tokenizer, normalised = folder / "tokenizer.json", bool(config.get("normalize"))
-        return TableFiles(folder, (*model_files.weight_files(folder),), tokenizer, False, normalised)
+        return TableFiles(files, (*model_files.weight_files(folder),), tokenizer, normalised)
     packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
-    return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
+    return TableFiles(files, tuple(packed[:1]), tokenizers[0]) if packed and tokenizers else None
 
 
-def own_code(folder: Path) -> dict[str, bool]:
+def own_code(files: ModelFolder) -> dict[str, bool]:
     """The custom code that a model names for transformers, and whether vectors may depend on it.
 
     They do not depend on network code that only turns causal attention off, as the configuration does then.
     """
     code: dict[str, bool] = {}
-    folders = (path for path, name in model_files.module_folders(folder).items() if name in model_files.TRANSFORMERS)
+    folders = (path for path, class_name in files.modules.items() if class_name in model_files.TRANSFORMERS)
     for network in map(model_files.network_folder, folders):
-        config = model_files.json_object(network / "config.json")
-        tokenizer = model_files.json_object(network / "tokenizer_config.json")
+        config, tokenizer = (read_json(network / name) for name in ("config.json", "tokenizer_config.json"))
         causal = config.get("is_causal") is not False
         for auto_map, decides in ((config.get("auto_map"), causal), (tokenizer.get("auto_map"), True)):
             named = auto_map.values() if isinstance(auto_map, dict) else [auto_map]
@@ -269,8 +257,6 @@ def own_code(folder: Path) -> dict[str, bool]:
 
 def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
     """Refuses a model whose vectors may depend on custom code, unless `setting` is native; warns of other code."""
-    if not code:
-        return
     named = f"model {name!r} names custom code ({', '.join(code)}), which is not run"
     if any(code.values()) and setting != "native":
         advice = "set code: native of the model if transformers' own code computes the same; else"
@@ -284,29 +270,33 @@ def warn(message: str) -> None:
     logging.getLogger(__name__).warning(message)
 
 
-def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
-    """Fills in a spec with the model's own values. Raises ModelError: no inner product, or no such prompt."""
-    values, model = filled_values(spec, contract, adapter), f"model {spec.name!r}"
-    if values["truncate_dim"] is None and spec.projection is None:
-        values["truncate_dim"] = contract.truncate_dim
-    if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
-        problem = "similarity dot of vectors that are normalised and then truncated is not supported"
-        raise ModelError(f"{model}: {problem}: set similarity: cosine, or use another model")
-    if values["similarity"] not in ("cosine", "dot"):
-        raise ModelError(
-            f"{model} uses {values['similarity']} distance, which an inner-product index "
-            "does not support: use another model, or set similarity: cosine or dot"
-        )
-    return FullSpec(**values)
+def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None, inner: bool = True) -> FullSpec:
+    """Fills in a spec with the model's own values.
 
+    files: its folder, which may hold an adapter. inner: whether vectors are compared by the inner product.
 
-def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None) -> dict[str, Any]:
-    """The fields of a filled-in spec with any similarity. Raises ModelError: no such prompt, or custom code."""
-    check_code(spec.name, contract.code, spec.code)
+    Raises ModelError: no inner product, no such prompt, or custom code.
+    """
+    modules = files.modules.items() if files else ()
+    inside = [path for path, name in modules if name == "Transformer" and (path / model_files.ADAPTER).is_file()]
+    adapter = adapters.adapter_in(inside[0], spec) if inside else spec.adapter
+    if contract.code:
+        check_code(spec.name, contract.code, spec.code)
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
     written = {f"{side}_prompt": values[f"{side}_prompt"] for side in SIDES}
-    return values | {"adapter": adapter, "task": None, **whole_prompts(spec.name, written, spec.task, contract.prompts)}
+    values |= {"adapter": adapter, "task": None, **whole_prompts(spec.name, written, spec.task, contract.prompts)}
+    if inner and spec.truncate_dim is None and spec.projection is None:
+        values["truncate_dim"] = contract.truncate_dim
+    if inner and contract.normalised and contract.similarity == "dot" and spec.similarity is None:
+        problem = "similarity dot of vectors that are normalised and then truncated is not supported"
+        raise ModelError(f"model {spec.name!r}: {problem}: set similarity: cosine, or use another model")
+    if inner and values["similarity"] not in ("cosine", "dot"):
+        raise ModelError(
+            f"model {spec.name!r} uses {values['similarity']} distance, which an inner-product index "
+            "does not support: use another model, or set similarity: cosine or dot"
+        )
+    return FullSpec(**values)
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:

@@ -59,7 +59,7 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     whole = library_model(SentenceTransformer, folder, dtype)
     modules: list[Any] = list(whole.children())
     if dtype != torch.float32 and not towers.has_twins(whole):  # later modules were rounded with the transformer
-        for number, path in enumerate(model_files.module_folders(folder)):
+        for number, path in enumerate(model_files.read_folder(folder).modules):
             if number and any(True for _ in modules[number].parameters()):
                 modules[number] = type(modules[number]).load(str(folder), subfolder=path.name, local_files_only=True)
     return modules
@@ -85,8 +85,7 @@ def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.flo
 
 def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
     """The options of transformers to load a folder's weights in a dtype. Raises ModelError: these may run code."""
-    model_files.check_activations(folder)
-    modules = model_files.module_folders(folder).items()
+    modules = model_files.read_folder(folder).modules.items()
     options = {name: model_files.load_options(model_files.network_folder(path)) for path, name in modules}
     own: dict[str, Any] = next((options[name] for name in model_files.TRANSFORMERS if name in options), {})
     return {"dtype": dtype, **own}
@@ -99,7 +98,7 @@ def load_module(model: resolved.ResolvedModel, device: str | None, precision: Pr
 
     Raises ModelError: the files are not one complete model, or it does not support the spec.
     """
-    spec, folder = model.full, model.path
+    spec, folder = model.full, model.files.path
     modules = towers.folded(read_modules(folder, weights_dtype(spec, precision)), spec.name)
     check_sound(modules, folder, spec)
     modules = tokens.joined(modules) if spec.typed else modules
@@ -113,7 +112,7 @@ def load_module(model: resolved.ResolvedModel, device: str | None, precision: Pr
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
     """Refuses incomplete models, and transformers with fewer positions than the spec's lengths."""
-    whole, folders = nn.Sequential(*modules), model_files.sides(folder)
+    whole, folders = nn.Sequential(*modules), model_files.read_folder(folder).sides
     for side in SIDES:
         transformer = towers.route(whole, side)[0]
         check_encoder(transformer, spec)

@@ -8,19 +8,23 @@ import json
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import huggingface_hub
 
 from hardneg.encoders.spec import SIDES, Side
 from hardneg.records import HUB_ID, Lookup, ModelError, first_line
 
-ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG, ADAPTER, ADAPTER_WEIGHTS = (
+    "config_sentence_transformers.json",
+    "adapter_config.json",
+    "adapter_model.safetensors",
+)
 WAYS_ROUND = "see 'Custom code' on the page of your own model"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; older versions of sentence-transformers have the second in sparse encoders."""
@@ -40,109 +44,113 @@ _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # withou
 _OF_OTHER_LAYERS = "megatron_config", "layer_replication", "modules_to_save", "trainable_token_indices"
 _CONFIGURATIONS = ("config.json", ADAPTER, "modules.json")
 _HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
-_Read = TypeVar("_Read")
 
 
-def read_json(path: Path) -> Any:
-    """The content of a model's JSON file. Raises ModelError: it is not readable."""
+def read_json(path: Path, form: type = dict) -> Any:
+    """The content of a model's JSON file; an empty object if an object is wanted and there is no such file.
+
+    Raises ModelError: it is not readable, or of another form.
+    """
+    if form is dict and not path.is_file():
+        return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
-
-
-def json_object(path: Path) -> dict[str, Any]:
-    """The object in a model's JSON file, empty if there is no such file. Raises ModelError: it is no object."""
-    content = read_json(path) if path.is_file() else {}
-    if not isinstance(content, dict):
+    if not isinstance(content, form):
         raise ModelError(f"{path}: not a JSON object: copy the model again")
     return content
 
 
-def in_form(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
-    """Make a reader of a folder raise ModelError if its JSON files have another form than expected."""
-
-    @wraps(read)
-    def checked(folder: Path) -> _Read:
-        try:
-            return read(folder)
-        except (TypeError, AttributeError, LookupError, ValueError) as error:
-            form = f"a JSON file of it is not in the form that sentence-transformers writes ({error})"
-            raise ModelError(f"model {folder}: {form}: copy the model again") from error
-
-    return checked
+@contextmanager
+def in_form(folder: Path) -> Iterator[None]:
+    """Raises ModelError if the block finds the JSON files of a model's folder in another form than expected."""
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        form = f"a JSON file of it is not in the form that sentence-transformers writes ({error})"
+        raise ModelError(f"model {folder}: {form}: copy the model again") from error
 
 
-@in_form
-def module_folders(folder: Path) -> dict[Path, str]:
-    """The folders of a model's modules in order, with their class names; a transformers folder is one module."""
+@dataclass(frozen=True)
+class ModelFolder:
+    """The declared content of a model's folder.
 
-    def class_name(class_path: str) -> str:  # of sentence-transformers, or of PyLate, whose format it reads
-        if not class_path.startswith(("sentence_transformers.", "pylate.")):
-            raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run: {WAYS_ROUND}")
-        return class_path.rsplit(".")[-1]
-
-    path = folder / "modules.json"
-    if not path.exists():
-        return {folder: "Transformer"}
-    modules = {folder / module["path"]: class_name(module["type"]) for module in read_json(path)}
-    if "Router" in modules.values():  # modules after it are on both routes
-        path = folder / _ROUTER
-        routed = {folder / name: class_name(class_path) for name, class_path in read_json(path)["types"].items()}
-        if any(module.parent != folder or module.name == ".." for module in routed):
-            raise ModelError(f"{path}: names folders outside the model: do not use it")
-        modules = routed | {at: name for at, name in modules.items() if name != "Router"}
-    if not modules:
-        raise ModelError(f"{path}: names no modules: copy the model again")
-    return modules
-
-
-@in_form
-def routes(folder: Path) -> dict[str, list[str]]:
-    """The names of the modules on each route of a Router; empty for a model without one."""
-    path = folder / _ROUTER
-    return {name: [*map(str, route)] for name, route in read_json(path)["structure"].items()} if path.exists() else {}
-
-
-def sides(folder: Path) -> dict[Side, list[Path]]:
-    """The folders of the modules that queries and documents pass through, in order."""
-    paths, structure = list(module_folders(folder)), routes(folder)
-    by_name = {path.name: path for path in paths}
-    own = {side: [by_name[name] for name in structure.get(side, ()) if name in by_name] for side in SIDES}
-    after = [path for path in paths if structure and not any(path.name in names for names in structure.values())]
-    return {side: [*own[side], *after] if own[side] else paths for side in SIDES}
-
-
-def check_files(folder: Path) -> None:
-    """Refuses a model or adapter whose folder lacks a configuration, a tokenizer or some of its weights.
-
-    Without a tokenizer's files transformers would make an empty one, for which all texts are equal.
+    trained: whether sentence-transformers saved it; a folder of transformers is one module. config: the settings of
+    sentence-transformers. saved_class: the class of sentence-transformers that saved it, by default
+    `SentenceTransformer`. modules: the class names of its modules in order, by folder. routes: the names of the modules
+    on each route of a Router. sides: the folders of the modules that queries and documents pass through, in order.
     """
-    folders = module_folders(folder)
-    encoders = [path for path, class_name in folders.items() if class_name in TRANSFORMERS] or [folder]
-    for encoder in encoders:
-        if not (encoder / ADAPTER).is_file() and not (encoder / "config.json").is_file():
-            raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
-        of_bytes = str(json_object(encoder / "tokenizer_config.json").get("tokenizer_class")) in _OF_BYTES
-        if not of_bytes and not any(True for pattern in _TOKENIZERS for _ in encoder.glob(pattern)):
-            raise ModelError(f"model {encoder}: no tokenizer there: copy the model again, with its tokenizer's files")
-    for path, class_name in folders.items():
-        if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
-            raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {_PICKLED}")
+
+    path: Path
+    trained: bool
+    config: dict[str, Any]
+    saved_class: str
+    modules: dict[Path, str]
+    routes: dict[str, list[str]]
+    sides: dict[Side, list[Path]]
+
+    def check(self) -> None:
+        """Refuses a model or adapter whose folder lacks a configuration, a tokenizer or some of its weights.
+
+        Without a tokenizer's files transformers would make an empty one, for which all texts are equal.
+        """
+        encoders = [path for path, class_name in self.modules.items() if class_name in TRANSFORMERS] or [self.path]
+        for encoder in encoders:
+            if not (encoder / ADAPTER).is_file() and not (encoder / "config.json").is_file():
+                raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
+            of_bytes = str(read_json(encoder / "tokenizer_config.json").get("tokenizer_class")) in _OF_BYTES
+            if not of_bytes and not any(True for pattern in _TOKENIZERS for _ in encoder.glob(pattern)):
+                raise ModelError(
+                    f"model {encoder}: no tokenizer there: copy the model again, with its tokenizer's files"
+                )
+        for path, class_name in self.modules.items():
+            if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
+                raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {_PICKLED}")
 
 
-def check_activations(folder: Path) -> None:
-    """Refuses activations other than torch's own, which sentence-transformers would replace by tanh."""
-    for module, class_name in module_folders(folder).items():
-        content = json_object(module / "config.json") if class_name not in (*TRANSFORMERS, "SpladePooling") else {}
-        name = content.get("activation_function")
+def read_folder(folder: Path) -> ModelFolder:
+    """Reads the modules that a model's folder declares. Raises ModelError: damaged, or with code of its own.
+
+    Modules and activations other than the libraries' own are such code; sentence-transformers would replace the latter
+    by tanh.
+    """
+    listing, router, routed = folder / "modules.json", folder / _ROUTER, list[tuple[Path, str]]()
+    trained = listing.exists()
+    config = read_json(folder / CONFIG) if trained else {}
+    with in_form(folder):
+        listed = [(folder / each["path"], each["type"]) for each in (read_json(listing, object) if trained else ())]
+        has_router = any(class_path.endswith(".Router") for _, class_path in listed)
+        content = read_json(router, object) if has_router or router.exists() else {"structure": {}}
+        routes = {name: [*map(str, route)] for name, route in content["structure"].items()}
+        if has_router:  # modules after it are on both routes
+            routed = [(folder / name, class_path) for name, class_path in content["types"].items()]
+            if any(module.parent != folder or module.name == ".." for module, _ in routed):
+                raise ModelError(f"{router}: names folders outside the model: do not use it")
+        for path, classes in ((listing, listed), (router, routed)):
+            for _, class_path in classes:  # of sentence-transformers, or of PyLate, whose format it reads
+                if not class_path.startswith(("sentence_transformers.", "pylate.")):
+                    raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run: {WAYS_ROUND}")
+        names = {module: class_path.rsplit(".")[-1] for module, class_path in (*routed, *listed)}
+        modules = {at: name for at, name in names.items() if name != "Router"} if trained else {folder: "Transformer"}
+        if not modules:
+            raise ModelError(f"{router if has_router else listing}: names no modules: copy the model again")
+    for path, class_name in modules.items():
+        settings = {} if class_name in (*TRANSFORMERS, "SpladePooling") else read_json(path / "config.json")
+        name = settings.get("activation_function")
         if name is not None and not str(name).startswith("torch.nn."):
-            raise ModelError(f"model {module}: activation {name} is custom code, which is not run: use another one")
+            raise ModelError(f"model {path}: activation {name} is custom code, which is not run: use another one")
+    by_name = {path.name: path for path in modules}
+    own = {side: [by_name[name] for name in routes.get(side, ()) if name in by_name] for side in SIDES}
+    after = [path for path in modules if routes and not any(path.name in names for names in routes.values())]
+    sides = {side: [*own[side], *after] if own[side] else [*modules] for side in SIDES}
+    saved_class = str(config.get("model_type", "SentenceTransformer"))
+    return ModelFolder(folder, trained, config, saved_class, modules, routes, sides)
 
 
 def check_adapter(folder: Path) -> dict[str, Any]:
     """The configuration of a trained adapter of linear layers. Raises ModelError: there is none in the folder."""
-    config = json_object(folder / ADAPTER)
+    config: dict[str, Any] = read_json(folder / ADAPTER)
     if not (folder / ADAPTER).is_file():
         raise ModelError(f"adapter {folder}: no {ADAPTER} there: name a folder saved by peft")
     if (peft_type := config.get("peft_type")) != "LORA":
@@ -154,14 +162,14 @@ def check_adapter(folder: Path) -> dict[str, Any]:
     return config
 
 
-@in_form
 def weight_files(folder: Path) -> list[Path]:
     """The weight files of a folder: safetensors, or else PyTorch's, if any. Raises ModelError: one is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
     if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
         return [path for path in (folder / _PICKLED,) if path.is_file()]
-    shards = [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
+    with in_form(folder):
+        shards = [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
     for shard in shards:
         if shard.parent != folder or shard.name in ("", ".."):
             raise ModelError(f"{folder / INDEX}: names files outside the model: do not use it")
@@ -211,12 +219,6 @@ class Location:
     problem: str = ""
 
     @property
-    def adapter(self) -> bool:
-        """True if the folder holds only an adapter."""
-        folder = self.folder
-        return folder is not None and (folder / ADAPTER).is_file() and not (folder / "modules.json").is_file()
-
-    @property
     def path(self) -> Path:
         """The folder. Raises ModelError: the files are not on this machine."""
         if self.folder is None:
@@ -258,7 +260,7 @@ class Location:
         folder = self.download(_HUB_FILES)
         if not self.on_hub:
             return self
-        modules = module_folders(folder).items()
+        modules = read_folder(folder).modules.items()
         bare = [path for path, class_name in modules if class_name not in _BARE and not _has_weights(path)]
         if patterns := [(path / name).relative_to(folder).as_posix() for path in bare for name in _PICKLES]:
             self.download(patterns)
@@ -274,7 +276,7 @@ class Location:
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:
-                check_files(here)
+                read_folder(here).check()
                 return Lookup(there=sum(path.stat().st_size for path in here.rglob("*") if path.is_file()))
         except ModelError:
             if self.commit is None:
@@ -319,42 +321,36 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
 
     Raises ModelError: only with `fetch`, there is no such model, or it cannot be downloaded.
     """
-    location = _locate(name, revision)
-    if not fetch:
-        return location
-    location = location.fetched()
-    for path, class_name in {} if location.adapter else module_folders(location.path).items():
-        if class_name == "Transformer" and (path / ADAPTER).is_file():
-            check_adapter(path)
-            adapted(path).fetched()
-    return location
-
-
-def _locate(name: str, revision: str | None) -> Location:
-    folder, known, whole = Path(name).expanduser(), " or ".join(f"packaged:{each}" for each in PACKAGED), False
+    known, folder = " or ".join(f"packaged:{each}" for each in PACKAGED), Path(name).expanduser()
     if name.startswith("packaged:"):
-        if (entry := PACKAGED.get(name.removeprefix("packaged:"))) is None:
-            return Location(name, problem=f"model {name!r}: no such packaged model: name {known}")
-        package, inside, distribution = entry
-        spec = importlib.util.find_spec(package)
-        for root in (spec.submodule_search_locations or ()) if spec else ():
-            if (folder := Path(root) / inside).is_dir():
-                return Location(name, revision, folder)
+        package, inside, distribution = PACKAGED.get(name.removeprefix("packaged:"), ("", "", ""))
         problem = f"package {distribution} is not installed: pip install {distribution}"
-        return Location(name, problem=f"model {name!r}: {problem}")
-    if folder.is_dir():
-        return Location(name, revision, folder)
-    if name in PACKAGED or not HUB_ID.fullmatch(name):
-        return Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {known}")
-    cached = _cached_folder(name, revision)
-    with suppress(ModelError):  # fetching the model reports its faults
-        whole = cached is not None and any(_has_weights(path) for path in module_folders(cached))
-    return Location(name, revision, cached if whole else None, on_hub=True)
+        problem = f"model {name!r}: {problem if package else f'no such packaged model: name {known}'}"
+        package_spec = importlib.util.find_spec(package) if package else None
+        roots = package_spec.submodule_search_locations or () if package_spec else ()
+        inner = next((path for root in roots if (path := Path(root) / inside).is_dir()), None)
+        location = Location(name, revision, inner, problem="" if inner else problem)
+    elif folder.is_dir():
+        location = Location(name, revision, folder)
+    elif name in PACKAGED or not HUB_ID.fullmatch(name):
+        location = Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {known}")
+    else:
+        cached, whole = _cached_folder(name, revision), False
+        with suppress(ModelError):  # fetching the model reports its faults
+            whole = cached is not None and any(_has_weights(path) for path in read_folder(cached).modules)
+        location = Location(name, revision, cached if whole else None, on_hub=True)
+    if fetch:
+        location = location.fetched()
+        for path, class_name in read_folder(location.path).modules.items():
+            if class_name == "Transformer" and (path / ADAPTER).is_file():
+                check_adapter(path)
+                adapted(path).fetched()
+    return location
 
 
 def adapted(folder: Path) -> Location:
     """The location of an adapter's base, which the adapter's folder names. Raises ModelError if it names none."""
-    config = json_object(folder / ADAPTER)
+    config = read_json(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
         raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")

@@ -5,15 +5,16 @@ A model is resolved once. Every later question goes to its family with the resol
 
 from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg import registry
 from hardneg.encoders import adapters
 from hardneg.encoders.open import contract as contracts, model_files
-from hardneg.encoders.protocol import EncoderFamily, TextEncoder
+from hardneg.encoders.open.model_files import ModelFolder, read_folder, read_json
+from hardneg.encoders.protocol import EncoderFamily, Form, TextEncoder
 from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
 from hardneg.records import SPEC_FILE, HardnegError, Lookup, ModelError, PluginError, PluginSetting
 from hardneg.runtime import FIXED, derive_seed
@@ -28,15 +29,17 @@ _COUNTED += ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.j
 # Library versions, paths, and values that a spec overrides (for a tokenizer's last call see `file_identity`).
 _IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_path", "is_local", "local_files_only"}
 _IGNORED |= {"tokenizer_file", "special_tokens_map_file", "max_seq_length", "model_max_length", "truncation", "padding"}
+_OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
+_OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
+"""Families by the modules, saved classes and architectures that only they have."""
 
 
 @dataclass(frozen=True)
 class ResolvedModel:
     """A located model and its family.
 
-    spec: of the model; of its base with the adapter if the folder holds only an adapter. location: of the files of
-    `spec.name`. family: the plugin for such models. origins: the spec as written with its location, and `spec` with
-    `location` if these differ.
+    spec: of the model; of its base with the adapter if the folder holds only an adapter. location: of the files.
+    family: the plugin for such models. origins: the spec as written with its location, and those here if they differ.
     """
 
     spec: ModelSpec
@@ -44,15 +47,10 @@ class ResolvedModel:
     family: EncoderFamily
     origins: tuple[tuple[ModelSpec, model_files.Location], ...]
 
-    @property
-    def folder(self) -> Path | None:
-        """The folder of its files; None if they are not on this machine, and for a model without files."""
-        return self.location.folder
-
     @cached_property
-    def path(self) -> Path:
-        """The folder of its files. Raises ModelError: they are not on this machine."""
-        return self.location.path
+    def files(self) -> ModelFolder:
+        """The content that its folder declares. Raises ModelError: its files are not on this machine, or damaged."""
+        return read_folder(self.location.path)
 
     @property
     def known_family(self) -> EncoderFamily | None:
@@ -65,12 +63,12 @@ class ResolvedModel:
         """The contract that its folder declares. Raises ModelError: its files are incomplete, or it has none."""
         if not isinstance(self.family, FolderFamily):
             raise ModelError(f"model {self.spec.name!r}: its family has no files to declare a contract")
-        return self.family.contract(self.path)
+        return self.family.contract(self.files)
 
     @property
     def facts(self) -> dict[str, list[str]]:
         """Facts for a manifest: the custom code that the model names, if any."""
-        here = self.folder is not None and isinstance(self.family, FolderFamily)
+        here = self.location.folder is not None and isinstance(self.family, FolderFamily)
         return {"code not run": [*self.contract.code]} if here and self.contract.code else {}
 
     @cached_property
@@ -110,99 +108,93 @@ class ResolvedModel:
             return contracts.Shape(getattr(self.family, "dimensions", None) or contracts.BASE.hidden, 0, 0)
         unseen = replace(contracts.BASE, vector=getattr(self.family, "dimension", None) or self.dimension)
         with suppress(HardnegError, OSError):
-            weights = sum(path.stat().st_size for path in self.path.rglob(model_files.SAFE)) or unseen.weights
-            config = model_files.json_object(model_files.network_folder(self.path) / "config.json")
+            weights = sum(path.stat().st_size for path in self.location.path.rglob(model_files.SAFE))
+            config = read_json(model_files.network_folder(self.location.path) / "config.json")
             sizes = (config.get("hidden_size"), unseen.hidden), (config.get("num_hidden_layers"), unseen.layers)
             hidden, layers = (size if isinstance(size, int) and size > 0 else usual for size, usual in sizes)
-            return contracts.Shape(hidden, 0 if self.family.tables else layers, weights, unseen.vector)
+            return contracts.Shape(
+                hidden, 0 if self.family.tables else layers, weights or unseen.weights, unseen.vector
+            )
         return unseen
 
     @property
     def remarks(self) -> list[str]:
         """Remarks for the user before its files are opened as a model of its family."""
-        here = self.folder is not None and isinstance(self.family, FolderFamily)
-        return self.family.remarks(self.path) if here else []  # type: ignore[attr-defined]
+        here = self.location.folder is not None and isinstance(self.family, FolderFamily)
+        return self.family.remarks(self.files) if here else []  # type: ignore[attr-defined]
 
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
     """Resolves a model by its name or spec: locates its files and determines their family.
 
-    fetch: downloads missing files and fills in the spec; without it a missing model, or one that does not support the
-    spec, is not an error yet.
-    family: by default the one in the spec, or else the one that claims the folder, or else `dense`.
+    fetch: downloads missing files and fills in the spec, so that a missing or unfit model is an error. family: by
+    default the one in the spec, or else the one that claims the folder, or else `dense`.
 
     Raises PluginError: there is no such family, or its options are wrong.
     Raises ModelError: the model cannot be fetched; or its folder holds an adapter that does not name its base.
     """
     spec = ModelSpec(model) if isinstance(model, str) else model
     if family is None and spec.encoder is not None:
-        family = cast(EncoderFamily, registry.configure("encoders", spec.encoder))
+        family = registry.configure("encoders", spec.encoder)
     if family is not None and not hasattr(family, "claims"):  # its models have no folder
         elsewhere = model_files.Location(spec.name, spec.revision)
         return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
     location = model_files.locate(spec.name, spec.revision, fetch)
-    origins = ((spec, location), *((adapters.with_base(spec, location, fetch),) if location.adapter else ()))
-    spec, location = origins[-1]
-    resolved = ResolvedModel(spec, location, family or _claiming(location.folder), origins)
+    folder, origins = location.folder, [(spec, location)]
+    if folder is not None and (folder / model_files.ADAPTER).is_file() and not (folder / "modules.json").is_file():
+        origins.append(adapters.with_base(spec, location))
+        folder = origins[-1][1].folder
+    families: dict[str, Any] = {}
+    for name in registry.plugin_names("encoders") if folder is not None and family is None else ():
+        try:
+            families[name] = registry.load_plugin("encoders", name)
+        except PluginError as error:
+            contracts.warn(f"{error}; it claims no model's folder")
+    claiming = "dense"
+    for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
+        with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):
+            if families[name].claims(folder):  # opening a damaged model reports its faults
+                claiming = name
+                break
+    family = family or registry.configure("encoders", PluginSetting(claiming))
+    resolved = ResolvedModel(*origins[-1], family, tuple(origins))
     if fetch:
         _ = resolved.full
     return resolved
 
 
+@dataclass
 class ResolvedModels:
     """The models of a recipe, each resolved once."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, ResolvedModel] = {}
+    resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
         """The model of a spec; fetched: whether to look again for missing files. Raises as `resolve`."""
-        model = self._known.get(repr(spec))
-        if model is None or (fetched and model.folder is None):
-            model = self._known[repr(spec)] = resolve(spec)
+        model = self.resolved.get(repr(spec))
+        if model is None or (fetched and model.location.folder is None):
+            model = self.resolved[repr(spec)] = resolve(spec)
         return model
 
     def full(self, spec: ModelSpec) -> ModelSpec:
         """The filled-in spec, which resolves to the same model; the spec itself if that needs a download."""
         model = self.of(spec)
-        if (full := model.known) is None:
-            return spec
-        named = model.family if spec.encoder is None else None
-        family = registry.configure("encoders", full.encoder) if full.encoder else named or _claiming(model.folder)
-        origins = ((full, model.location),)
-        self._known[repr(full)] = ResolvedModel(full, model.location, cast(EncoderFamily, family), origins)
-        return full
-
-
-def _claiming(folder: Path | None) -> EncoderFamily:
-    families: dict[str, Any] = {}
-    for name in registry.plugin_names("encoders") if folder is not None else ():
-        try:
-            family = registry.load_plugin("encoders", name)
-        except PluginError as error:
-            contracts.warn(f"{error}; it claims no model's folder")
-        else:
-            families |= {name: family} if hasattr(family, "claims") else {}
-    found = "dense"
-    for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
-        with suppress(
-            ModelError, OSError, LookupError, TypeError, ValueError, AttributeError
-        ):  # opening the model reports it
-            if families[name].claims(folder):
-                found = name
-                break
-    return cast(EncoderFamily, registry.configure("encoders", PluginSetting(found)))
+        with suppress(ModelError, OSError):
+            spec = model.full
+            self.resolved[repr(spec)] = replace(model, spec=spec, origins=((spec, model.location),))
+        return spec
 
 
 class FolderFamily:
     """A family whose models are folders.
 
     called: its plugin name. own: classes of sentence-transformers and architectures that only its folders have.
-    tables: whether its folders are exactly those with a table of token vectors.
-    special: families with a higher number claim folders first.
+    tables: whether its folders are exactly those with a table of token vectors. special: families with a higher number
+    claim folders first.
     """
 
     called: ClassVar[str]
+    form: ClassVar[Form]
     own: ClassVar[tuple[str, ...]] = ()
     tables: ClassVar[bool] = False
     special: ClassVar[int] = 0
@@ -211,61 +203,56 @@ class FolderFamily:
     @classmethod
     def claims(cls, folder: Path) -> bool:
         """Return whether a folder is of this family by its table, its saved class or its architecture."""
+        files = read_folder(folder)
         if cls.tables:
-            return contracts.table_files(folder) is not None
-        names = model_files.json_object(folder / "config.json").get("architectures") or ()
-        return any(
-            name in cls.own for name in (model_files.json_object(folder / contracts.CONFIG).get("model_type"), *names)
-        )
+            return contracts.table_files(files) is not None
+        names = read_json(folder / "config.json").get("architectures") or ()
+        return any(name in cls.own for name in (files.saved_class, *names))
 
-    def saved(self, folder: Path) -> bool:
-        """Return whether one of the family's own classes of sentence-transformers saved the folder."""
-        return contracts.saved_class(folder) in self.own
+    def check_class(self, files: ModelFolder) -> None:
+        """Refuses a folder of another family, by the class that saved it or by its modules. Raises ModelError."""
+        architectures = read_json(files.path / "config.json").get("architectures") or ()
+        modules, saved = files.modules.values(), files.saved_class
+        others = [name for name in (saved, *architectures, *modules) if name in _OTHERS and not self.own]
+        for family in (_OTHERS[name] for name in others if not self.tables):
+            if where := registry.not_installed("encoders", family):
+                raise ModelError(f"model {files.path}: of the family {family}, {where}")
+        table = not self.tables and contracts.table_files(files) is not None
+        if table or saved not in (*self.own, "SentenceTransformer"):
+            wrong = f"a {'static model' if table else saved}, not a {self.called} encoder: use another model or encoder"
+            raise ModelError(f"model {files.path}: {wrong}")
+        if family := next((_OTHERS[name] for name in others if name in modules and not self.tables), ""):
+            raise ModelError(f"model {files.path}: has the modules of a {family} encoder: set encoder: {family}")
 
-    def check_class(self, folder: Path) -> None:
-        """Refuses a folder saved by a class of another family. Raises ModelError."""
-        table = not self.tables and contracts.table_files(folder) is not None
-        other = "static model" if table else contracts.saved_class(folder)
-        if table or not (self.saved(folder) or other == "SentenceTransformer"):
-            raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
-
-    def contract(self, folder: Path) -> contracts.Contract:
+    def contract(self, files: ModelFolder) -> contracts.Contract:
         """The contract of a folder. Raises ModelError: it holds no complete model."""
-        return contracts.read_contract(folder)
+        return contracts.read_contract(files)
 
     def full(self, model: ResolvedModel) -> FullSpec:
         """The filled-in spec. Raises ModelError: of another family, incomplete, or not supporting the spec."""
-        self.check_class(model.path)
-        return contracts.filled(model.spec, model.contract, adapters.adapter_of(model.spec, model.path))
+        self.check_class(model.files)
+        return contracts.filled(model.spec, model.contract, model.files, inner=self.form != "token-vectors")
 
-    def filled_values(self, model: ResolvedModel, contract: contracts.Contract) -> dict[str, Any]:
-        """The fields of a spec filled in by a contract, with any similarity. Raises ModelError."""
-        return contracts.filled_values(model.spec, contract, adapters.adapter_of(model.spec, model.path))
-
-    def remarks(self, folder: Path) -> list[str]:
+    def remarks(self, files: ModelFolder) -> list[str]:
         """Remarks for the user before a folder is opened as a model of this family."""
         return []
 
-    def opens_alone(self, folder: Path, others: Set[str]) -> bool:
+    def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
         """Return whether sentence-transformers alone gives the same vectors; others: fields that only the spec sets."""
         return True
 
     def digest(self, model: ResolvedModel) -> str:
         """The digest of the options and the files' content, or of the commit on the hub. Raises ModelError."""
-        if model.folder is not None:
-            self.check_class(model.folder)
+        if model.location.folder is not None:
+            self.check_class(model.files)
         for spec, location in model.origins:
             if location.commit is not None:
                 return digest_of(model_content(location), spec)
         return self.content_digest(model)
 
-    def identity(self, model: ResolvedModel) -> FullSpec:
-        """The spec in the digest of a folder."""
-        return model.full
-
     def content_digest(self, model: ResolvedModel) -> str:
         """The digest of a folder."""
-        return digest_of(model_content(model.location), self.identity(model))
+        return digest_of(module_contents(model.location.path), model.full)
 
     def look_up(self, model: ResolvedModel) -> Lookup:
         """The bytes of the files, including an adapter's."""
@@ -294,25 +281,22 @@ def model_content(location: model_files.Location) -> list[Any]:
     """
     if location.commit is not None:
         return [location.name, location.commit]
-    model_files.check_files(location.path)
-    model_files.check_activations(location.path)
+    read_folder(location.path).check()
     return module_contents(location.path)
 
 
 def module_contents(folder: Path) -> list[Any]:
     """The digests of the files of a model's modules, with their classes and routes."""
-
-    def files(folder: Path) -> list[Any]:
-        note_read(folder)
-        paths = [path for pattern in _COUNTED for path in folder.glob(pattern) if path.is_file()]
-        return [[path.name, file_identity(path)] for path in sorted([*model_files.weight_files(folder), *paths])]
-
-    modules = model_files.module_folders(folder)
-    contents: list[Any] = [list(modules.values()), *filter(None, [model_files.routes(folder)])]
-    for module in modules:
-        contents.append(files(module))
-        if (base := model_files.network_folder(module)) != module:
-            contents.append([adapters.adapter_content(module), files(base)])
+    files = read_folder(folder)
+    contents: list[Any] = [list(files.modules.values()), *([files.routes] if files.routes else [])]
+    for module in files.modules:
+        digests, base = list[list[Any]](), model_files.network_folder(module)
+        for place in dict.fromkeys((module, base)):
+            note_read(place)
+            found = (path for pattern in _COUNTED for path in place.glob(pattern) if path.is_file())
+            paths = sorted([*model_files.weight_files(place), *found])
+            digests.append([[path.name, file_identity(path)] for path in paths])
+        contents += [digests[0], *([adapters.adapter_content(module), more] for more in digests[1:])]
     return contents
 
 
@@ -324,11 +308,11 @@ def file_identity(path: Path) -> Any:
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
     note_read(path)
-    content = model_files.read_json(path)
+    content = read_json(path, object)
     if isinstance(content, dict):
         last = {name: content.get(name) for name in ("truncation", "padding") if path.name == "tokenizer.json"}
         content = {key: value for key, value in content.items() if key not in _IGNORED}
-        config = model_files.json_object(path.with_name("tokenizer_config.json")) if last else {}
+        config = read_json(path.with_name("tokenizer_config.json")) if last else {}
         for name, call in last.items():
             if f"{name}_side" not in config and isinstance(call, dict) and call.get("direction") == "Left":
                 content[name] = "Left"
@@ -343,7 +327,7 @@ def read_spec(folder: Path) -> ModelSpec:
     path = folder / SPEC_FILE
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
-    own, content = contracts.saved_values(folder), model_files.read_json(path)
+    own, content = contracts.saved_values(folder), read_json(path)
     own |= {name: content[name] for name in TOKEN_TYPES if name in content}
     return ModelSpec(str(folder), **own, adapter=adapters.saved_adapter(content.get("adapter"), path))
 
@@ -351,9 +335,8 @@ def read_spec(folder: Path) -> ModelSpec:
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
     """Opens a model by its spec, or by its folder if hardneg saved it.
 
-    Fields that the spec leaves open are taken from the model's folder.
-
-    device: None is the best available. precision: of the encoding; None is to train.
+    Fields that the spec leaves open are the folder's own. device: None is the best available. precision: of the
+    encoding; None is to train.
 
     Raises ModelError: the model does not exist, or does not support the spec.
     """
@@ -361,9 +344,9 @@ def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: 
     if problems := spec.problems():
         raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
     resolved = resolve(spec, fetch=True)
-    if resolved.folder is None:
+    if (folder := resolved.location.folder) is None:
         return resolved.family.load(resolved, device, precision)
-    with opening(f"model {spec.name!r}", resolved.folder):
+    with opening(f"model {spec.name!r}", folder):
         encoder = resolved.family.load(resolved, device, precision)
         if hasattr(encoder, "check_fit"):
             encoder.check_fit()
@@ -412,6 +395,6 @@ def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
         except (HardnegError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # libraries raise many classes of errors on a model's files
-            lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
-            reason = " ".join(" ".join(lines).split())
+            lines = (str(error).strip() or type(error).__name__).splitlines()
+            reason = " ".join(" ".join(lines[:2]).split())
             raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error

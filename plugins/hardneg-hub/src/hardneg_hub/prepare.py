@@ -176,7 +176,7 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
 
 def _model(pushed: PushedFolder, repo: str, notes: list[str]) -> dict[str, Path | bytes]:
     folder = pushed.folder
-    modules, known = {folder, *model_files.module_folders(folder)}, matching(*_MODEL_FILES)
+    modules, known = {folder, *model_files.read_folder(folder).modules}, matching(*_MODEL_FILES)
     for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
         if not any(path.parent.glob("*.safetensors")):
             raise errors.ModelError(

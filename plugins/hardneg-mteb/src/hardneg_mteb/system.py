@@ -165,7 +165,7 @@ class TaskSystem:
         model, prompts = hp.resolving.resolve(hp.model_specs.ModelSpec(self.model, self.plain.model.revision)), {}
         own = (
             model.contract.prompts
-            if model.folder is not None and isinstance(model.family, hp.resolving.FolderFamily)
+            if model.location.folder is not None and isinstance(model.family, hp.resolving.FolderFamily)
             else {}
         )
         for side in _SIDES:

@@ -47,8 +47,8 @@ def load(options: "LateInteraction", model: resolving.ResolvedModel, device: str
     """
     from sentence_transformers import MultiVectorEncoder
 
-    interaction = options.interaction(model.path, model.contract)
-    spec, folder = model.full, model.path
+    interaction = options.interaction(model.files, model.contract)
+    spec, folder = model.full, model.files.path
     if interaction.form:  # sentence-transformers reads older formats too
         parts = list(loading.library_model(MultiVectorEncoder, folder).children())
     else:  # only the transformer of a model trained for other tasks

@@ -44,7 +44,7 @@ class LateInteractionContract:
 
 
 def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
-    metadata = model_files.json_object(folder / METADATA)
+    metadata = model_files.read_json(folder / METADATA)
     filled = _count(metadata.get("query_maxlen") or _FILLED, folder)
     markers = {"query": ("query_token_id", "[unused0]"), "document": ("doc_token_id", "[unused1]")}
     prompts = {side: f"{metadata.get(name) or usual} " for side, (name, usual) in markers.items()}
@@ -54,10 +54,10 @@ def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
     return LateInteractionContract("stanford", "maxsim", prompts, lengths, filled, metadata)
 
 
-def _transformer_options(folder: Path, side: model_specs.Side) -> Mapping[str, Any]:
+def _transformer_options(files: model_files.ModelFolder, side: model_specs.Side) -> Mapping[str, Any]:
     """The options that sentence-transformers saved for a side's transformer; empty if there are none."""
-    files = sorted(model_files.sides(folder)[side][0].glob("sentence_*_config.json"))
-    return next((options for path in files if (options := model_files.json_object(path))), {})
+    paths = sorted(files.sides[side][0].glob("sentence_*_config.json"))
+    return next((options for path in paths if (options := model_files.read_json(path))), {})
 
 
 def _count(value: Any, folder: Path) -> int:
@@ -94,32 +94,32 @@ class LateInteraction(resolving.FolderFamily):
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
         """The filled-in spec. Raises ModelError: the folder is not readable, or does not support the spec."""
-        self.check_class(model.path)
-        spec, interaction = model.spec, self.interaction(model.path, model.contract)
-        contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
-        values, options = self.filled_values(model, contract), stores.plugin_identity(self.called, self)["options"]
+        spec, full, interaction = model.spec, super().full(model), self.interaction(model.files, model.contract)
+        if self.query_expansion and spec.query_length is None:
+            full = replace(full, query_length=self.query_expansion)
+        options = stores.plugin_identity(self.called, self)["options"]
         if options.get("query_expansion") == interaction.filled:
             del options["query_expansion"]
         setting = records.PluginSetting("multi-vector", options) if options or not interaction.form else None
-        full = model_specs.FullSpec(**values | {"encoder": setting})
+        full = replace(full, encoder=setting)
         if problems := self._problems(spec, full, interaction):
             raise errors.ModelError(f"model {spec.name!r}: " + "; ".join(problems))
         return full
 
-    def interaction(self, folder: Path, contract: Any) -> LateInteractionContract:
+    def interaction(self, files: model_files.ModelFolder, contract: Any) -> LateInteractionContract:
         """The late-interaction contract of a folder; contract: its general one.
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
         Raises ModelError: a file is not readable, or a value has the wrong type.
         """
-        config = model_files.json_object(folder / CONFIG)
-        if STANFORD in (model_files.json_object(folder / "config.json").get("architectures") or ()):
+        config, folder = model_files.read_json(files.path / CONFIG), files.path
+        if STANFORD in (model_files.read_json(folder / "config.json").get("architectures") or ()):
             return _stanford(folder, contract)
         forms = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}
         form = forms.get(str(config.get("model_type")), "")
         options = {name: config[name] for name in _OLDER if name in config} if form else {}
-        own = _transformer_options(folder, "query") if form else {}
+        own = _transformer_options(files, "query") if form else {}
         older = options.get("query_expansion")
         if options and "query_expansion" not in options and options.get("do_query_expansion") is not False:
             older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
@@ -128,7 +128,7 @@ class LateInteraction(resolving.FolderFamily):
         lengths: dict[model_specs.Side, int] = {"query": contract.query_length, "document": contract.document_length}
         for side in SIDES:
             declared = options.get(f"{side}_length")
-            if declared is not None and _transformer_options(folder, side).get(f"{side}_length") is None:
+            if declared is not None and _transformer_options(files, side).get(f"{side}_length") is None:
                 lengths[side] = _count(declared, folder)
         if filled:
             fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
@@ -140,14 +140,14 @@ class LateInteraction(resolving.FolderFamily):
         similarity = str(said) if said in SIMILARITIES else "maxsim"
         return LateInteractionContract(form, similarity, prompts, lengths, filled, options)
 
-    def contract(self, folder: Path) -> Any:
+    def contract(self, files: model_files.ModelFolder) -> Any:
         """The contract of a folder. Raises ModelError: it holds no complete model."""
-        contract = super().contract(folder)
-        interaction = self.interaction(folder, contract)
+        contract = super().contract(files)
+        interaction = self.interaction(files, contract)
         own: dict[str, Any] = {"similarity": interaction.similarity}
         own |= {f"{side}_prompt": interaction.prompts[side] for side in SIDES}
         own |= {f"{side}_length": interaction.lengths[side] for side in SIDES}
-        saved = (folder / SAVED).is_file()  # by hardneg, with these values
+        saved = (files.path / SAVED).is_file()  # by hardneg, with these values
         return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="")
 
     def filled(self, interaction: LateInteractionContract) -> int:
@@ -180,7 +180,7 @@ class LateInteraction(resolving.FolderFamily):
     def content_digest(self, model: resolving.ResolvedModel) -> str:
         """The digest of the files' content and the options, including options of older formats outside of modules."""
         name = super().content_digest(model)
-        options = self.interaction(model.path, model.contract).options if len(model.origins) == 1 else {}
+        options = self.interaction(model.files, model.contract).options if len(model.origins) == 1 else {}
         return stores.digest([name, dict(options)]) if options else name
 
     def load(

@@ -167,7 +167,7 @@ class Reader:
             ModelError: the model is missing or unsuitable.
         """
         folder = hp.model_files.locate(spec.start.name, spec.start.revision).fetched().path
-        hp.model_files.check_files(folder)
+        hp.model_files.read_folder(folder).check()
         with hp.resolving.opening("the reader", folder, seed):
             return cls._of(folder, spec, device)
 

@@ -58,7 +58,7 @@ class Generation:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         folder = model_files.locate(options.source, options.revision, fetch=True).path
-        model_files.check_files(folder)
+        model_files.read_folder(folder).check()
         target = torch.device(device or pair_scoring.best_device())
         half = options.precision == "bf16"
         if options.precision == "auto":

@@ -1,7 +1,6 @@
 """The family `sparse`: a transformer that gives each term of its vocabulary a weight."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.plugin import encoding, errors, model_files, model_specs, records, resolving, stores
@@ -55,24 +54,28 @@ class Splade(resolving.FolderFamily):
             raise errors.ModelError(
                 f"model {spec.name!r}: twins is set, but queries of terms have no encoder: leave out one of the two"
             )
-        new = not spec.similarity and not self.saved(model.path)
+        new = not spec.similarity and not self.saved(model.files)
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
-    def remarks(self, folder: Path) -> list[str]:
+    def remarks(self, files: model_files.ModelFolder) -> list[str]:
         """A remark that a new head is initialised, if the folder has none."""
-        architectures = model_files.json_object(folder / "config.json").get("architectures") or []
-        if self.saved(folder) or any(str(name).endswith("ForMaskedLM") for name in architectures):
+        architectures = model_files.read_json(files.path / "config.json").get("architectures") or []
+        if self.saved(files) or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []
         return ["it has no masked-language-model head: a new one is initialised from its word embeddings"]
 
-    def identity(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The spec in the digest, with the options that the folder does not save and its `max_active_dims`."""
-        own, options = self.saved(model.path), stores.plugin_identity(self.called, self)["options"]
-        settings = model_files.json_object(model.path / "config_sentence_transformers.json") if own else {}
-        if (most := settings.get("max_active_dims")) is not None:
+    def saved(self, files: model_files.ModelFolder) -> bool:
+        """Return whether the folder is of a sparse encoder, and not one to make of a transformer."""
+        return files.saved_class in self.own
+
+    def content_digest(self, model: resolving.ResolvedModel) -> str:
+        """The digest of the files and the spec, with the options that the folder does not save or `max_active_dims`."""
+        own, options = self.saved(model.files), stores.plugin_identity(self.called, self)["options"]
+        if own and (most := model.files.config.get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
         setting = None if own and not options else records.PluginSetting("sparse", options | {"version": self.version})
-        return replace(model.full, encoder=setting)
+        content = resolving.module_contents(model.files.path)
+        return resolving.digest_of(content, replace(model.full, encoder=setting))
 
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None

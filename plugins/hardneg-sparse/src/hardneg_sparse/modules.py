@@ -31,8 +31,8 @@ def load_module(
     """
     from sentence_transformers import SparseEncoder
 
-    spec, folder, contract = model.full, model.path, model.contract
-    whole, most = _own(folder, spec) if options.saved(folder) else (_new(folder, spec), None)
+    spec, folder, contract = model.full, model.files.path, model.contract
+    whole, most = _own(folder, spec) if options.saved(model.files) else (_new(folder, spec), None)
     for transformer in towers.transformers(whole):
         if hasattr(transformer, "model"):  # else a table of query terms
             towers.hold_in(transformer.model, loading.weights_dtype(spec, precision))
@@ -55,9 +55,9 @@ def _own(folder: Path, spec: model_specs.FullSpec) -> tuple[nn.Module, int | Non
     """The modules of the folder, and its number of largest weights of a text."""
     from sentence_transformers import SparseEncoder
 
-    for path, class_name in model_files.module_folders(folder).items():
+    for path, class_name in model_files.read_folder(folder).modules.items():
         if class_name == "SparseStaticEmbedding" and (
-            outside := model_files.json_object(path / "config.json").get("path")
+            outside := model_files.read_json(path / "config.json").get("path")
         ):
             raise errors.ModelError(
                 f"model {path}: its weights are in another folder, {outside}: save them in the model's folder"
@@ -75,7 +75,7 @@ def _own(folder: Path, spec: model_specs.FullSpec) -> tuple[nn.Module, int | Non
             f"model {spec.name!r}: opened without its masked-language-model head: copy the model again"
         )
     loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
-    loading.check_weights(transformer.model, model_files.sides(folder)["document"][0], spec.name)
+    loading.check_weights(transformer.model, model_files.read_folder(folder).sides["document"][0], spec.name)
     return whole, module.max_active_dims
 
 
@@ -83,7 +83,9 @@ def _new(folder: Path, spec: model_specs.FullSpec) -> nn.Module:
     """The folder's transformer with a masked-language-model head, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    folders = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
+    folders = [
+        path for path, class_name in model_files.read_folder(folder).modules.items() if class_name == "Transformer"
+    ]
     if len(folders) != 1:
         raise errors.ModelError(f"model {spec.name!r}: it has {len(folders)} transformers: use a model with one")
     weights = loading.load_kwargs(folder)

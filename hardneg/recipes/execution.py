@@ -72,7 +72,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     for step in steps if world().size > 1 else ():
         if step.spec.artifact_type == "model" and not step.spec.every_process:
             raise UsageError(f"{step.name}: stage {step.verb} trains in one process; drop {{processes}}", "processes")
-    check_packages([step for step in steps if step.name in again or not store.path(step.key).exists()], plan)
+    check_packages([step for step in steps if step.name in again or not (store.root / step.key).exists()], plan)
     if not world().first:
         return _help(steps, plan, store, options)
     for step in steps:
@@ -103,7 +103,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
         end = time.monotonic() + _PATIENCE  # a network file system may take a minute to show it
         while not (artifact := cached(step, store)):
             if time.monotonic() > end:
-                raise ArtifactError(f"{store.path(step.key)}: not visible to all processes; use a shared disk")
+                raise ArtifactError(f"{store.root / step.key}: not visible to all processes; use a shared disk")
             time.sleep(0.2)
         artifacts[step.name] = artifact
         _check_collection(step, steps, artifact, plan)
@@ -140,7 +140,7 @@ def _make(
             store.recover(step.key)
             if artifact := cached(step, store):
                 return artifact, None
-        if forced or store.path(step.key).exists():
+        if forced or (store.root / step.key).exists():
             store.discard(step.key)
         step.check_contents()
         watcher.begins(step)

@@ -17,7 +17,7 @@ from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime import barrier, world
 from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
-from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
+from hardneg.store import KEPT, SCRATCH, digest, options_in_key, replacing
 from hardneg.training import options as training_options
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
@@ -28,6 +28,7 @@ Told = Callable[[Any], tuple[Facts, Facts]]
 """Facts of a finished training (`TrainingResult`) for the model card, and for the manifest."""
 Opened = tuple[Any, Told]
 """A method (`ExampleTraining`) with its network and data, and its facts."""
+OF_THE_RUN = "Options of the run: steps, negatives, optimizer, precision."
 
 
 class OptionGroup(StageSpec):
@@ -48,11 +49,6 @@ class OptionGroup(StageSpec):
         return collect(self, "mistakes", recipe)
 
 
-def of_the_run(options: type[LearningOptions]) -> Any:
-    """The field `options` of a verb."""
-    return Field(default_factory=options, description="Options of the run: steps, negatives, optimizer, precision.")
-
-
 class TrainConfig(OptionGroup):
     """The loss and the options of the run, in every training verb; judged: the candidates of dev metrics, in words."""
 
@@ -60,7 +56,9 @@ class TrainConfig(OptionGroup):
     artifact_folder = layout.MODEL_FOLDER
     judged: ClassVar[str] = "over a pool"
     loss: fields.LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
-    options: Annotated[LearningOptions, AfterValidator(fields.without_problems)] = of_the_run(LearningOptions)
+    options: Annotated[LearningOptions, AfterValidator(fields.without_problems)] = Field(
+        default_factory=LearningOptions, description=OF_THE_RUN
+    )
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "options": self.options.identity()}
@@ -81,7 +79,7 @@ class TrainConfig(OptionGroup):
 
     def settings(self, source: base.ArtifactInput) -> Mapping[str, object]:
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
-        return {"loss": source.plugins["loss"], **identity.options_in_key(self.options), **figures}
+        return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"checkpoints/{recipe.name}": KEPT}
@@ -374,7 +372,7 @@ class BatchOptions(OptionGroup):
         if world().first and not file.exists():
             with context.progress.task("batches", None, "queries"):
                 groups = plugin.groups(queries, size, seed=self.options.seed)
-                with atomic_write.replacing(file) as out:
+                with replacing(file) as out:
                     np.lib.format.write_array(out, np.ascontiguousarray(groups, "<i8"), allow_pickle=False)
         barrier()
         return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
@@ -384,7 +382,9 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     """The options of verbs that train both sides, each query against the documents of its batch."""
 
     gives: ClassVar[tuple[str, ...]] = ("teacher", *training_options.WITH_EACH_OTHER, *GUIDES)
-    options: Annotated[TrainOptions, AfterValidator(fields.without_problems)] = of_the_run(TrainOptions)
+    options: Annotated[TrainOptions, AfterValidator(fields.without_problems)] = Field(
+        default_factory=TrainOptions, description=OF_THE_RUN
+    )
     dims: fields.Dimensions | None = Field(
         default=None,
         json_schema_extra=fields.LATER,

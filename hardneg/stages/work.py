@@ -22,7 +22,7 @@ from hardneg.protocols import Searcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import distributed, progress
 from hardneg.stages import ArtifactInput, Corpus, Facts, IndexSpec, StageContext, StageSpec, StoredCollection
-from hardneg.store import SCRATCH, atomic_write
+from hardneg.store import SCRATCH, link_file, replacing
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 from hardneg.training.examples import TrainingData
 
@@ -107,7 +107,7 @@ def own_queries(source: ArtifactInput | None) -> Queries | None:
 def pass_on(context: StageContext[StageSpec]) -> None:
     """Link the queries stored with the input `run`, if any, into the artifact."""
     if (path := context.inputs["run"].folder / layout.QUERIES).exists():
-        atomic_write.link_file(path, context.folder / layout.QUERIES)
+        link_file(path, context.folder / layout.QUERIES)
 
 
 def open_searcher(
@@ -152,7 +152,7 @@ def encoded_queries(
                 problem = f"model {encoder.spec.name!r} makes several vectors per text"
                 raise errors.ModelError(f"{context.name}: {problem}; name a model that makes one")
             store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
-        with atomic_write.replacing(path) as file:
+        with replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
             np.lib.format.write_array_header_1_0(file, header)
             file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(windows)))
@@ -256,7 +256,7 @@ class RunBlocks(StageBlocks):
     def finish(self) -> Facts:
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
-        with atomic_write.replacing(self.context.folder / layout.RUN) as file:
+        with replacing(self.context.folder / layout.RUN) as file:
             file.writelines(self.store.texts(_LINES, count))
         if "run" in self.context.inputs:
             pass_on(self.context)

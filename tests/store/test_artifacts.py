@@ -36,7 +36,7 @@ def test_an_artifact_is_found_after_its_commit_only(tmp_path):
 def test_what_a_killed_writer_left_aside_is_no_part_of_the_artifact(tmp_path):
     store = Store(tmp_path)
     aside(store.workspace(KEY) / "data").write_text("half")
-    assert set(make(store).files) == {"sub/data"} and [p.name for p in store.path(KEY).glob(".*")] == []
+    assert set(make(store).files) == {"sub/data"} and [p.name for p in (store.root / KEY).glob(".*")] == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel, Field
 
-from hardneg.store import FREE, LATER, canonical, digest, legacy_key_names, options_in_key, plugin_identity, tree_digest
+from hardneg.store import FREE, LATER, digest, legacy_key_names, options_in_key, plugin_identity, tree_digest
 from hardneg.training.options import RerankerOptions, TrainOptions
 
 
@@ -70,9 +70,9 @@ def test_digests_are_pinned():
 
 def test_what_json_cannot_hold_is_an_error():
     with pytest.raises(ValueError):
-        canonical(float("nan"))
+        digest(float("nan"))
     with pytest.raises(TypeError):
-        canonical({"a": object()})
+        digest({"a": object()})
 
 
 def test_a_tree_is_named_by_its_paths_and_bytes(tmp_path):

@@ -89,8 +89,8 @@ class TrainReader(hp.train_config.ValidationOptions):
     )
     split: hp.fields.Name = Field(default="train", description="The questions to train on.")
     depth: int = Field(default=100, gt=0, description="The number of passages of the run to read for each.")
-    options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = hp.train_config.of_the_run(
-        ReaderOptions
+    options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = Field(
+        default_factory=ReaderOptions, description=hp.train_config.OF_THE_RUN
     )
 
     def identity(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class TrainConfig(OptionGroup):
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
         """The method and its data; `ending` is closed after the training."""
-        raise NotImplementedError(f"stage {self.verb} has no method")
+        raise NotImplementedError(f"stage {self.stage} has no method")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
         """A function that measures the network during the training; None without validation."""
@@ -99,7 +99,7 @@ class TrainConfig(OptionGroup):
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
         """Save the network with a card of these facts."""
-        raise NotImplementedError(f"stage {self.verb} saves no network")
+        raise NotImplementedError(f"stage {self.stage} saves no network")
 
     def make(self, context: "StageContext[Any]") -> Facts:
         """Train, and save the network with its card and learning curve."""
@@ -111,7 +111,7 @@ class TrainConfig(OptionGroup):
             way, told = self.opened(context, collection, ending)
             judge = self.judge(context, collection, way.encoder)
             result = learn(way, loss, options, context.folder, progress=context.progress, validate=judge)
-        if not world().first:
+        if world().rank > 0:
             return {}
         facts, more = told(result)
         rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
@@ -202,6 +202,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             yield f"loss: {mismatch}; set model.similarity: {wanted}, or choose another loss"
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Suspicious but valid settings, one line each: `field: problem; advice`."""
         loss, start = recipe.plugin("loss"), self.began_with(recipe)
         model, temperature = recipe.models.of(start), getattr(loss, "temperature", 0.0)
         if temperature < 1.0 or "teacher" in needs_of(loss):
@@ -255,7 +256,7 @@ class TeacherOptions(OptionGroup):
         if source is None:
             return data, {}
         folder = context.folder / SCRATCH / "teacher"
-        if world().first:
+        if world().rank == 0:
             write_teacher(folder, data.corpus, runs.lists_in_order(source.folder / layout.RUN, data.query_ids))
         barrier()
         teacher = Teacher.open(folder, len(data.corpus))
@@ -369,7 +370,7 @@ class BatchOptions(OptionGroup):
             needs["run"] = runs.lists_in_order(context.inputs["batches_from"].folder / layout.RUN, data.query_ids)
         queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)
         file = context.folder / SCRATCH / "batches.npy"
-        if world().first and not file.exists():
+        if world().rank == 0 and not file.exists():
             with context.progress.task("batches", None, "queries"):
                 groups = plugin.groups(queries, size, seed=self.options.seed)
                 with replacing(file) as out:

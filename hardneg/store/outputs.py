@@ -295,7 +295,7 @@ class Outputs:
         """Check the outputs, and keep the steps in the store during the block and after an interruption."""
         self.check()
         with contextlib.ExitStack() as stack:
-            if world().first and self.keys:
+            if world().rank == 0 and self.keys:
                 stack.enter_context(reserve(self.store, self.command, self.targets[0].path, self.keys))
             yield
 

@@ -161,7 +161,8 @@ class StageTests:
         rule(not hooks & self.stage.model_fields.keys(), "no field has a hook's name", hooks)
 
     def test_its_mapping_is_checked(self) -> None:
-        rule(self.spec().verb == self.mapping["stage"], "the field `stage` is the name of the stage", self.spec().verb)
+        stage = self.spec().stage
+        rule(stage == self.mapping["stage"], "the field `stage` is the name of the stage", stage)
         try:
             self.stage.model_validate({**self.mapping, "no such field": 1})
         except ValidationError:

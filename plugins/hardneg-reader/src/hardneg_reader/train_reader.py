@@ -142,7 +142,7 @@ class TrainReader(hp.train_config.ValidationOptions):
             progress=context.progress,
             validate=self._validation(context, collection, reader),
         )
-        if not hp.runtime.world().first:
+        if hp.runtime.world().rank > 0:
             return {}
         reader.save(context.folder / hp.layout.MODEL_FOLDER)
         context.keep_only(hp.layout.MODEL_FOLDER, hp.stores.KEPT, hp.layout.HISTORY, hp.stores.SCRATCH)

@@ -381,9 +381,8 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> work.SeededStages
         return known[name]
 
     decided = {name: by for name in stages if (by := trainings(name))}
-    return work.SeededStages(
-        {name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided
-    )
+    copies = {name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}
+    return work.SeededStages(copies, decided)
 
 
 def _copied(

@@ -59,12 +59,9 @@ def test_a_default_is_that_of_the_class():
     assert not {"chunk", "tf32", "checkpoint_every"} & {*RerankerOptions().identity()}
 
 
-def test_the_order_of_keys_does_not_matter():
+def test_the_order_of_keys_does_not_matter_and_digests_are_pinned():
     assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
     assert digest([1, 2]) != digest([2, 1])
-
-
-def test_digests_are_pinned():
     assert digest({"stage": "mine", "depth": 200}) == "940b0854ac8692c9f986bd7e978314db"
 
 

@@ -145,20 +145,17 @@ def check_recipe(
     with plugin_errors(stages.values()):
         stages |= dict(_at_usual_rates(written, view, notes))
         problems += _reference_problems(view, known)
-        for name, spec in stages.items():
-            seen = replace(view, name=name)
-            problems += [f"stages.{name}.{line}" for line in spec.problems(seen)]
-            if isinstance(spec, training.EncoderOptions):
-                notes += [f"stages.{name}.{line}" for line in spec.remarks(seen)]
+        views = {name: replace(view, name=name) for name in stages}
+        problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(views[name])]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
-    named = top.outputs if top else {}
-    named = {name: stage for name, stage in named.items() if stage in stages or stage not in known}
+    failed = known - stages.keys()  # their outputs are not checked
+    named = {name: stage for name, stage in (top.outputs if top else {}).items() if stage not in failed}
     outputs = _outputs(stages, named, problems)
     if earlier or problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
     for name, spec in stages.items():
         if spec.artifact_type == "report":
-            stages[name] = spec.handing_out(outputs, replace(view, name=name))
+            stages[name] = spec.handing_out(outputs, views[name])
     about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
     recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
@@ -236,9 +233,13 @@ def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -
 def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
     """The stages that train an encoder and give no learning rate, each with the usual one of its model's kind."""
     for name, spec in view.stages.items():
-        if not isinstance(spec, training.EncoderOptions) or "learning_rate" in written[name].get("options", {}):
+        if not isinstance(spec, training.EncoderOptions):
             continue
-        model = spec.began_with(replace(view, name=name))
+        seen = replace(view, name=name)
+        model = spec.began_with(seen)
+        notes += [f"stages.{name}.{line}" for line in spec.remarks(seen)]
+        if "learning_rate" in written[name].get("options", {}):
+            continue
         if rate := usual_rate(view.models.of(model)):
             yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
         else:

@@ -15,8 +15,7 @@ from hardneg.encoders.spec import AdapterSpec, ModelSpec, PromptName
 from hardneg.formats.segments import Segments
 from hardneg.formats.text_lines import find_file
 from hardneg.records import BEIR, DataError, PluginSetting, UsageError
-from hardneg.store import options_in_key
-from hardneg.store.identity import FREE as FREE, LATER as LATER
+from hardneg.store import FREE as FREE, LATER as LATER, options_in_key
 
 SECTION = "section"
 """The artifact type of a reference to stages in a report: any whose verb has a section for it."""

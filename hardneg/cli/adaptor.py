@@ -164,14 +164,14 @@ def open_store(path: Path | None) -> Store:
         ArtifactError: the path is a file, or cannot be used.
     """
     store = usual_store(path)
-    if path is not None and not store.root.exists() and world().first:
+    if path is not None and not store.root.exists() and world().rank == 0:
         console.say(f"note: no store at {path} yet; it will be created", err=True)
     return store
 
 
 def tell_once(line: str) -> None:
     """Print one line on stderr, from the first of several processes only."""
-    if world().first:
+    if world().rank == 0:
         console.say(f"hardneg: {line}", err=True)
 
 

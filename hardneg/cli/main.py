@@ -84,7 +84,7 @@ def _root(
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    if world().first:
+    if world().rank == 0:
         console.say("hardneg: stopped; finished work is saved. Run the same command to resume", err=True)
     sys.exit(128 + number)
 

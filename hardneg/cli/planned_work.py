@@ -91,7 +91,7 @@ def run_plan(plan: "recipes.Plan", store: Store, options: "recipes.Options") -> 
     """
     if distributed.from_first(plan.keys) != plan.keys:
         raise UsageError(f"process {world().rank} and process 0 see different files of the model or the dataset")
-    if not world().first:
+    if world().rank > 0:
         return recipes.execute(plan, store, options, recipes.Watcher())
     terminal, count, total = console.stderr_console(), 0, len(plan.until(options.until))
 
@@ -168,7 +168,7 @@ def together(device: str | None) -> Iterator[str | None]:
     if here.size == 1:
         yield device
         return
-    for number in (signal.SIGTERM,) if here.first else (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM,) if here.rank == 0 else (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # the launcher reports it; waiting in C code must not delay the end
     distributed.join(on_cpu=device == "cpu")
     ending = threading.Event()

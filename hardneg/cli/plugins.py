@@ -18,7 +18,7 @@ from hardneg.cli.adaptor import JSON, STORE, output, tell_once
 from hardneg.functions.session import AdhocRecipe
 from hardneg.records import UsageError
 from hardneg.registry import kind_of, list_plugins
-from hardneg.store import Target, artifacts
+from hardneg.store import Target, disk_errors
 
 app = typer.Typer(
     help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "
@@ -120,7 +120,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         f"src/hardneg_{module}/{module}.py": f"{kind}.py",
         f"tests/test_{module}.py": f"{kind}_test.py",
     }
-    with artifacts.disk_errors(folder, "--output"):
+    with disk_errors(folder, "--output"):
         for path, template in written.items():
             source = files("hardneg.cli") / "templates" / f"{template}.template"
             (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -145,12 +145,12 @@ def run(
 def _run(recipe_plan: "recipes.Plan", opened: Store, options: "recipes.Options", folder: Path) -> None:
     """Run a plan; the first process publishes the results and prints the tables, files and next step."""
     terminal, answer = console.stderr_console(), console.stdout_console()
-    if world().first:
+    if world().rank == 0:
         terminal.print(_headline(recipe_plan))
         several = f", {world().size} processes" if world().size > 1 else ""
         terminal.print(f"run folder {folder}, store {opened.root}{several}")
     outcome = run_plan(recipe_plan, opened, options)
-    if not world().first:
+    if world().rank > 0:
         return
     recipes.publish(recipe_plan, outcome.artifacts, opened, folder)
     terminal.print(f"{len(outcome.ran)} of {wording.counted(len(outcome.artifacts), 'step')} ran")

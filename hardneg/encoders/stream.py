@@ -131,11 +131,11 @@ def write_index(
     Raises ModelError: a number is not finite; names the first such document's row.
     """
     here = distributed.world()
-    complete = here.first and (folder / encoders[0].files[0]).exists()
+    complete = here.rank == 0 and (folder / encoders[0].files[0]).exists()
     if distributed.from_first(complete):  # one process looks, as it may finish and rename the folder
         return
     store, sizes = blocks.BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows).sizes
-    if here.first:
+    if here.rank == 0:
         store.begin(sizes)
     distributed.barrier()
     finished, size = store.finished(), here.size * len(encoders)
@@ -149,7 +149,7 @@ def write_index(
     with ThreadPoolExecutor(len(encoders)) as devices:
         list(devices.map(part, range(len(encoders))))
     distributed.barrier()
-    if here.first:
+    if here.rank == 0:
         join_blocks(encoders[0], rows, store, folder)
         shutil.rmtree(store.folder)
     distributed.barrier()

@@ -99,9 +99,9 @@ def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Arti
     if recipe.run is None:
         mined = session.execute(plan).artifacts[MINED]
         keys = [step.key for step in plan.dependents(RERANKED if recipe.reranks else ENCODED)]
-        return (mined, keys) if world().first else None
+        return (mined, keys) if world().rank == 0 else None
     refresh, rank = None, os.environ.get("RANK")
-    if world().first:
+    if world().rank == 0:
         os.environ.pop("RANK", None)
         try:
             dataset = session.make_dataset(plan)
@@ -120,7 +120,7 @@ def saved(model: Any, folder: Path) -> Path:
     Raises:
         ArtifactError: the folder cannot be written.
     """
-    if world().first:
+    if world().rank == 0:
         shutil.rmtree(folder, ignore_errors=True)
         try:
             model.save_pretrained(str(folder), create_model_card=False)
@@ -152,7 +152,7 @@ class Refresher:
         Raises:
             TrainingError: the resumed run mined with other settings.
         """
-        if world().first:
+        if world().rank == 0:
             self.refreshes.folder.mkdir(parents=True, exist_ok=True)
             (self.refreshes.folder / ENDED).unlink(missing_ok=True)
             settings = self.refreshes.folder / "settings.json"
@@ -183,7 +183,7 @@ class Refresher:
         barrier()  # a process that finds everything in the store may finish before another has read the model
         for key in () if mined is None else mined[1]:
             self.session.store.discard(key)
-        if world().first:
+        if world().rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
         return {**metrics, "refresh_seconds": round(time.monotonic() - began, 3)}
 
@@ -254,13 +254,13 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Notify waiting workers that there will be no more refreshes."""
-        if world().first:
+        if world().rank == 0:
             (self._refresher.refreshes.folder / ENDED).touch()
 
     def _ensure(self, number: int, mined_at: int, step: int) -> None:
         """Make a refresh if it does not exist; `mined_at` is the step of the model that mines it."""
         refreshes = self._refresher.refreshes
-        if from_first(world().first and (refreshes.negatives(number).parent / LISTS).exists()):
+        if from_first(world().rank == 0 and (refreshes.negatives(number).parent / LISTS).exists()):
             return
         if mined_at != step:
             missing = f"{refreshes.folder}: refresh {number}, which step {step + 1} needs, is missing"

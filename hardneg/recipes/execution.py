@@ -72,9 +72,10 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     for step in steps if world().size > 1 else ():
         if step.spec.artifact_type == "model" and not step.spec.every_process:
             raise UsageError(f"{step.name}: stage {step.verb} trains in one process; drop {{processes}}", "processes")
-    check_packages([step for step in steps if step.name in again or not store.path(step.key).exists()], plan)
-    if not world().first:
-        return _help(steps, plan, store, options)
+    ahead = [step for step in steps if step.name in again or not (store.root / step.key).exists()]
+    check_packages(ahead, plan)
+    if world().rank > 0:
+        return _help(steps, ahead, plan, store, options)
     for step in steps:
         artifact = None if step.name in again else store.whole(step.key, watcher.progress.note)
         if artifact is not None:
@@ -85,14 +86,14 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
             watcher.ends(step, artifact, seconds)
         from_first("done")
         artifacts[step.name] = artifact
-        _check_collection(step, steps, artifact, plan)
+        _check_collection(step, ahead, artifact, plan)
         expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
         if step.name == DATASET and expected not in (0, actual):
             watcher.progress.note(f"{actual:,} documents, but sizes.documents is {expected:,}; is it complete?")
     return Outcome(artifacts, tuple(ran))
 
 
-def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:
+def _help(steps: Sequence[Step], ahead: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:
     artifacts, ran = dict[str, Artifact](), list[str]()
     for step in steps:
         if from_first(None) != "done":
@@ -103,18 +104,18 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
         end = time.monotonic() + _PATIENCE  # a network file system may take a minute to show it
         while not (artifact := cached(step, store)):
             if time.monotonic() > end:
-                raise ArtifactError(f"{store.path(step.key)}: not visible to all processes; use a shared disk")
+                raise ArtifactError(f"{store.root / step.key}: not visible to all processes; use a shared disk")
             time.sleep(0.2)
         artifacts[step.name] = artifact
-        _check_collection(step, steps, artifact, plan)
+        _check_collection(step, ahead, artifact, plan)
     return Outcome(artifacts, tuple(ran))
 
 
-def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
-    """Raises RecipeError or DataError if a new collection lacks something that later steps need."""
+def _check_collection(done: Step, ahead: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
+    """Raises RecipeError or DataError if a collection lacks something that a step to make needs."""
     if done.spec.artifact_type != "collection":
         return
-    readers = [step for step in steps if step.inputs.get(DATASET) == done.name]
+    readers = [step for step in ahead if step.inputs.get(DATASET) == done.name]
     of_splits = [step for step in readers if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
     problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
     if problems:
@@ -140,7 +141,7 @@ def _make(
             store.recover(step.key)
             if artifact := cached(step, store):
                 return artifact, None
-        if forced or store.path(step.key).exists():
+        if forced or (store.root / step.key).exists():
             store.discard(step.key)
         step.check_contents()
         watcher.begins(step)

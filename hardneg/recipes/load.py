@@ -14,7 +14,7 @@ from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFu
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
-from hardneg.stages import ModelSpec, RecipeView, SeededStages, StageSpec, training
+from hardneg.stages import ModelSpec, RecipeView, StageSpec, training, work
 from hardneg.stages.indexing import ReadDataset
 from hardneg.training.options import usual_rate
 
@@ -145,15 +145,17 @@ def check_recipe(
     with plugin_errors(stages.values()):
         stages |= dict(_at_usual_rates(written, view, notes))
         problems += _reference_problems(view, known)
-        problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
-        notes += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
+        views = {name: replace(view, name=name) for name in stages}
+        problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(views[name])]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
-    named = top.outputs if top else {}
-    named = {name: stage for name, stage in named.items() if stage in stages or stage not in known}
+    failed = known - stages.keys()  # their outputs are not checked
+    named = {name: stage for name, stage in (top.outputs if top else {}).items() if stage not in failed}
     outputs = _outputs(stages, named, problems)
     if earlier or problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
-    stages = {name: spec.handing_out(outputs, view.at(name)) for name, spec in stages.items()}
+    for name, spec in stages.items():
+        if spec.artifact_type == "report":
+            stages[name] = spec.handing_out(outputs, views[name])
     about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
     recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
@@ -231,9 +233,13 @@ def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -
 def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
     """The stages that train an encoder and give no learning rate, each with the usual one of its model's kind."""
     for name, spec in view.stages.items():
-        if not isinstance(spec, training.EncoderOptions) or "learning_rate" in written[name].get("options", {}):
+        if not isinstance(spec, training.EncoderOptions):
             continue
-        model = spec.began_with(view.at(name))
+        seen = replace(view, name=name)
+        model = spec.began_with(seen)
+        notes += [f"stages.{name}.{line}" for line in spec.remarks(seen)]
+        if "learning_rate" in written[name].get("options", {}):
+            continue
         if rate := usual_rate(view.models.of(model)):
             yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
         else:
@@ -246,9 +252,9 @@ def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
     for name, spec in stages.items():
         for field, target, need in spec.references():
             where = f"stages.{name}.{field}"
-            makes = ("model",) if target == START else stages[target].makes if target in stages else ()
+            makes = ["model"] if target == START else [*stages[target].parts] if target in stages else []
             needed = {*need.artifact_types}
-            fitting = [other for other, item in stages.items() if {*item.makes} & needed and other != name]
+            fitting = [other for other, item in stages.items() if item.parts.keys() & needed and other != name]
             wanted = " or ".join(need.artifact_types)
             if not makes and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
@@ -256,7 +262,7 @@ def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
             elif makes and not {*makes} & needed:
                 hint = f"; name one of: {', '.join(fitting)}" if fitting else ""
                 problems.append(f"{where}: {target!r} makes {makes[0]}, but {wanted} is needed{hint}")
-            traits = view.at(name).traits(target)
+            traits = replace(view, name=name).traits(target) if need.refuses else {}
             for trait, advice in need.refuses.items():
                 if trait in traits:
                     via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "
@@ -305,7 +311,7 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
         if name not in stages:
             problems.append(f"seeds.stages.{number}: no stage {name!r}{suggestion(name, stages)}")
         elif _seed_path(stages[name]) is None:
-            problems.append(f"seeds.stages.{number}: {name!r} (stage {stages[name].verb}) has no seed; remove it")
+            problems.append(f"seeds.stages.{number}: {name!r} (stage {stages[name].stage}) has no seed; remove it")
     drawing = _drawing(stages, seeds)
     if not drawing and not problems:
         problems.append("seeds: no stage of this recipe trains; remove it")
@@ -362,7 +368,7 @@ def _drawing(stages: Mapping[str, StageSpec], seeds: _Seeds) -> list[str]:
     return [name for name, spec in stages.items() if _seed_path(spec) == "options.seed"]
 
 
-def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
+def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> work.SeededStages:
     drawing, known = set(_drawing(stages, seeds)), dict[str, frozenset[str]]()
 
     def trainings(name: str, trail: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -376,11 +382,12 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
         return known[name]
 
     decided = {name: by for name in stages if (by := trainings(name))}
-    return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
+    copies = {name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}
+    return work.SeededStages(copies, decided)
 
 
 def _copied(
-    stages: Mapping[str, StageSpec], seeded: SeededStages, drawing: Iterable[str]
+    stages: Mapping[str, StageSpec], seeded: work.SeededStages, drawing: Iterable[str]
 ) -> Iterator[tuple[str, StageSpec]]:
     for name, spec in stages.items():
         if name not in seeded.copies:

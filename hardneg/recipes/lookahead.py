@@ -17,7 +17,7 @@ from hardneg.recipes import Plan, Step, cached, flat, maker
 from hardneg.records import DATASET, START, DataError, HardnegError, Lookup, MissingDependency, ModelError, size
 from hardneg.registry import plugin_errors
 from hardneg.stages import Sizes
-from hardneg.store import Artifact, Store, canonical, digest
+from hardneg.store import Artifact, Store, digest
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]
 
     def likeness(key: str) -> str:
         choices = flat({name: value for name, value in origins[key].items() if name not in ("name", "inputs")})
-        same = sorted((path, canonical(value)) for path, value in choices if path.rpartition(".")[2] != "seed")
+        same = sorted((path, digest(value)) for path, value in choices if path.rpartition(".")[2] != "seed")
         return digest([same, sorted(origins[key]["inputs"]), sorted(roots(key))])
 
     known = {likeness(each.key): each for each in artifacts if isinstance(each.origin.get("inputs"), dict)}

@@ -42,7 +42,7 @@ class Step:
     @property
     def verb(self) -> str:
         """The verb of the stage, as in the recipe."""
-        return self.spec.verb
+        return self.spec.stage
 
     @property
     def in_blocks(self) -> bool:
@@ -173,7 +173,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     locations |= {field: plugin.path_options for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
-        "stage": spec.verb,
+        "stage": spec.stage,
         "version": spec.version,
         "options": spec.identity(),
         "plugins": {

@@ -196,7 +196,7 @@ def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
     indexes = []
     for name in sorted(recipe.stages, key=lambda name: name != recipe.outputs.get("index", "")):
         spec, view, model = recipe.stages[name], recipe.view(name), None
-        index_folder = path(name, layout.INDEX_FOLDER) if "index" in spec.makes else None
+        index_folder = path(name, layout.INDEX_FOLDER) if "index" in spec.parts else None
         if index_folder is None:
             continue
         encoder = view.query_model(name)

@@ -32,17 +32,15 @@ _settling: "list[Settle]" = []
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rank of this process and the number of processes, in all and on this machine."""
+    """The rank of this process and the number of processes, in all and on this machine.
+
+    The process of rank 0 writes files and messages for all.
+    """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the process that writes files and messages for all."""
-        return self.rank == 0
 
     def share(self, total: int) -> slice:
         """Return this process's part of `total` items; the sizes of the parts differ by one at most."""
@@ -154,7 +152,7 @@ def from_first(value: Any) -> Any:
     if here.size == 1:
         return value
     store, key = _store(), _next_key("value")
-    if here.first:
+    if here.rank == 0:
         store.set(key, json.dumps(value))
         return value
     _wait(lambda: store.check([key]))
@@ -202,7 +200,7 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
     """
     store: Any = _store()
     here, store = world(), store.clone()  # so that no other call is blocked
-    seen = {rank: (0, 0) for rank in (range(1, here.size) if here.first else (0,))}
+    seen = {rank: (0, 0) for rank in (range(1, here.size) if here.rank == 0 else (0,))}
     round_number, dead = 0, None
     while dead is None and not ending.wait(_ROUND):
         round_number += 1

@@ -49,18 +49,21 @@ class Silent:
     describe = note
 
 
+@dataclass
 class Lines:
     """Progress in lines, at most one in ten seconds over all tasks: units done, the rate, the time left.
 
-    note: writes a line. clock: returns seconds.
+    note: writes a line. clock: returns seconds. reported: the time of the last line, at first that of the first task.
     """
 
-    def __init__(self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self.note, self.clock, self.reported = note, clock, clock()
+    note: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    reported: float | None = None
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
         """Report a task in lines while it runs, with its rate since the first units."""
+        self.reported = self.clock() if self.reported is None else self.reported
         yield _LinesTask(self, title, total, unit, done, done)
 
 
@@ -80,7 +83,7 @@ class _LinesTask:
         now = self.lines.clock()
         if self.began is None:  # the rate excludes loading a model, for example
             self.began, self.before = now, self.done
-        if now - self.lines.reported < EVERY:
+        if self.lines.reported is not None and now - self.lines.reported < EVERY:
             return
         seconds, self.lines.reported = now - self.began, now
         parts = [f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"]

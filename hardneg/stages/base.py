@@ -4,9 +4,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.encoders.open import contract, resolved
 from hardneg.encoders.spec import FullSpec, ModelSpec as ModelSpec
@@ -19,6 +19,9 @@ from hardneg.records import layout, types, wording
 from hardneg.report.table import Section
 from hardneg.runtime import Progress
 from hardneg.store import options_in_key
+
+if TYPE_CHECKING:
+    from hardneg.stages.work import SeededStages
 
 _FULL = 0.6  # mean length of a document, as a share of the tokens read at most
 _TERMS = 120  # terms of a passage in a learned sparse index
@@ -99,14 +102,15 @@ class RecipeView:
 
     name: str
     stages: Mapping[str, "StageSpec"]
-    plugins: Mapping[tuple[str, str], object]
+    plugins: Mapping[tuple[str, str], Any]
     model: ModelSpec
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
     trail: frozenset[str] = frozenset()
 
-    def at(self, name: str) -> "RecipeView":
-        """The recipe seen from another stage."""
-        return replace(self, name=name, trail=self.trail | {self.name})
+    def at(self, name: str) -> "tuple[StageSpec | None, RecipeView]":
+        """Another stage, None if it is unknown or in a cycle, and the recipe seen from it."""
+        spec = self.stages.get(name) if name not in self.trail else None
+        return spec, replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:
         """The stage's configured plugin; None if it could not be configured."""
@@ -114,74 +118,29 @@ class RecipeView:
 
     def list_length(self, run: str) -> int | None:
         """The maximum number of documents per query of a run; None if unknown."""
-        stage = self._stage(run)
-        return stage.list_length(self.at(run)) if isinstance(stage, RunSpec) else None
+        spec, view = self.at(run)
+        return spec.list_length(view) if isinstance(spec, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
         """The model that a stage provides or trains from; the recipe's own for `start`."""
-        stage = self._stage(name)
-        return self.model if stage is None else stage.began_with(self.at(name))
+        spec, view = self.at(name)
+        return self.model if spec is None else spec.began_with(view)
 
     def traits(self, name: str) -> Mapping[str, str]:
         """The traits of a stage's artifact, each with the stage it comes from; empty for an unknown stage."""
-        stage = self._stage(name)
-        return {} if stage is None else stage.traits(self.at(name))
+        spec, view = self.at(name)
+        return {} if spec is None else spec.traits(view)
 
     def query_model(self, index: str) -> str | None:
         """The stage whose model encodes queries for an index; None if it is searched with texts."""
-        stage = self._stage(index)
-        return stage.query_model(self.at(index)) if isinstance(stage, IndexSpec) else None
-
-    def _stage(self, name: str) -> "StageSpec | None":
-        return self.stages.get(name) if name not in self.trail else None
+        spec, view = self.at(index)
+        return spec.query_model(view) if isinstance(spec, IndexSpec) else None
 
     @property
     def report(self) -> str | None:
         """The report that has the usual file names in a run folder: stage `report`, or else the first report."""
         reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
         return "report" if "report" in reports else next(iter(reports), None)
-
-
-def _stage_or_seeds(value: Any) -> Any:
-    if isinstance(value, str) and value:
-        return value
-    seeds = {str(seed): name for seed, name in value.items()} if isinstance(value, Mapping) else {}
-    if len(seeds) > 1 and all(seed.isdecimal() and isinstance(name, str) and name for seed, name in seeds.items()):
-        return {int(seed): name for seed, name in seeds.items()}
-    raise ValueError("must name a stage, or map at least two seeds to stages")
-
-
-BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
-"""The name of a stage, or names by seed of its copies."""
-
-
-def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
-    """The label, and the seed if there are several, of each path below a field of `BySeed` by label."""
-    paths = dict[str, tuple[str, int | None]]()
-    for label, names in named.items():
-        for seed in [None] if isinstance(names, str) else names:
-            paths[label if seed is None else f"{label}.{seed}"] = label, seed
-    return paths
-
-
-@dataclass(frozen=True)
-class SeededStages:
-    """The stages that are copied for seeds.
-
-    copies: for each, its names by seed. trainings: for each, the stages whose seeds determine its artifact.
-    """
-
-    copies: Mapping[str, Mapping[int, str]]
-    trainings: Mapping[str, frozenset[str]]
-
-    def of(self, name: str) -> str | dict[int, str]:
-        """The name to use for a stage: its own, that of its only copy, or those of all copies by seed."""
-        copies = dict(self.copies.get(name, {}))
-        return copies if len(copies) > 1 else next(iter(copies.values()), name)
-
-    def share(self, one: str, other: str) -> bool:
-        """Whether two stages depend on the seed of a common training, such as a shared warm-up."""
-        return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 
 class StageSpec(BaseModel):
@@ -210,10 +169,11 @@ class StageSpec(BaseModel):
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
+    if TYPE_CHECKING:
+        stage: str  # the verb, a field of every stage
 
     @model_validator(mode="after")
     def _can_have_a_key(self) -> Self:
-
         if self.dataset is not None and not self.needs_dataset:
             raise ValueError("dataset: this stage reads none; remove it")
         infinite = wording.not_finite(vars(self))
@@ -221,24 +181,15 @@ class StageSpec(BaseModel):
             raise ValueError("; ".join(lines))
         return self
 
-    @property
-    def verb(self) -> str:
-        return str(self.stage)  # type: ignore[attr-defined]
-
     def why(self) -> str:
         """The purpose of the stage, which a run prints; may be empty."""
         return self.purpose
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """The artifact types that references to this stage may ask for, each with its folder in the artifact."""
-        return {self.artifact_type: self.artifact_folder}
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """The types that references to this stage may ask for: its parts, and a section if reports can show one."""
+        """The types that references to this stage may ask for, each with its folder; a section if reports show one."""
         shown = type(self).sections is not StageSpec.sections
-        return (*self.parts, *((SECTION,) if shown else ()))
+        return {self.artifact_type: self.artifact_folder, **({SECTION: "."} if shown else {})}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path in this spec, the stage it names, and its requirements."""
@@ -265,10 +216,6 @@ class StageSpec(BaseModel):
         """Mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
         yield from ()
 
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Suspicious but valid settings, one line each: `field: problem; advice`."""
-        yield from ()
-
     def missing(self, collection: Facts) -> Iterator[str]:
         """Requirements that the collection does not meet, one line each; `collection`: the facts of stage `dataset`."""
         yield from ()
@@ -284,12 +231,12 @@ class StageSpec(BaseModel):
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
-    def over_seeds(self, seeds: SeededStages) -> Self:
+    def over_seeds(self, seeds: "SeededStages") -> Self:
         """The stage with references to the copies of all seeds, for verbs that compare seeds."""
         return self
 
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
-        """The stage with the recipe's outputs filled in, for verbs that report on them."""
+        """The stage with the recipe's outputs filled in, for verbs that make a report."""
         return self
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
@@ -331,7 +278,7 @@ class StageSpec(BaseModel):
 
     def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
         """The stage's work as `StageBlocks`, opened in one of several processes; the first writes shared files."""
-        raise NotImplementedError(f"stage {self.verb} makes nothing")
+        raise NotImplementedError(f"stage {self.stage} makes nothing")
 
 
 class IndexSpec(StageSpec):
@@ -345,7 +292,7 @@ class IndexSpec(StageSpec):
         self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
     ) -> Searcher:
         """Open the index that this stage made; options: `ExactOptions`."""
-        raise NotImplementedError(f"stage {self.verb} opens no index")
+        raise NotImplementedError(f"stage {self.stage} opens no index")
 
 
 class RunSpec(StageSpec):

@@ -20,7 +20,7 @@ from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, no_such_option
 from hardneg.report import content, table
 from hardneg.runtime import SEED
-from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, StoredCollection, work
 from hardneg.training.checkpoint import History
 
 
@@ -38,7 +38,7 @@ class Evaluate(StageSpec):
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
-    runs: Annotated[dict[str, base.BySeed], fields.MEASURED]
+    runs: Annotated[dict[str, work.BySeed], fields.MEASURED]
     split: fields.Name = Field("test", description=fields.SPLIT)
     metrics: Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
@@ -86,7 +86,7 @@ class Evaluate(StageSpec):
                 yield f"metrics_of.{label}: no row {label!r}{wording.suggestion(label, self.runs)}"
             for name in (each for each in names if each not in self.metrics):
                 yield f"metrics_of.{label}: {name} is not in metrics; remove it, or add it to metrics"
-        targets, paths = {path: target for path, target, _ in self.references()}, base.by_label(self.runs)
+        targets, paths = {path: target for path, target, _ in self.references()}, work.by_label(self.runs)
         for path, (label, _) in paths.items():
             target = targets[f"runs.{path}"]
             longest = recipe.list_length(target)
@@ -129,7 +129,7 @@ class Evaluate(StageSpec):
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
-    def over_seeds(self, copies: base.SeededStages) -> "Evaluate":
+    def over_seeds(self, copies: work.SeededStages) -> "Evaluate":
         """The stage with each row's runs of all seeds; rows share seeds where one training determines both."""
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
@@ -161,7 +161,7 @@ class Evaluate(StageSpec):
                 raise errors.UsageError(f"{context.name}.{option}: {problem}")
         collection = work.open_collection(context.inputs["dataset"])
         rows = dict[str, tuple[str, Path, Sequence[str]]]()
-        paths = base.by_label(self.runs)
+        paths = work.by_label(self.runs)
         for path, source in context.inputs_of("runs").items():
             (label, seed), names = paths[path], self.metrics_of.get(paths[path][0], self.metrics)
             row = label if seed is None else f"{label}, seed {seed}"

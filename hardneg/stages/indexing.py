@@ -45,7 +45,7 @@ class ReadDataset(StageSpec):
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
-        return {"source": recipe.plugin("loader").fingerprint, **excluded}
+        return {"source": recipe.plugins[recipe.name, "loader"].fingerprint, **excluded}
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.Row(sizes.documents, "passages", sizes.documents * 600)
@@ -88,7 +88,7 @@ class BroughtModel(StageSpec):
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
         """Load the model, and save it with its prompts and lengths. Raises UsageError if it has no local weights."""
 
-        if not distributed.world().first:
+        if distributed.world().rank > 0:
             return {}
         encoder: Any = load_encoder(self.model, context.device)
         if not hasattr(encoder, "save"):
@@ -121,9 +121,10 @@ class Encode(base.IndexSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        model = recipe.models.of(self.began_with(recipe))
-        if self.segments is not None and model.family.form == "token-vectors":
-            yield f"segments: {model.spec.name!r} makes one vector per token and needs no segments; remove them"
+        if self.segments is not None:
+            model = recipe.models.of(self.began_with(recipe))
+            if model.family.form == "token-vectors":
+                yield f"segments: {model.spec.name!r} makes one vector per token and needs no segments; remove them"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         form = base.FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)

@@ -10,7 +10,7 @@ from hardneg.evaluation import metrics_json
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.records import layout, wording
 from hardneg.report import content, figure, page, query_section, table
-from hardneg.stages import ArtifactInput, BySeed, Facts, RecipeView, StageContext, StageSpec, base, by_label, work
+from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, base, work
 from hardneg.training.checkpoint import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
@@ -31,9 +31,9 @@ class Report(StageSpec):
     needs_dataset = True
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
-    training: Annotated[dict[str, BySeed], Reference(("model", "reranker"))] = Field(default_factory=dict)
-    analyses: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
-    reading: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
+    training: Annotated[dict[str, work.BySeed], Reference(("model", "reranker"))] = Field(default_factory=dict)
+    analyses: Annotated[dict[str, work.BySeed], Reference((SECTION,))] = Field(default_factory=dict)
+    reading: Annotated[dict[str, work.BySeed], Reference((SECTION,))] = Field(default_factory=dict)
     title: str = ""
     about: str = Field(default="", json_schema_extra=LATER)
 
@@ -56,8 +56,8 @@ class Report(StageSpec):
             runs["dataset"] = evaluation.dataset
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
-    def over_seeds(self, seeds: base.SeededStages) -> "Report":
-        changed: dict[str, dict[str, BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
+    def over_seeds(self, seeds: work.SeededStages) -> "Report":
+        changed: dict[str, dict[str, work.BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
         for named in changed.values():
             named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
         return self.model_copy(update=changed)
@@ -78,7 +78,7 @@ class Report(StageSpec):
         measured, behind = metrics_json.read_metrics(evaluation.folder / layout.METRICS), context.inputs_of("behind")
         trained, runs = _by_label(context, "training"), dict[str, list[ArtifactInput]]()
         for path, source in context.inputs_of("runs").items():  # several per row with several seeds
-            runs.setdefault(by_label(rows).get(path, (path, None))[0], []).append(source)
+            runs.setdefault(work.by_label(rows).get(path, (path, None))[0], []).append(source)
         stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
         next_steps = steps_after(measured, rows, self.about, stages, ".")
         written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
@@ -107,7 +107,7 @@ class Report(StageSpec):
 
 def steps_after(
     measured: metrics_json.Measured,
-    rows: Mapping[str, BySeed],
+    rows: Mapping[str, work.BySeed],
     about: str,
     stages: Mapping[str, StageSpec],
     folder: str,
@@ -122,7 +122,7 @@ def steps_after(
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
     sources = dict[str, dict[int | None, ArtifactInput]]()
-    for path, (label, seed) in by_label(getattr(context.spec, field)).items():
+    for path, (label, seed) in work.by_label(getattr(context.spec, field)).items():
         sources.setdefault(label, {})[seed] = context.inputs[f"{field}.{path}"]
     return sources
 
@@ -133,7 +133,7 @@ def _steps(items: Sequence[ArtifactInput]) -> table.Table:
         if item.spec is not None:
             seconds = item.facts.get("seconds")
             told = f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
-            rows[item.name] = [item.name, item.spec.verb, item.key, told]
+            rows[item.name] = [item.name, item.spec.stage, item.key, told]
     return table.Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
 
 
@@ -163,25 +163,25 @@ def _sections(by_label: _ByLabel) -> list[table.Section]:
         for seed, source in sources.items():
             if source.spec is not None:
                 named = label if seed is None else f"{label}, seed {seed}"
-                by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
+                by_verb.setdefault(source.spec.stage, (source.spec, {}))[1][named] = source
     return [section for spec, sources in by_verb.values() for section in spec.sections(sources)]
 
 
-def row_of(model: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
+def row_of(model: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
     """The row whose run is the fewest steps from a model; empty if there is none."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
-def began_from(label: str, rows: Mapping[str, BySeed], stages: Mapping[str, StageSpec]) -> str:
+def began_from(label: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
     """The row of the model from which a row's own model was trained; empty if there is none."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
     start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
-def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
+def nearest_model(run: work.BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
     """The model that is the fewest steps from a run, and the number of steps; empty if there is none."""
     seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:

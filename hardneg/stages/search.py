@@ -77,7 +77,8 @@ class Search(RunSpec):
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        traits, similarity = recipe.traits(self.index), recipe.model.similarity
+        encoder, similarity = recipe.query_model(self.index), recipe.model.similarity
+        traits = recipe.traits(self.index) if encoder is None else {}  # with an encoder it holds vectors
         given = {name for name, info in type(self).model_fields.items() if getattr(self, name) != info.default}
         rules = (
             ("query_vectors" in given, "model scores text_of query_prompt", "cannot be combined with query_vectors"),
@@ -92,8 +93,7 @@ class Search(RunSpec):
             yield from (f"{name}: {why}; remove it" for name in names.split() if holds and name in given)
         if "query_ids" in given and "query_vectors" not in given:
             yield "query_ids: needs query_vectors; give the array too, or remove it"
-        known = given & {"query_vectors", "model"} or recipe.query_model(self.index)
-        if Trait.IMPORTED in traits and not known:
+        if Trait.IMPORTED in traits and not given & {"query_vectors", "model"}:
             unknown = f"the model of the imported vectors of {self.index!r} is unknown"
             yield f"query_vectors: missing; {unknown}: give a file of query vectors, or model"
         if "scores" in given and similarity not in (None, "cosine"):

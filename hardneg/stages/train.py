@@ -208,7 +208,9 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
         description="Mined negatives, with their queries."
     )
     loss: fields.LossSetting = Field(default=types.PluginSetting(layout.BCE), description="What is minimised.")
-    options: Annotated[RerankerOptions, AfterValidator(fields.without_problems)] = training.of_the_run(RerankerOptions)
+    options: Annotated[RerankerOptions, AfterValidator(fields.without_problems)] = Field(
+        default_factory=RerankerOptions, description=training.OF_THE_RUN
+    )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         reranker, wanted = recipe.plugin("reranker"), getattr(recipe.plugin("loss"), "outputs", None)

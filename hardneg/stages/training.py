@@ -17,7 +17,7 @@ from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime import barrier, world
 from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
-from hardneg.store import KEPT, SCRATCH, atomic_write, digest, identity
+from hardneg.store import KEPT, SCRATCH, digest, options_in_key, replacing
 from hardneg.training import options as training_options
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
@@ -28,6 +28,7 @@ Told = Callable[[Any], tuple[Facts, Facts]]
 """Facts of a finished training (`TrainingResult`) for the model card, and for the manifest."""
 Opened = tuple[Any, Told]
 """A method (`ExampleTraining`) with its network and data, and its facts."""
+OF_THE_RUN = "Options of the run: steps, negatives, optimizer, precision."
 
 
 class OptionGroup(StageSpec):
@@ -48,11 +49,6 @@ class OptionGroup(StageSpec):
         return collect(self, "mistakes", recipe)
 
 
-def of_the_run(options: type[LearningOptions]) -> Any:
-    """The field `options` of a verb."""
-    return Field(default_factory=options, description="Options of the run: steps, negatives, optimizer, precision.")
-
-
 class TrainConfig(OptionGroup):
     """The loss and the options of the run, in every training verb; judged: the candidates of dev metrics, in words."""
 
@@ -60,7 +56,9 @@ class TrainConfig(OptionGroup):
     artifact_folder = layout.MODEL_FOLDER
     judged: ClassVar[str] = "over a pool"
     loss: fields.LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
-    options: Annotated[LearningOptions, AfterValidator(fields.without_problems)] = of_the_run(LearningOptions)
+    options: Annotated[LearningOptions, AfterValidator(fields.without_problems)] = Field(
+        default_factory=LearningOptions, description=OF_THE_RUN
+    )
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "options": self.options.identity()}
@@ -81,7 +79,7 @@ class TrainConfig(OptionGroup):
 
     def settings(self, source: base.ArtifactInput) -> Mapping[str, object]:
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
-        return {"loss": source.plugins["loss"], **identity.options_in_key(self.options), **figures}
+        return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"checkpoints/{recipe.name}": KEPT}
@@ -93,7 +91,7 @@ class TrainConfig(OptionGroup):
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
         """The method and its data; `ending` is closed after the training."""
-        raise NotImplementedError(f"stage {self.verb} has no method")
+        raise NotImplementedError(f"stage {self.stage} has no method")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
         """A function that measures the network during the training; None without validation."""
@@ -101,7 +99,7 @@ class TrainConfig(OptionGroup):
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
         """Save the network with a card of these facts."""
-        raise NotImplementedError(f"stage {self.verb} saves no network")
+        raise NotImplementedError(f"stage {self.stage} saves no network")
 
     def make(self, context: "StageContext[Any]") -> Facts:
         """Train, and save the network with its card and learning curve."""
@@ -113,7 +111,7 @@ class TrainConfig(OptionGroup):
             way, told = self.opened(context, collection, ending)
             judge = self.judge(context, collection, way.encoder)
             result = learn(way, loss, options, context.folder, progress=context.progress, validate=judge)
-        if not world().first:
+        if world().rank > 0:
             return {}
         facts, more = told(result)
         rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
@@ -204,6 +202,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             yield f"loss: {mismatch}; set model.similarity: {wanted}, or choose another loss"
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Suspicious but valid settings, one line each: `field: problem; advice`."""
         loss, start = recipe.plugin("loss"), self.began_with(recipe)
         model, temperature = recipe.models.of(start), getattr(loss, "temperature", 0.0)
         if temperature < 1.0 or "teacher" in needs_of(loss):
@@ -257,7 +256,7 @@ class TeacherOptions(OptionGroup):
         if source is None:
             return data, {}
         folder = context.folder / SCRATCH / "teacher"
-        if world().first:
+        if world().rank == 0:
             write_teacher(folder, data.corpus, runs.lists_in_order(source.folder / layout.RUN, data.query_ids))
         barrier()
         teacher = Teacher.open(folder, len(data.corpus))
@@ -371,10 +370,10 @@ class BatchOptions(OptionGroup):
             needs["run"] = runs.lists_in_order(context.inputs["batches_from"].folder / layout.RUN, data.query_ids)
         queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)
         file = context.folder / SCRATCH / "batches.npy"
-        if world().first and not file.exists():
+        if world().rank == 0 and not file.exists():
             with context.progress.task("batches", None, "queries"):
                 groups = plugin.groups(queries, size, seed=self.options.seed)
-                with atomic_write.replacing(file) as out:
+                with replacing(file) as out:
                     np.lib.format.write_array(out, np.ascontiguousarray(groups, "<i8"), allow_pickle=False)
         barrier()
         return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
@@ -384,7 +383,9 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     """The options of verbs that train both sides, each query against the documents of its batch."""
 
     gives: ClassVar[tuple[str, ...]] = ("teacher", *training_options.WITH_EACH_OTHER, *GUIDES)
-    options: Annotated[TrainOptions, AfterValidator(fields.without_problems)] = of_the_run(TrainOptions)
+    options: Annotated[TrainOptions, AfterValidator(fields.without_problems)] = Field(
+        default_factory=TrainOptions, description=OF_THE_RUN
+    )
     dims: fields.Dimensions | None = Field(
         default=None,
         json_schema_extra=fields.LATER,

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator
 
 from hardneg.encoders import protocol, spec
 from hardneg.encoders.open.resolved import learner, load_encoder
@@ -22,7 +23,7 @@ from hardneg.protocols import Searcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import distributed, progress
 from hardneg.stages import ArtifactInput, Corpus, Facts, IndexSpec, StageContext, StageSpec, StoredCollection
-from hardneg.store import SCRATCH, atomic_write
+from hardneg.store import SCRATCH, link_file, replacing
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 from hardneg.training.examples import TrainingData
 
@@ -30,6 +31,48 @@ Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
 """The lists of each block's queries, in ascending order of blocks, and its counts once the lists are read."""
 _LINES = "trec"
+
+
+def _stage_or_seeds(value: Any) -> Any:
+    if isinstance(value, str) and value:
+        return value
+    seeds = {str(seed): name for seed, name in value.items()} if isinstance(value, Mapping) else {}
+    if len(seeds) > 1 and all(seed.isdecimal() and isinstance(name, str) and name for seed, name in seeds.items()):
+        return {int(seed): name for seed, name in seeds.items()}
+    raise ValueError("must name a stage, or map at least two seeds to stages")
+
+
+BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
+"""The name of a stage, or names by seed of its copies."""
+
+
+def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
+    """The label, and the seed if there are several, of each path below a field of `BySeed` by label."""
+    paths = dict[str, tuple[str, int | None]]()
+    for label, names in named.items():
+        for seed in [None] if isinstance(names, str) else names:
+            paths[label if seed is None else f"{label}.{seed}"] = label, seed
+    return paths
+
+
+@dataclass(frozen=True)
+class SeededStages:
+    """The stages that are copied for seeds.
+
+    copies: for each, its names by seed. trainings: for each, the stages whose seeds determine its artifact.
+    """
+
+    copies: Mapping[str, Mapping[int, str]]
+    trainings: Mapping[str, frozenset[str]]
+
+    def of(self, name: str) -> str | dict[int, str]:
+        """The name to use for a stage: its own, that of its only copy, or those of all copies by seed."""
+        copies = dict(self.copies.get(name, {}))
+        return copies if len(copies) > 1 else next(iter(copies.values()), name)
+
+    def share(self, one: str, other: str) -> bool:
+        """Whether two stages depend on the seed of a common training, such as a shared warm-up."""
+        return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 
 def open_encoder(
@@ -107,7 +150,7 @@ def own_queries(source: ArtifactInput | None) -> Queries | None:
 def pass_on(context: StageContext[StageSpec]) -> None:
     """Link the queries stored with the input `run`, if any, into the artifact."""
     if (path := context.inputs["run"].folder / layout.QUERIES).exists():
-        atomic_write.link_file(path, context.folder / layout.QUERIES)
+        link_file(path, context.folder / layout.QUERIES)
 
 
 def open_searcher(
@@ -140,7 +183,7 @@ def encoded_queries(
     The first process encodes missing blocks; the others wait. Raises ModelError unless texts have one vector each.
     """
     path = context.folder / SCRATCH / f"{name}.npy"
-    if distributed.world().first and not path.exists():
+    if distributed.world().rank == 0 and not path.exists():
         encoder = open_encoder(model, context.device, "fp32")
         store, options = BlockStore(path.with_suffix("")), protocol.EncodeOptions(precision="fp32")
         windows = [range(len(texts))[start : start + options.window] for start in range(0, len(texts), options.window)]
@@ -152,12 +195,12 @@ def encoded_queries(
                 problem = f"model {encoder.spec.name!r} makes several vectors per text"
                 raise errors.ModelError(f"{context.name}: {problem}; name a model that makes one")
             store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
-        with atomic_write.replacing(path) as file:
+        with replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
             np.lib.format.write_array_header_1_0(file, header)
             file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(windows)))
         shutil.rmtree(store.folder)
-    shape = distributed.from_first(np.load(path, mmap_mode="r").shape if distributed.world().first else None)
+    shape = distributed.from_first(np.load(path, mmap_mode="r").shape if distributed.world().rank == 0 else None)
     vectors: NDArray[np.float32] = arrays.map_array(path, tuple(shape), np.float32)
     return vectors
 
@@ -256,7 +299,7 @@ class RunBlocks(StageBlocks):
     def finish(self) -> Facts:
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
-        with atomic_write.replacing(self.context.folder / layout.RUN) as file:
+        with replacing(self.context.folder / layout.RUN) as file:
             file.writelines(self.store.texts(_LINES, count))
         if "run" in self.context.inputs:
             pass_on(self.context)
@@ -269,11 +312,11 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     Of several processes each makes a range of blocks, as neighbours share what they read.
     """
     here = distributed.world()
-    if here.first:
+    if here.rank == 0:
         context.keep_only(SCRATCH)
     distributed.barrier()
-    blocks = context.spec.blocks(context, here.first)
-    if here.first:
+    blocks = context.spec.blocks(context, here.rank == 0)
+    if here.rank == 0:
         blocks.finished()  # records the sizes
     distributed.barrier()
     share, finished = range(len(blocks.sizes))[here.share(len(blocks.sizes))], blocks.finished()
@@ -282,6 +325,6 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     with context.progress.task(blocks.title, total, blocks.unit, done=total - left) as task:
         write_behind(blocks.make(missing, task) if missing else (), blocks.write)
     distributed.barrier()
-    facts = blocks.finish() if here.first else {}
+    facts = blocks.finish() if here.rank == 0 else {}
     distributed.barrier()
     return facts

@@ -1,6 +1,5 @@
 """The store: artifacts and their keys, atomic writes, and records of the outputs that use artifacts."""
 
 from hardneg.store.artifacts import *
-from hardneg.store.atomic_write import *
-from hardneg.store.identity import *
+from hardneg.store.content import *
 from hardneg.store.outputs import *

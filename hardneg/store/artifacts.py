@@ -7,7 +7,6 @@
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -20,8 +19,7 @@ from typing import Any
 
 from hardneg.records import ArtifactError, ClosedArtifact, NewerArtifact, NotOurs
 from hardneg.runtime import Progress
-from hardneg.store.atomic_write import flush, remove_asides, replace_text
-from hardneg.store.identity import digest, file_digest
+from hardneg.store.content import digest, disk_errors, file_digest, flush, remove_asides, write_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -53,26 +51,36 @@ class Artifact:
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
+@dataclass(frozen=True)
 class Store:
-    """The artifacts below `root`."""
+    """The artifacts below `root`, each in the folder that its key names."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def path(self, key: str) -> Path:
-        """Return the folder of the finished artifact of `key`, whether it exists or not."""
-        return self.root / key
+    root: Path
 
     def find(self, key: str) -> Artifact | None:
         """Return the finished artifact of `key`, its files' presence and sizes checked, or None.
 
         Raises:
-            ArtifactError: it is damaged, or a newer hardneg wrote it.
+            ArtifactError: it is damaged. NotOurs: a newer hardneg wrote it, or another user, and it may not be read.
         """
-        manifest = self._manifest(key)
-        if manifest is None:
+        folder = self.root / key
+        path = folder / MANIFEST
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if folder.exists():
+                raise ArtifactError(f"{folder}: damaged: {MANIFEST} is missing") from None
             return None
-        folder = self.path(key)
+        except PermissionError:
+            advice = "made by another user, and not readable for you; ask for read permission, or choose another folder"
+            raise ClosedArtifact(f"{folder}: {advice} with {{store}}", "store") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise ArtifactError(f"{path}: damaged: {error}") from None
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+            raise ArtifactError(f"{path}: damaged: not a manifest")
+        if manifest["format"] > FORMAT:
+            newer = f"written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT})"
+            raise NewerArtifact(f"{path}: {newer}; upgrade hardneg or use another {{store}}", "store")
         for name, size in manifest["files"].items():
             try:
                 actual = (folder / name).stat().st_size
@@ -88,7 +96,7 @@ class Store:
         """Return the finished artifact of `key`, or None, with a message to `note`, if it is damaged.
 
         Raises:
-            NotOurs: a newer hardneg wrote it, or another user, and it may not be read.
+            NotOurs: as `find`.
         """
         try:
             return self.find(key)
@@ -101,42 +109,38 @@ class Store:
     def discard(self, key: str) -> None:
         """Remove the artifact of `key`, finished or not."""
         with disk_errors(self.root):
-            if self.path(key).exists():
+            if (self.root / key).exists():
                 doomed = self.root / f"{key}.discarded"
                 shutil.rmtree(doomed, ignore_errors=True)
-                os.replace(self.path(key), doomed)
+                os.replace(self.root / key, doomed)
                 shutil.rmtree(doomed)
             shutil.rmtree(self._partial(key), ignore_errors=True)
 
     @contextlib.contextmanager
-    def lock(self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False) -> Iterator[None]:
-        """Hold the lock of `key`, exclusive or shared; call `waiting` once before waiting for another process."""
-        operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        with self._lock_file(key) as handle:
-            if not _taken(handle, operation):
-                waiting()
-                fcntl.flock(handle, operation)
-            yield
+    def lock(
+        self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False, patient: bool = True
+    ) -> Iterator[bool]:
+        """Hold the lock of `key`, exclusive or shared; the value is False only if another process holds it.
 
-    @contextlib.contextmanager
-    def lock_if_free(self, key: str) -> Iterator[bool]:
-        """Take the lock of `key` unless another process holds it; the value says whether it was free."""
-        with self._lock_file(key) as handle:
-            yield _taken(handle, fcntl.LOCK_EX)
-
-    @contextlib.contextmanager
-    def _lock_file(self, key: str) -> Iterator[int]:
+        waiting: called once before waiting for another process. patient: wait; otherwise go on without the lock.
+        """
+        operation, locks = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.root / "locks"
         with disk_errors(self.root):
-            locks = self.root / "locks"
             try:
                 locks.mkdir(parents=True, exist_ok=True)
             except FileNotFoundError:
-                raise ArtifactError(
-                    f"store {self.root}: cannot be created; choose another folder with {{store}}", "store"
-                ) from None
+                problem = "cannot be created; choose another folder with {store}"
+                raise ArtifactError(f"store {self.root}: {problem}", "store") from None
             handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o666)
+        held = True
         try:
-            yield handle
+            try:
+                fcntl.flock(handle, operation | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if held := patient:
+                    waiting()
+                    fcntl.flock(handle, operation)
+            yield held
         finally:
             os.close(handle)
 
@@ -165,11 +169,11 @@ class Store:
             manifest = {"format": FORMAT, "key": key, "kind": artifact_type, "facts": facts, "origin": origin}
             write_json(partial / MANIFEST, {**manifest, "files": files, "digests": digests})
         self.recover(key)
-        return Artifact(key, artifact_type, self.path(key), facts, origin, digests)
+        return Artifact(key, artifact_type, self.root / key, facts, origin, digests)
 
     def recover(self, key: str) -> None:
         """Finish an artifact whose manifest is written if a process died before the rename. Hold the lock first."""
-        partial, final = self._partial(key), self.path(key)
+        partial, final = self._partial(key), self.root / key
         if not (partial / MANIFEST).exists() or final.exists():
             return
         with disk_errors(self.root):
@@ -218,77 +222,19 @@ class Store:
             return False
         mode, operation = ("rb", fcntl.LOCK_SH) if self.read_only else ("r+b", fcntl.LOCK_EX)
         with lock.open(mode) as handle:
-            return not _taken(handle.fileno(), operation)
+            try:
+                fcntl.flock(handle, operation | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     def _partial(self, key: str) -> Path:
         return self.root / f"{key}.partial"
-
-    def _manifest(self, key: str) -> dict[str, Any] | None:
-        path = self.path(key) / MANIFEST
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            if self.path(key).exists():
-                raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
-            return None
-        except PermissionError:
-            advice = "made by another user, and not readable for you; ask for read permission, or choose another folder"
-            raise ClosedArtifact(f"{path.parent}: {advice} with {{store}}", "store") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise ArtifactError(f"{path}: damaged: {error}") from None
-        if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-            raise ArtifactError(f"{path}: damaged: not a manifest")
-        if manifest["format"] > FORMAT:
-            raise NewerArtifact(
-                f"{path}: written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT}); "
-                "upgrade hardneg or use another {store}",
-                "store",
-            )
-        return manifest
-
-
-def _taken(handle: int, operation: int) -> bool:
-    try:
-        fcntl.flock(handle, operation | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON in place of `path`, whole or not at all."""
-    replace_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def may_write(folder: Path) -> bool:
     """Return whether the rights and the disk of a folder allow writing."""
     return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-@contextlib.contextmanager
-def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turn system errors of the disk into one clear line; `option` names the argument for another folder.
-
-    Raises:
-        ArtifactError: the disk is full, read-only, or not ours to write.
-    """
-    option = f"{{{option}}}" if option.isidentifier() else option
-    advice = {
-        errno.ENOSPC: "the disk is full; free some space and run again: it resumes from here",
-        errno.EDQUOT: "the disk quota is used up; free some space and run again: it resumes from here",
-        errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again: it resumes from here",
-        errno.EIO: "the disk cannot be read or written; check it, then run again",
-        errno.EROFS: f"the disk is read-only; choose another folder with {option}",
-        errno.EACCES: f"writing is not allowed; choose another folder with {option}",
-        errno.EPERM: f"writing is not allowed; choose another folder with {option}",
-    }
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in advice:
-            raise
-        path = error.filename2 or error.filename or where  # for two paths, the second is the one written
-        raise ArtifactError(f"{path}: {advice[error.errno]}", option.strip("{}")) from error
 
 
 @dataclass(frozen=True)
@@ -332,7 +278,7 @@ def verified(store: Store, key: str) -> Checked:
     except ArtifactError as error:
         return Checked(key, problem=str(error))
     if artifact is None:
-        return Checked(key, problem=f"{store.path(key)}: missing")
+        return Checked(key, problem=f"{store.root / key}: missing")
     stage = str(artifact.origin.get("name", "?"))
     size = sum((artifact.path / name).stat().st_size for name in artifact.files)
     if digest({name: value for name, value in artifact.origin.items() if name != "name"}) != key:

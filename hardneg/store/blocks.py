@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.records import ArtifactError
-from hardneg.store.atomic_write import replace_text, replacing
+from hardneg.store.content import replace_text, replacing
 
 _SIZES, _FACTS, _BLOCK = "sizes.json", "facts", ".npz"
 

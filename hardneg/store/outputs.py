@@ -19,22 +19,13 @@ from typing import Any
 
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import world
-from hardneg.store.artifacts import Store, disk_errors, may_write, write_json
-from hardneg.store.atomic_write import aside, replace_text
-from hardneg.store.identity import digest
+from hardneg.store.artifacts import Store, may_write
+from hardneg.store.content import aside, digest, disk_errors, replace_text, write_json
 
 Files = Mapping[str, Sequence[int]]
 """Size, modification time and, for a link into the store, inode of each file of an output, by relative path."""
 WHOLE = ("",)
 _log = logging.getLogger("hardneg")
-
-
-@dataclass(frozen=True)
-class Record:
-    """The store's record of an output: the command that wrote it, and its files; None while they are being written."""
-
-    command: str
-    files: Files | None
 
 
 @dataclass(frozen=True)
@@ -49,20 +40,6 @@ class Unfinished:
     running: bool
 
 
-def keep(store: Store, owner: Path, keys: Sequence[str], command: str = "", files: Files | None = None) -> None:
-    """Record that the output `owner` uses `keys`, which `gc` keeps as long as it exists; not in a read-only store.
-
-    Raises:
-        ArtifactError: the disk is full.
-    """
-    if store.read_only:
-        return
-    owner = owner.resolve()
-    content = {"owner": str(owner), "keys": sorted(set(keys)), "command": command, "files": files}
-    with disk_errors(store.root):
-        write_json(_root(store, owner), content)
-
-
 @contextlib.contextmanager
 def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Iterator[None]:
     """Keep `keys` while the block runs; if it fails, until a later run succeeds, or `gc` forgets it."""
@@ -72,10 +49,10 @@ def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Ite
     owner = owner.resolve()
     name = f"{digest(str(owner))}-{digest(sorted(keys))}"
     root = store.root / "roots" / f"{name}.json"
-    content = {"owner": str(owner), "keys": sorted(set(keys)), "command": command, "begun": time.time()}
     with store.lock(name, shared=True):
         with disk_errors(store.root):
-            write_json(root, content)
+            content = {"owner": str(owner), "keys": sorted(set(keys)), "command": command}
+            write_json(root, {**content, "begun": time.time()})
         yield
         root.unlink(missing_ok=True)
 
@@ -84,29 +61,37 @@ def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Ite
 def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: Sequence[Path]) -> Iterator[None]:
     """Record that `owner` is being written, and at the end the files and folders at `tops`.
 
-    Files that an earlier run of the command wrote elsewhere in `owner` stay recorded until they change.
-    If the block fails before it has changed anything, the earlier record is restored.
+    `gc` keeps `keys` as long as `owner` exists. Files that an earlier run of the command wrote elsewhere in `owner`
+    stay recorded until they change. If the block fails before it has changed anything, the earlier record is restored.
+    Nothing is recorded in a read-only store.
+
+    Raises:
+        ArtifactError: the earlier record is damaged, or the disk is full.
     """
-    root, earlier = _root(store, owner.resolve()), record(store, owner)
-    own = earlier.files or {} if earlier and earlier.command == command else {}
-    previous, before = root.read_bytes() if root.exists() else None, files_of(owner, tops)
-
-    def unchanged() -> Files:
-        return {name: noted for name, noted in own.items() if _same(files_of(owner, [owner / name]).get(name), noted)}
-
-    keep(store, owner, keys, command)
+    root, finished = store.root / "roots" / f"{digest(str(owner.resolve()))}.json", False
+    earlier, previous = _read(root), root.read_bytes() if root.exists() else None
+    own: Files = earlier.get("files") or {} if earlier.get("command") == command else {}
+    content = {"owner": str(owner.resolve()), "keys": sorted(set(keys)), "command": command}
+    before = files_of(owner, tops)
+    if not store.read_only:
+        with disk_errors(store.root):
+            write_json(root, {**content, "files": None})
     try:
         yield
-    except BaseException:
-        with contextlib.suppress(ArtifactError, OSError):
-            if (now := files_of(owner, tops)) != before:
-                keep(store, owner, keys, command, {**unchanged(), **now})
+        finished = True
+    finally:
+        failures = () if finished else (ArtifactError, OSError)  # the failure of the block counts
+        with contextlib.suppress(*failures), disk_errors(store.root):
+            now, there = files_of(owner, tops), files_of(owner, [owner / name for name in own])
+            unchanged = {name: noted for name, noted in own.items() if _same(there.get(name), noted)}
+            if store.read_only:
+                pass
+            elif finished or now != before:
+                write_json(root, {**content, "files": {**unchanged, **now}})
             elif previous is None:
                 root.unlink(missing_ok=True)
-            elif not store.read_only:
+            else:
                 replace_text(root, previous.decode())
-        raise
-    keep(store, owner, keys, command, {**unchanged(), **files_of(owner, tops)})
 
 
 def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
@@ -121,20 +106,9 @@ def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
     return states
 
 
-def foreign_files(owner: Path, top: Path, known: Files) -> list[Path]:
-    """Return the files at or below `top` that an output's record lacks, or that have changed since."""
-    return [owner / name for name, state in files_of(owner, [top]).items() if not _same(state, known.get(name))]
-
-
 def _same(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
     """Return whether a file has the recorded state: the same size and time, or the same link into the store."""
     return bool(state and noted and (state[:2] == noted[:2] or (noted[2] and noted[2] == state[2])))
-
-
-def record(store: Store, owner: Path) -> Record | None:
-    """Return the store's record of the output at `owner`."""
-    entry = _read(_root(store, owner.resolve()))
-    return Record(entry.get("command", ""), entry.get("files")) if entry else None
 
 
 def unfinished(store: Store) -> list[Unfinished]:
@@ -174,7 +148,7 @@ def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
     removed = []
     with disk_errors(store.root):
         for run in unfinished(store) if forget else ():
-            with store.lock_if_free(run.root.stem) as free:
+            with store.lock(run.root.stem, patient=False) as free:
                 if free:
                     run.root.unlink(missing_ok=True)
         for path in store.root.glob("roots/*.json"):
@@ -203,7 +177,7 @@ def _used(store: Store, forget: bool = False) -> set[str]:
 def _withdraw(store: Store, path: Path) -> Path | None:
     """Rename a folder so that no run finds it; return None if a run uses it by now."""
     doomed = path.with_name(f"{_key(path)}.{secrets.token_hex(6)}.discarded")
-    with store.lock_if_free(_key(path)) as free:
+    with store.lock(_key(path), patient=False) as free:
         if not free or _key(path) in _used(store):
             return None
         try:
@@ -227,10 +201,6 @@ def _size(folder: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             total += path.stat().st_size
     return total
-
-
-def _root(store: Store, owner: Path) -> Path:
-    return store.root / "roots" / f"{digest(str(owner))}.json"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -263,11 +233,6 @@ class Target:
     names: Sequence[str] = WHOLE
     marked_by: str = ""
     use: str = ""
-
-    @property
-    def tops(self) -> list[Path]:
-        """The files and folders to replace."""
-        return [self.path / name if name else self.path for name in self.names]
 
 
 @dataclass(frozen=True)
@@ -303,10 +268,10 @@ class Outputs:
             UsageError: an output is an input, contains one or is in one; or exists and is not this command's own.
             ArtifactError: an output cannot be written.
         """
-        paths = [target.path.resolve() for target in self.targets]
+        paths, another = [target.path.resolve() for target in self.targets], f"give another {self.words.output}"
         if root := next((path for path in paths if path == path.parent), None):
             raise UsageError(f"{root}: is the root folder; give a separate folder")
-        tops, another = [top for target in self.targets for top in target.tops], f"give another {self.words.output}"
+        tops = [target.path / name for target in self.targets for name in target.names]
         for top in tops:
             try:
                 aside(top.absolute()).lstat()
@@ -316,10 +281,7 @@ class Outputs:
                 raise ArtifactError(f"{top}: cannot be written ({error.strerror}); {another}") from None
         problems = [f"{path}: is used for two outputs" for path in set(paths) if paths.count(path) > 1]
         for target in self.targets:
-            problems += _path_problems(target, another) or [
-                *self._input_problems(target, another),
-                *([] if self.overwrite else self._own_problems(target, another)),
-            ]
+            problems += _path_problems(target, another) or self._file_problems(target, another)
         if problems:
             raise UsageError("\n".join(problems))
         for top in tops:
@@ -332,10 +294,9 @@ class Outputs:
     def reserve(self) -> Iterator[None]:
         """Check the outputs, and keep the steps in the store during the block and after an interruption."""
         self.check()
-        if not world().first or not self.keys:
-            yield
-            return
-        with reserve(self.store, self.command, self.targets[0].path, self.keys):
+        with contextlib.ExitStack() as stack:
+            if world().rank == 0 and self.keys:
+                stack.enter_context(reserve(self.store, self.command, self.targets[0].path, self.keys))
             yield
 
     @contextlib.contextmanager
@@ -348,19 +309,22 @@ class Outputs:
         with contextlib.ExitStack() as stack:
             stack.enter_context(disk_errors(self.targets[0].path, self.words.output))
             for target in self.targets:
+                tops = [target.path / name for name in target.names]
                 reason: object = f"the store {self.store.root} is read-only" if self.store.read_only else None
                 try:
-                    stack.enter_context(publish(self.store, self.command, target.path, self.keys, target.tops))
+                    stack.enter_context(publish(self.store, self.command, target.path, self.keys, tops))
                 except (ArtifactError, OSError) as error:
                     reason = error
                 if reason is not None:
                     self.tell(f"only {self.words.overwrite} will replace {target.path}: {reason}")
             yield
 
-    def _input_problems(self, target: Target, another: str) -> Iterator[str]:
+    def _file_problems(self, target: Target, another: str) -> Iterator[str]:
+        """Yield a line for each input that the target would replace, and one for files of another origin."""
+        tops = [target.path / name for name in target.names]
         for source in filter(os.path.exists, [*self.inputs, self.store.root]):
             read = source.resolve()
-            for top in target.tops:
+            for top in tops:
                 resolved, relation = top.resolve(), ""
                 if resolved == read or (top.exists() and top.samefile(read)):
                     relation = "is"
@@ -370,20 +334,20 @@ class Outputs:
                     relation = "contains"
                 if relation:
                     yield f"{top}: {relation} {source}, which is read here; {another}"
-
-    def _own_problems(self, target: Target, another: str) -> Iterator[str]:
-        """Yield a line on existing files of the target that an earlier run of the same command did not write."""
-        there, known = [top for top in target.tops if os.path.lexists(top)], record(self.store, target.path)
-        own = known is not None and known.command == self.command
-        files = known.files if known and own else {}
-        if files is None or (not own and target.marked_by and (target.path / target.marked_by).is_file()):
+        if self.overwrite:
             return
-        if not (foreign := [path for top in there for path in foreign_files(target.path, top, files)]):
+        record = _read(self.store.root / "roots" / f"{digest(str(target.path.resolve()))}.json")
+        is_own = record.get("command") == self.command
+        files = record.get("files") if is_own else {}
+        if files is None or (not is_own and target.marked_by and (target.path / target.marked_by).is_file()):
             return
-        first = ", ".join(map(str, foreign[:3])) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
-        changed = all(path.relative_to(target.path).as_posix() in files for path in foreign)
+        there = files_of(target.path, tops)
+        if not (foreign := [name for name, state in there.items() if not _same(state, files.get(name))]):
+            return
+        first = ", ".join(str(target.path / name) for name in foreign[:3])
+        first += f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
         writer = f"`{self.words.writer.format(self.command)}`"
-        reason = f"has changed since {writer} wrote it" if changed else f"was not written by {writer}"
+        reason = f"has changed since {writer} wrote it" if {*foreign} <= {*files} else f"was not written by {writer}"
         advice = f"{target.use}; {another}" if target.use else another
         yield f"{first}: already exists and {reason}; {advice}, or {self.words.overwrite} to replace it"
 
@@ -398,7 +362,8 @@ def _path_problems(target: Target, another: str) -> list[str]:
             reason = "is a file" if path.exists() else "is a broken symbolic link"
             return [f"{path}: {reason}; give the folder to write"]
         problems = []
-        for name, top in zip(target.names, target.tops, strict=True):
+        for name in target.names:
+            top = path / name
             wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
             if top.is_symlink() or (top.exists() and not is_wanted()):
                 obstacle = "a symbolic link" if top.is_symlink() else f"not a {wanted}"

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hardneg.records import ArtifactError, DataError
-from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors, verified
-from hardneg.store.atomic_write import flush, link_file, link_folder, replacing
+from hardneg.store.artifacts import MANIFEST, Artifact, Store, verified
+from hardneg.store.content import disk_errors, flush, link_file, link_folder, replacing
 from hardneg.store.outputs import publish, reserve
 
 _INDEX = "pack.json"
@@ -99,7 +99,7 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
                 for key in new:
                     with store.lock(key):
                         if store.find(key) is None:
-                            os.replace(place / "artifacts" / key, store.path(key))
+                            os.replace(place / "artifacts" / key, store.root / key)
                 flush(store.root)
                 with publish(store, "recipe run", target, keys, [target]):
                     link_folder(place / "run", target)
@@ -140,6 +140,6 @@ def _verified(artifacts: Path, store: Store) -> list[str]:
             new.append(path.name)
         elif known.files != artifact.files:
             raise ArtifactError(
-                f"{store.path(path.name)}: differs from the packed artifact; unpack into another {{store}}", "store"
+                f"{store.root / path.name}: differs from the packed artifact; unpack into another {{store}}", "store"
             )
     return new

@@ -77,7 +77,7 @@ def learn(
         few = f"{options.batch_size:,} would repeat each of {counted(len(method), 'query')} over 100 times"
         raise UsageError(f"training options: batch_size: {few}: choose a smaller one")
     folder.mkdir(parents=True, exist_ok=True)
-    progress = progress if world().first else Silent()
+    progress = progress if world().rank == 0 else Silent()
     named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]
     identity = digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
     checkpoints = Checkpoints(folder / SCRATCH, identity)
@@ -139,7 +139,7 @@ class _TrainingRun:
         barrier()
         evaluate_every = options.evaluate_every if self.validate else None
         intervals = [options.checkpoint_every, evaluate_every, self.method.refresh_interval, options.keep_every]
-        if world().first:
+        if world().rank == 0:
             self.history.truncate(state.step or -1)
             forget_saved(self.saved, state.step)
         with progress.task("training", self.last, "steps", done=state.step) as task:
@@ -149,7 +149,7 @@ class _TrainingRun:
                 stop = min([*stops, self.last])
                 self._advance(state, stop, task)
                 state = self._judge(replace(state, step=stop))
-                if world().first:
+                if world().rank == 0:
                     if options.keep_every is not None and stop % options.keep_every == 0:
                         card = f"# After step {stop}\n\nIntermediate weights of a training.\n"
                         self.method.encoder.save(self.saved / f"step-{stop}", card)
@@ -178,7 +178,7 @@ class _TrainingRun:
             rate = options.learning_rate * steps.schedule_factor(step, self.total, options)
             waiting.append(update(self.learner, list(islice(stream, options.accumulate)), step, rate))
             task.advance()
-            late = world().first and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS
+            late = world().rank == 0 and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS
             if late or len(waiting) >= most or step + 1 == stop:
                 for record in steps.records(waiting):
                     self._add(record)
@@ -192,7 +192,7 @@ class _TrainingRun:
         every = self.options.evaluate_every
         if self.validate is None or not (state.step == self.last or (every and state.step % every == 0)):
             return state
-        here = {name: float(value) for name, value in self.validate().items()} if world().first else None
+        here = {name: float(value) for name, value in self.validate().items()} if world().rank == 0 else None
         metrics: dict[str, float] = dict(from_first(here))
         if self.options.metric not in metrics:
             known = ", ".join(metrics)
@@ -204,7 +204,7 @@ class _TrainingRun:
         return replace(state, misses=misses, stopped=patience is not None and misses >= patience)
 
     def _add(self, record: Record) -> None:
-        if world().first:
+        if world().rank == 0:
             self.history.add(record)
 
 

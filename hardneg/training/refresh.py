@@ -143,7 +143,7 @@ def mine_refresh(
         queries = wording.counted(len(chunk(total, number, mining.options.query_chunks)), "query")
         message = f"none of its {queries}, of {total} in all, has a positive: give fewer query_chunks"
         raise errors.TrainingError(f"refresh {number}: nothing to train on: {message}")
-    seconds, first, folder = Seconds(), world().first, refreshes.vectors(step)
+    seconds, first, folder = Seconds(), world().rank == 0, refreshes.vectors(step)
     precision = protocol.EncodeOptions(precision=mining.options.precision)
     if first:
         refreshes.tidy(step)

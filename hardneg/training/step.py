@@ -155,7 +155,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     has its own.
     """
     model, accelerator, here = learner.model, learner.accelerator, distributed.world()
-    process = [] if here.first else [here.rank]
+    process = [] if here.rank == 0 else [here.rank]
     done = step / learner.options.total_steps(len(learner.method))
     figures: list[dict[str, Tensor | float]] = []
     for number, batch in enumerate(batches):

@@ -32,7 +32,7 @@ def attempt(plan: Plan, store: Store, out: Path) -> str:
     try:
         publish(plan, execute(plan, store, Options(device="cpu"), Watcher()).artifacts, store, out)
     except (ArtifactError, ModelError) as error:
-        missing = [name for name, step in plan.steps.items() if not store.path(step.key).exists()]
+        missing = [name for name, step in plan.steps.items() if not (store.root / step.key).exists()]
         return f"{[*missing, 'run folder'][0]}\t{error}"
     return ""
 

@@ -82,7 +82,7 @@ def emptied(folder: Path) -> None:
     ],
 )
 def test_what_is_deleted_is_made_again_and_nothing_else(recipe, store, damage):
-    index = store.path(make_plan(load_recipe(recipe)).steps["start-index"].key)
+    index = store.root / make_plan(load_recipe(recipe)).steps["start-index"].key
     before = (index / "index").read_bytes()
     damage(index)
     assert run(recipe, store).ran == ("start-index",)
@@ -91,7 +91,7 @@ def test_what_is_deleted_is_made_again_and_nothing_else(recipe, store, damage):
 
 
 def test_an_artifact_of_a_newer_hardneg_stays(recipe, store):
-    manifest = store.path(make_plan(load_recipe(recipe)).steps["start-index"].key) / MANIFEST
+    manifest = store.root / make_plan(load_recipe(recipe)).steps["start-index"].key / MANIFEST
     content = json.dumps({**json.loads(manifest.read_text()), "format": 99})
     manifest.chmod(0o644)
     manifest.write_text(content)

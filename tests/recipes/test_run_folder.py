@@ -84,8 +84,8 @@ def test_each_report_of_a_recipe_has_its_pages_and_metrics(tmp_path, tiny_model)
         "report": {"stage": "report", "evaluation": "scores"},
     }
     tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", "start-test", **stages)
-    stages = recipe_in(tmp_path, tree).view("")
-    published = {name: dict(spec.publishes(stages.at(name))) for name, spec in stages.stages.items()}
+    recipe = recipe_in(tmp_path, tree)
+    published = {name: dict(spec.publishes(recipe.view(name))) for name, spec in recipe.stages.items()}
     assert published["scores"] == {"metrics.json": "metrics.json"}
     assert published["report"] == {name: name for name in ("report.html", "report.md", "queries.tsv")}
     assert published["deep"] == {"metrics-deep.json": "metrics.json"}
@@ -94,7 +94,7 @@ def test_each_report_of_a_recipe_has_its_pages_and_metrics(tmp_path, tiny_model)
     own = dict(zip(("deep-report.html", "deep-report.md", "deep-report-queries.tsv"), names, strict=True))
     assert published["deep-report"] == own
     del tree["stages"]["report"]
-    stages = recipe_in(tmp_path, tree).view("")
-    published = {name: dict(spec.publishes(stages.at(name))) for name, spec in stages.stages.items()}
+    recipe = recipe_in(tmp_path, tree)
+    published = {name: dict(spec.publishes(recipe.view(name))) for name, spec in recipe.stages.items()}
     assert published["deep"] == {"metrics.json": "metrics.json"}
     assert "report.html" in published["deep-report"] and "metrics-scores.json" in published["scores"]

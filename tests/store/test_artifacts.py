@@ -35,8 +35,12 @@ def test_an_artifact_is_found_after_its_commit_only(tmp_path):
 
 def test_what_a_killed_writer_left_aside_is_no_part_of_the_artifact(tmp_path):
     store = Store(tmp_path)
-    aside(store.workspace(KEY) / "data").write_text("half")
-    assert set(make(store).files) == {"sub/data"} and [p.name for p in store.path(KEY).glob(".*")] == []
+    (store.workspace(KEY) / "sub").mkdir()
+    (store.workspace(KEY) / ".b.tmp").touch()  # not of a writer
+    for name in ("data", "sub/data"):
+        aside(store.workspace(KEY) / name).write_text("half")
+    assert set(make(store).files) == {"sub/data", ".b.tmp"}
+    assert [path.name for path in (store.root / KEY).rglob(".*")] == [".b.tmp"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hardneg.store import aside, link_file, link_folder, remove_asides, replace_text, replacing, replacing_folder
+from hardneg.store import link_file, link_folder, replace_text, replacing, replacing_folder
 
 
 @pytest.mark.parametrize("name", ["a.txt", "sub/a.txt.gz"])
@@ -120,12 +120,3 @@ def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
     copy = link_file(tmp_path / "made", tmp_path / "out" / "shown")
     assert copy.read_text() == "one" and not copy.samefile(tmp_path / "made")
     assert [path.name for path in copy.parent.iterdir()] == ["shown"]
-
-
-def test_what_dead_writers_left_aside_can_be_removed(tmp_path):
-    (tmp_path / "deep").mkdir()
-    for path in (tmp_path / "a", tmp_path / "deep" / "b"):
-        aside(path).touch()
-    (tmp_path / "deep" / ".b.tmp").touch()
-    remove_asides(tmp_path)
-    assert [path.name for path in tmp_path.rglob("*")] == ["deep", ".b.tmp"]

@@ -81,10 +81,10 @@ def test_several_processes_take_the_same_way(tmp_path):
 def main(folder: str) -> None:
     """Each process has another best way."""
     join(on_cpu=True)
-    own, other = ("first", "second") if world().first else ("second", "first")
+    own, other = ("first", "second") if world().rank == 0 else ("second", "first")
     chosen = choose("a thing", own, other)
     barrier()
-    alone = "" if world().first else choose("what one process alone asks for", own, other)
+    alone = "" if world().rank == 0 else choose("what one process alone asks for", own, other)
     (Path(folder) / f"{world().rank}.json").write_text(json.dumps({"chosen": chosen, "alone": alone}))
     barrier()
 

@@ -1,20 +1,26 @@
 """What the store keeps: results that are there, and what runs have made that did not finish."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hardneg.records import ArtifactError
-from hardneg.store import Store
-from hardneg.store.outputs import collect, files_of, foreign_files, garbage, keep, publish, record, reserve, unfinished
+from hardneg.records import ArtifactError, UsageError
+from hardneg.store import Outputs, Store, Target
+from hardneg.store.outputs import collect, files_of, garbage, publish, reserve, unfinished
 
 KEY, OTHER = "ab" * 16, "cd" * 16
+
+
+def record(store: Store) -> dict[str, Any]:
+    return next((json.loads(path.read_text()) for path in store.root.glob("roots/*.json")), {})
 
 
 @pytest.fixture
@@ -34,10 +40,12 @@ def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store, tmp_path)
         (run,) = unfinished(store)
         assert run.running and run.owner == out and run.command == "recipe run" and run.keys == {KEY, OTHER}
         assert garbage(store) == collect(store, forget=True) == []
-        out.mkdir()
-        keep(store, out, [KEY])
+        with publish(store, "recipe run", out, [KEY], [out]):
+            out.mkdir()
     assert unfinished(store) == []
     assert [path.name for path, _ in garbage(store)] == [f"{OTHER}.partial"]
+    out.rmdir()
+    assert len(collect(store)) == 2 and not list(store.root.glob("roots/*"))
 
 
 def test_what_a_run_finds_while_it_is_taken_away_stays(store, tmp_path, monkeypatch):
@@ -45,7 +53,7 @@ def test_what_a_run_finds_while_it_is_taken_away_stays(store, tmp_path, monkeypa
     rename, runs = Path.rename, contextlib.ExitStack()
 
     def noted(path: Path, target: Path) -> Path:
-        if path == store.path(KEY):
+        if path == store.root / KEY:
             runs.enter_context(reserve(store, "recipe run", tmp_path / "out", [KEY]))
             assert store.find(KEY)
         return rename(path, target)
@@ -73,16 +81,9 @@ def test_what_a_stopped_run_has_made_is_kept(store, tmp_path, end):
     assert unfinished(store) == [] and [path.name for path in store.root.iterdir() if len(path.name) > 6] == []
 
 
-def test_the_note_of_a_result_that_is_gone_goes(store, tmp_path):
-    keep(store, tmp_path / "out", [KEY])
-    assert len(garbage(store)) == 2 and list(store.root.glob("roots/*"))
-    collect(store)
-    assert not list(store.root.glob("roots/*"))
-
-
 def test_nothing_is_removed_where_a_root_cannot_be_read(store, tmp_path):
-    (tmp_path / "out").mkdir()
-    keep(store, tmp_path / "out", [KEY])
+    with publish(store, "recipe run", tmp_path / "out", [KEY], []):
+        (tmp_path / "out").mkdir()
     (root,) = store.root.glob("roots/*")
     root.write_text("{")
     with pytest.raises(ArtifactError, match="damaged"):
@@ -93,18 +94,21 @@ def test_nothing_is_removed_where_a_root_cannot_be_read(store, tmp_path):
 def test_a_result_is_known_by_its_files_as_they_were(store, tmp_path):
     out = tmp_path / "out"
     with publish(store, "encode", out, [KEY], [out]):
-        assert record(store, out).files is None
+        assert record(store)["files"] is None
         out.mkdir()
         (out / "own").write_text("x")
-        os.link(store.path(KEY) / "data", out / "linked")
-    known = record(store, out)
-    assert known.command == "encode" and set(known.files) == {"own", "linked"}
-    assert list(foreign_files(out, out, known.files)) == []
-    os.utime(store.path(KEY) / "data", ns=(1, 1))
-    assert list(foreign_files(out, out, known.files)) == []
+        os.link(store.root / KEY / "data", out / "linked")
+    assert record(store)["command"] == "encode" and set(record(store)["files"]) == {"own", "linked"}
+    outputs = Outputs("encode", [Target(out, folder=True)], [], store)
+    outputs.check()
+    os.utime(store.root / KEY / "data", ns=(1, 1))
+    outputs.check()
     (out / "own").write_text("xy")
+    with pytest.raises(UsageError, match="out/own: already exists and has changed since `encode` wrote it"):
+        outputs.check()
     (out / "new").touch()
-    assert list(foreign_files(out, out, known.files)) == [out / "new", out / "own"]
+    with pytest.raises(UsageError, match=r"out/new, .*out/own: already exists and was not written by `encode`"):
+        outputs.check()
 
 
 def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store, tmp_path):
@@ -115,10 +119,10 @@ def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store, t
             (out / name).write_text(name)
         if name == "second":
             (out / name).write_text("of the user's")
-    assert set(record(store, out).files) == {"first", "third"}
+    assert set(record(store)["files"]) == {"first", "third"}
     with publish(store, "report", out, [KEY], [out / "fourth"]):
         (out / "fourth").write_text("x")
-    assert set(record(store, out).files) == {"fourth"}
+    assert set(record(store)["files"]) == {"fourth"}
 
 
 def test_a_failed_write_is_known_as_far_as_it_went(store, tmp_path):
@@ -128,8 +132,7 @@ def test_a_failed_write_is_known_as_far_as_it_went(store, tmp_path):
             if text:
                 out.write_text(text)
             raise KeyboardInterrupt
-        known = record(store, out)
-        assert (known.files if known else {}) == files_of(out, [out])
+        assert record(store).get("files", {}) == files_of(out, [out])
 
 
 @pytest.mark.parametrize("taking", ["its keys are noted", "it is made"])

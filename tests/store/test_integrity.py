@@ -13,7 +13,7 @@ from hardneg.recipes import Options, Outcome, Watcher, execute, load_recipe, mak
 from hardneg.records import ArtifactError
 from hardneg.runtime import Silent
 from hardneg.store import MANIFEST, Artifact, Store, check, damage, digest
-from hardneg.store.outputs import keep
+from hardneg.store.outputs import publish
 
 
 def make(store: Store, name: str = "bm25") -> Artifact:
@@ -53,7 +53,8 @@ def test_damage_is_found_and_removed(tmp_path: Path, harm: Any, problem: str) ->
     store = Store(tmp_path / "store")
     artifact, other = make(store), make(store, "dense")
     (tmp_path / "out").mkdir()
-    keep(store, tmp_path / "out", [artifact.key])
+    with publish(store, "search", tmp_path / "out", [artifact.key], []):
+        pass
     harm(artifact)
     assert problem in found(store)[artifact.key].problem and not found(store)[other.key].problem
     told = CliRunner().invoke(app, ["artifacts", "check", "--store", str(store.root)])

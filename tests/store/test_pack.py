@@ -109,7 +109,7 @@ def test_an_artifact_with_other_bytes_stays(packed: Path, tmp_path: Path) -> Non
     store.commit(KEY, "run", {}, {"stage": "search", "name": "search"})
     with pytest.raises(ArtifactError, match="differs from the packed artifact"):
         unpack(packed, store, tmp_path / "out")
-    assert (store.path(KEY) / "data").read_text() == "other"
+    assert (store.root / KEY / "data").read_text() == "other"
 
 
 def test_a_cut_off_file_and_remains_of_a_kill(packed: Path, tmp_path: Path) -> None:
@@ -119,5 +119,5 @@ def test_a_cut_off_file_and_remains_of_a_kill(packed: Path, tmp_path: Path) -> N
     with pytest.raises(DataError, match=r"cut off|not a packed run"):
         unpack(packed.with_name("cut.tar"), store, tmp_path / "out")
     assert unpack(packed, store, tmp_path / "out") == tmp_path / "out"
-    assert (tmp_path / "out" / "data").samefile(store.path(KEY) / "data")
+    assert (tmp_path / "out" / "data").samefile(store.root / KEY / "data")
     assert not list(store.root.glob(".unpack-*"))

@@ -67,7 +67,7 @@ def main(toy: str, out: str) -> None:
     here, chosen = world(), {"max_steps": 6, "batch_size": 5, "checkpoint_every": 3}
     folder = Path(out) / str(here.size)
     way: Any = approach(Path(toy), folder, {0: 0, 2: 1, 3: 3, 5: 4}, **chosen)
-    if not here.first:
+    if here.rank > 0:
         way._provider.newest = None
     way.encoder.module.dropout.p = 0.0
     run(way, folder, **chosen)

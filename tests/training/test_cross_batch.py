@@ -145,7 +145,7 @@ def resume(toy: Path, out: Path, number: int) -> None:
         except KeyboardInterrupt:
             assert forbidden
     assert (result.steps, result.best_step, result.best) == (6, 6, 0.3)
-    assert len(measured) == (3 if here.first else 0)
+    assert len(measured) == (3 if here.rank == 0 else 0)
     assert len(result.history) == 9
     torch.save(encoder.module.state_dict(), out / f"resumed-{number}-{here.rank}.pt")
 
@@ -328,7 +328,7 @@ def test_shares_lie_in_a_row_and_differ_by_one() -> None:
 
 def test_alone_nothing_is_joined() -> None:
     assert distributed.world() == distributed.World(0, 1)
-    assert distributed.world().first
+    assert distributed.world().rank == 0
 
 
 @pytest.mark.slow

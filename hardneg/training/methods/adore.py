@@ -114,7 +114,7 @@ class NegativeTable(NegativeSource):
         """Write the table if due, or open the current one; remove others. Raises TrainingError if it is missing."""
         mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{mined_at:09d}.npy"
-        if world().first:
+        if world().rank == 0:
             if step == mined_at:
                 header = {"descr": "<i4", "fortran_order": False, "shape": self.shape}
                 with replacing(path) as file:
@@ -289,7 +289,7 @@ class AdoreTraining(step.ExampleTraining):
         return score_batch(scores, labelled, lists.shape[1], self.source.live)
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        if self.watch is None or not world().first:
+        if self.watch is None or world().rank > 0:
             return {}
         record = self.watch(step)
         self.trainable.train()

@@ -122,10 +122,10 @@ class AnceTraining(DualEncoderTraining):
 
     def _use_newest(self, step: int) -> None:
         """Switch to the newest negatives, in all processes at the same step."""
-        newer = from_first(self._newer(step) if world().first else None)
+        newer = from_first(self._newer(step) if world().rank == 0 else None)
         if newer is not None:
             self._used = newer
-            if not world().first:
+            if world().rank > 0:
                 self.examples = self._mined(newer[0])
         elif self._used is None:
             if self._first is None:
@@ -297,7 +297,7 @@ class SynchronousProvider:
                 train on.
         """
         wanted, encoder = step - step % self.refresh_interval, self.encoder
-        if not from_first(world().first and self._missing(step, wanted)):
+        if not from_first(world().rank == 0 and self._missing(step, wanted)):
             return
         if step != wanted:
             encoder = load_learner(self.encoder.spec, str(self.encoder.device))
@@ -307,7 +307,7 @@ class SynchronousProvider:
             except ArtifactError as error:
                 gone = f"the negatives of step {wanted} are gone, and so are the weights that mined them"
                 raise TrainingError(f"{self.refreshes.folder}: {gone}: remove its parent to start afresh") from error
-        with self.refreshes.alone() if world().first else nullcontext():
+        with self.refreshes.alone() if world().rank == 0 else nullcontext():
             self._last = mine_refresh([encoder], self.mining, self.refreshes, wanted // self.refresh_interval, wanted)
         if self._last is not None:
             self.report(str(self._last))
@@ -353,7 +353,7 @@ class BackgroundProvider:
         Raises:
             TrainingError: there is nothing to train on, and the other process has failed.
         """
-        if not world().first:
+        if world().rank > 0:
             return
         if self.process.running is None:
             with self.refreshes.alone():  # waits for the inferencer of a dead trainer to exit

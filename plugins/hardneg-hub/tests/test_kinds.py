@@ -113,7 +113,7 @@ def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scrat
 
 def test_an_artifact_of_the_store_is_compared_with_its_manifest(run, store, negatives, scratch, tmp_path):
     key = yaml.safe_load((run / "recipe.lock.yaml").read_text())["keys"]["star"]
-    for place in (store.path(key), store.path(key) / "model"):
+    for place in (store.root / key, store.root / key / "model"):
         card = prepare(place, "org/made", store, scratch).card
         assert f"- Key: `{key}`" in card and 'SentenceTransformer("org/made")' in card
     other = Store(tmp_path / "other")

@@ -96,7 +96,7 @@ class RecordedRun:
     def evaluation(self) -> Any:
         """The evaluation stage behind the published metrics."""
         systems = list(self.measured.results) if self.measured else None
-        stages = (spec for spec in self.stages.values() if spec.verb == "evaluate")
+        stages = (spec for spec in self.stages.values() if spec.stage == "evaluate")
         return next((spec for spec in stages if list(spec.runs) == systems), None)
 
     @property
@@ -125,7 +125,7 @@ class RecordedRun:
 
     def _searched_with(self, run: str) -> str | None:
         spec: Any = self.stages.get(run)
-        if spec is None or spec.verb != "search" or spec.candidates is not None:
+        if spec is None or spec.stage != "search" or spec.candidates is not None:
             return None
         return spec.model or self.query_model(spec.index)
 
@@ -258,7 +258,7 @@ def mined_by(run: RecordedRun, stage: str) -> str:
     """One line on how a stage mined its negatives."""
     spec: Any = run.stages[stage]
     if not hasattr(spec, "miner"):
-        return f"by `{spec.verb}`"
+        return f"by `{spec.stage}`"
     miner = run.recipe.plugins.get((stage, "miner")) if run.recipe else None
     source = f" from {', '.join(f'`{name}`' for name in spec.runs.values())}" if getattr(spec, "runs", {}) else ""
     return f"mined by `{without_paths(str(miner or spec.miner))}`{source}"

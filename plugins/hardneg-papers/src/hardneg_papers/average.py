@@ -77,7 +77,7 @@ class Average(hn.stages.StageSpec):
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.
             UsageError: there is only one model.
         """
-        if not hn.runtime.world().first:
+        if hn.runtime.world().rank > 0:
             return {}
         (first, share), *rest = self.shares.items()
         if not rest:

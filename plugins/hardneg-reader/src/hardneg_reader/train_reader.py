@@ -89,8 +89,8 @@ class TrainReader(hp.train_config.ValidationOptions):
     )
     split: hp.fields.Name = Field(default="train", description="The questions to train on.")
     depth: int = Field(default=100, gt=0, description="The number of passages of the run to read for each.")
-    options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = hp.train_config.of_the_run(
-        ReaderOptions
+    options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = Field(
+        default_factory=ReaderOptions, description=hp.train_config.OF_THE_RUN
     )
 
     def identity(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class TrainReader(hp.train_config.ValidationOptions):
             progress=context.progress,
             validate=self._validation(context, collection, reader),
         )
-        if not hp.runtime.world().first:
+        if hp.runtime.world().rank > 0:
             return {}
         reader.save(context.folder / hp.layout.MODEL_FOLDER)
         context.keep_only(hp.layout.MODEL_FOLDER, hp.stores.KEPT, hp.layout.HISTORY, hp.stores.SCRATCH)

@@ -1,0 +1,362 @@
+"""Content of the store: files written atomically, digests that identify it, options in keys, and recorded choices."""
+
+import errno
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import IO, Any, cast
+
+from hardneg.records import ArtifactError, DataError, HardnegError
+from hardneg.runtime import from_whoever_asks_first
+
+_ASIDE = re.compile(r"\..*\.[0-9a-f]{12}\.tmp")
+_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EACCES, errno.ENOTSUP, errno.ENOSYS}
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+_read_files: ContextVar[dict[Path, tuple[int, ...]] | None] = ContextVar("files that a digest covers", default=None)
+
+
+def aside(path: Path) -> Path:
+    """Return a temporary path next to `path`, under a name that no other thread, process or host uses."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+
+
+def remove_asides(folder: Path) -> None:
+    """Remove temporary files of dead writers in `folder` and below it; nobody may be writing there."""
+    for path in folder.rglob(".*.tmp"):
+        if _ASIDE.fullmatch(path.name):
+            path.unlink()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new file that replaces `path` at the end of the block, whole and on disk.
+
+    If the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip; equal content gives equal
+    bytes. Several threads and processes may replace one file: the last one's stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = aside(path)
+    try:
+        with new.open("xb") as raw:
+            if path.name.endswith(".gz"):
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(new, path)
+        flush(path.parent)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Open a new folder that replaces `folder` at the end of the block, whole and on disk.
+
+    If the block fails, `folder` stays as it was. One thread at a time replaces a folder, the others wait: the last
+    one's stays. Remains of a dead process are removed by the next one.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new, old = (folder.with_name(f".{folder.name}.tmp{end}") for end in ("", ".old"))
+    with _alone(folder.with_name(f".{folder.name}.lock")):
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        try:
+            yield new
+            for path in [*new.rglob("*"), new]:
+                flush(path)
+            if folder.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.replace(folder, old)
+            os.replace(new, folder)
+            flush(folder.parent)
+        finally:
+            for left in (new, old):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock file, removed afterwards: a process that waited for a removed one creates it again."""
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if lock.exists() and os.path.samestat(os.fstat(handle), lock.stat()):
+                try:
+                    return (yield)
+                finally:
+                    lock.unlink()
+        finally:
+            os.close(handle)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text in place of `path`, as `replacing` does."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON in place of `path`, as `replacing` does."""
+    with replacing(path) as file:
+        file.write(f"{json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)}\n".encode())
+
+
+@contextmanager
+def system_errors() -> Iterator[None]:
+    """Raise OSError for system errors that libraries in Rust wrap in their own exceptions, such as a full disk."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) or not (code := _SYSTEM_ERROR.search(str(error))):
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+
+
+def link_folder(source: Path, target: Path, excluded: Collection[str] = ()) -> Path:
+    """Link the files below `source`, except those named `excluded`, into `target`, which is replaced whole."""
+    with replacing_folder(target) as folder:
+        for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in excluded):
+            link_file(path, folder / path.relative_to(source))
+    return target
+
+
+def link_file(source: Path, target: Path) -> Path:
+    """Link the file `source` at `target`, or copy it where the file system has no hard links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists() and target.samefile(source):  # renaming a link onto itself leaves the temporary name
+        return target
+    new = aside(target)
+    try:
+        try:
+            os.link(source, new)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            shutil.copyfile(source, new)
+            flush(new)
+        os.replace(new, target)
+    finally:
+        new.unlink(missing_ok=True)
+    return target
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
+    """Turn system errors of the disk into one clear line; `option` names the argument for another folder.
+
+    Raises:
+        ArtifactError: the disk is full, read-only, or not ours to write.
+    """
+    option = f"{{{option}}}" if option.isidentifier() else option
+    advice = {
+        errno.ENOSPC: "the disk is full; free some space and run again: it resumes from here",
+        errno.EDQUOT: "the disk quota is used up; free some space and run again: it resumes from here",
+        errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again: it resumes from here",
+        errno.EIO: "the disk cannot be read or written; check it, then run again",
+        errno.EROFS: f"the disk is read-only; choose another folder with {option}",
+        errno.EACCES: f"writing is not allowed; choose another folder with {option}",
+        errno.EPERM: f"writing is not allowed; choose another folder with {option}",
+    }
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in advice:
+            raise
+        path = error.filename2 or error.filename or where  # for two paths, the second is the one written
+        raise ArtifactError(f"{path}: {advice[error.errno]}", option.strip("{}")) from error
+
+
+@dataclass(frozen=True)
+class Content:
+    """Content outside the store, by its digest.
+
+    find: computes the digest anew. files: the digested files, each with its state before it was read.
+    """
+
+    find: Callable[[], str]
+    digest: str
+    files: dict[Path, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, find: Callable[[], str]) -> "Content":
+        """Return the content that `find` digests."""
+        files = dict[Path, tuple[int, ...]]()
+        token = _read_files.set(files)
+        try:
+            return cls(find, find(), files)
+        finally:
+            _read_files.reset(token)
+
+    def check(self) -> None:
+        """Digest again if a file's size, times or inode have changed. Raises DataError if the content has changed."""
+        moved = {path: state for path, noted in self.files.items() if (state := note_read(path)) != noted}
+        if moved:
+            now = ""
+            with suppress(HardnegError, OSError):  # gone, or half written
+                now = self.find()
+            if now != self.digest:
+                file = min(moved, key=Path.is_dir)
+                raise DataError(f"{file} changed during the run; run again")
+            self.files.update(moved)
+
+
+def note_read(path: Path) -> tuple[int, ...]:
+    """Return the state of a file, or of a folder's names, and note that the digest being computed covers it."""
+    state: tuple[int, ...] = ()
+    with suppress(OSError):
+        status = path.stat()
+        state = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+    if (files := _read_files.get()) is not None:
+        files.setdefault(path, state)
+    return state
+
+
+def digest(value: Any) -> str:
+    """Return the digest of a JSON value, 32 hexadecimal digits; the order of keys does not matter.
+
+    Raises:
+        TypeError: JSON has no such value. ValueError: a number is not finite.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the digest of a file's bytes, 32 hexadecimal digits."""
+    note_read(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def tree_digest(root: Path, names: Iterable[str] | None = None) -> str:
+    """Return the digest of the paths and bytes of the files below `root`, or of `names` relative to it."""
+    paths = sorted(root.joinpath(name) for name in names) if names is not None else sorted(root.rglob("*"))
+    for folder in {root, *(each for path in paths for each in path.parents if root in each.parents)}:
+        note_read(folder)
+    return digest([[path.relative_to(root).as_posix(), file_digest(path)] for path in paths if path.is_file()])
+
+
+_MARK = "in_identity"
+FREE: dict[str, Any] = {_MARK: False}
+"""Mark of a field of a pydantic model that cannot change a result: it is in no key."""
+
+LATER: dict[str, Any] = {_MARK: "unless it has its default"}
+"""Mark of a field that is newer than stored artifacts: it enters a key when it differs from its default."""
+
+_LEGACY: Mapping[str, tuple[str, Mapping[Any, str]]] = {
+    "iterate_negatives": ("order", {True: "consecutive"}),
+    "false_negative_mask": ("mask", {False: "none"}),
+}
+"""Training options with different names and values in keys."""
+
+
+def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options that may change a result, by name, as JSON values; defaults included.
+
+    An option marked `FREE` never counts; one marked `LATER` counts only if it differs from its default. A dataclass has
+    these marks in its fields' metadata, or lists such options in its class variables `free` and `later`.
+
+    Args:
+        options: a pydantic model or a dataclass.
+        without: options to leave out, as their content counts instead.
+    """
+    from pydantic import BaseModel, TypeAdapter
+
+    cls = type(options)
+    if isinstance(options, BaseModel):
+        known = [(name, info.default, info.json_schema_extra) for name, info in cls.model_fields.items()]
+    else:
+        known = [(each.name, each.default, each.metadata) for each in fields(cls)]
+    marks = {name: (default, extra.get(_MARK)) for name, default, extra in known if isinstance(extra, Mapping)}
+    free = {*getattr(cls, "free", ()), *(name for name, (_, mark) in marks.items() if mark == FREE[_MARK])}
+    later = {name: getattr(cls, name) for name in getattr(cls, "later", ())}
+    later |= {name: default for name, (default, mark) in marks.items() if mark == LATER[_MARK]}
+    unchanged = {name for name, default in later.items() if getattr(options, name) == default}
+    left_out = {*without, *free, *unchanged}
+    counted: dict[str, Any] = TypeAdapter(cls).dump_python(options, mode="json", exclude=left_out, warnings=False)
+    return counted
+
+
+def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return a configured plugin's part of a key: its name, its version, and its options that count."""
+    return {"name": name, "version": type(plugin).version, "options": options_in_key(plugin, without)}
+
+
+def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return training options with their names and values in keys."""
+    renamed = {}
+    for name, value in options.items():
+        word, values = _LEGACY.get(name, (name, {}))
+        renamed[word] = values.get(value, value) if values else value
+    return renamed
+
+
+CHOICE = "choice/"
+"""The prefix of the subject of a choice that several processes share."""
+
+_chosen: dict[str, str] = {}
+_listening: list[tuple[dict[str, str], Path | None]] = []
+
+
+def choose(subject: str, best: str, *others: str) -> str:
+    """Return the recorded way to compute a subject, if it is one of these, else the best; the first process decides.
+
+    Ways that round differently are chosen here: a step that resumes, on another machine too, goes on with its own.
+    """
+    chosen = _chosen.get(subject, "")
+    if chosen not in (best, *others):
+        chosen = from_whoever_asks_first(CHOICE + subject, lambda: best)
+    for choices, file in _listening:
+        if choices.get(subject) != chosen:
+            choices[subject] = chosen
+            if file is not None:
+                replace_text(file, json.dumps({CHOICE + name: way for name, way in choices.items()}, indent=1) + "\n")
+    return chosen
+
+
+@contextmanager
+def noted(earlier: Mapping[str, str] | None = None, file: Path | None = None) -> Iterator[dict[str, str]]:
+    """Collect the choices made in the block, by subject; those in `earlier` take precedence.
+
+    file: stores them for a resumed run, and holds those of the run that is resumed, which take precedence too.
+    """
+    before, choices = dict(_chosen), dict(earlier or {})
+    with suppress(OSError, TypeError, ValueError):
+        left = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+        choices |= {name.removeprefix(CHOICE): str(way) for name, way in dict(left).items()}
+    _chosen.update(choices)
+    _listening.append((choices, file))
+    try:
+        yield choices
+    finally:
+        _listening[:] = [other for other in _listening if other[0] is not choices]
+        _chosen.clear()
+        _chosen.update(before)
+
+
+def cache_folder() -> Path:
+    """Return the folder of data cached between runs, by the XDG rule."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hardneg"

@@ -77,7 +77,7 @@ class Train(training.TeacherOptions, training.DualOptions):
     def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
         yield from super().references()
         for name, source in self.datasets.items():
-            for path, target, need in fields.marked_references(source):
+            for path, need, target in fields.marked(source, fields.Reference):
                 yield f"datasets.{name}.{path}", target, need
 
     def identity(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -186,6 +186,17 @@ class EncoderOptions(ValidationOptions, TrainConfig):
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         return recipe.model_of(self.model)
+
+    def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
+        """The stage with the usual learning rate of its model's kind, unless the recipe gives one."""
+        model = self.began_with(recipe)
+        if "learning_rate" in written.get("options", {}):
+            return self
+        if rate := usual_rate(recipe.models.of(model)):
+            return self.model_copy(update={"options": replace(self.options, learning_rate=rate)})
+        why = f"{self.options.learning_rate:g} is assumed, as {model.name} has not been downloaded"
+        notes.append(f"options.learning_rate: {why}; download it first if it is a static table")
+        return self
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         start, rate = self.began_with(recipe), self.options.learning_rate

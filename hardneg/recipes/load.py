@@ -141,16 +141,18 @@ def check_recipe(
     with plugin_errors(stages.values()):
         for name, spec in stages.items():
             lines = list[str]()
-            stages[name] = spec.completed(view.at(name), written.get(name, {}), lines)
+            stages[name] = spec.completed(replace(view, name=name), written.get(name, {}), lines)
             notes += [f"stages.{name}.{line}" for line in lines]
         problems += _reference_problems(view, written)
-        problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
-        notes += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
+        for name, spec in stages.items():
+            problems += [f"stages.{name}.{line}" for line in spec.problems(replace(view, name=name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
     outputs = _outputs(stages, top.outputs if top else {}, written, problems)
     if earlier or problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
-    stages = {name: spec.handing_out(outputs, view.at(name)) for name, spec in stages.items()}
+    for name, spec in stages.items():
+        if spec.artifact_type == "report":
+            stages[name] = spec.handing_out(outputs, replace(view, name=name))
     about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
     recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
@@ -236,7 +238,7 @@ def _reference_problems(view: RecipeView, written: Collection[str]) -> list[str]
             elif makes and not {*makes} & needed:
                 hint = f"; name one of: {', '.join(fitting)}" if fitting else ""
                 problems.append(f"{where}: {target!r} makes {makes[0]}, but {wanted} is needed{hint}")
-            traits = view.at(name).traits(target)
+            traits = replace(view, name=name).traits(target) if need.refuses else {}
             for trait, advice in need.refuses.items():
                 if trait in traits:
                     via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "

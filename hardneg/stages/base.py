@@ -259,15 +259,14 @@ class StageSpec(BaseModel):
         return {}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
-        """The stage with defaults that depend on its model; written: its mapping in the recipe; notes: for remarks."""
+        """The stage with defaults that depend on the recipe; written: its mapping there.
+
+        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`.
+        """
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
-        yield from ()
-
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Suspicious but valid settings, one line each: `field: problem; advice`."""
         yield from ()
 
     def missing(self, collection: Facts) -> Iterator[str]:

@@ -132,6 +132,13 @@ def read_tree(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: {error.strerror}") from None
     if not isinstance(tree, dict):
         raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
+    if {"keys", "start_model", "tree"} <= tree.keys():
+        again = f"hardneg recipe run {tree.get('recipe')}" + (
+            f" --preset {tree['preset']}" if tree.get("preset") else ""
+        )
+        raise UsageError(
+            f"{path}: not a recipe but the lock file of a finished run; run `{tree.get('command') or again}`"
+        )
     return tree
 
 
@@ -387,6 +394,11 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
         for other in replaced({key: value}):
             if ".".join([*parents, other]) not in written:
                 changed = _without(changed, [*parents, other])
+    stages = changed.get("stages")
+    for name, stage in stages.items() if isinstance(stages, Mapping) else ():
+        options = stage.get("options") if isinstance(stage, Mapping) else None
+        if isinstance(options, Mapping) and None not in map(options.get, ("epochs", "max_steps")):
+            problems.append(f"stages.{name}.options: gives both epochs and max_steps; remove one of them")
     return changed, problems
 
 

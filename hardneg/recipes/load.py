@@ -1,10 +1,10 @@
 """Recipes from trees: every part checked, all mistakes reported at once with their paths, stages copied for seeds."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -18,7 +18,6 @@ from hardneg.stages import ModelSpec, RecipeView, SeededStages, StageSpec
 from hardneg.stages.indexing import ReadDataset
 
 _MOST_STAGES, _MOST_WITH_SEEDS, _MOST_SEEDS = 200, 2_000, 100
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _seed_list(value: Any) -> Any:
@@ -320,8 +319,18 @@ def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
 
     A copy has the key of the stage with its seed set in the recipe. Raises RecipeError if a field cannot name copies.
     """
-    seeded = _seeded(recipe.stages, seeds)
-    stages = dict(_copied(recipe.stages, seeded, _drawing(recipe.stages, seeds)))
+    seeded, drawing, stages = _seeded(recipe.stages, seeds), _drawing(recipe.stages, seeds), dict[str, StageSpec]()
+    for name, spec in recipe.stages.items():
+        if name not in seeded.copies:
+            named = any(target in seeded.copies for _, target, _ in spec.references())
+            stages[name] = spec.over_seeds(seeded) if named else spec
+        for seed, copy in seeded.copies.get(name, {}).items():
+            renamed = with_references(spec, {other: copies[seed] for other, copies in seeded.copies.items()})
+            if name in drawing:
+                options = getattr(renamed, "options", None)
+                own = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
+                renamed = renamed.model_copy(update=own)
+            stages[copy] = renamed
     lost = [
         f"stages.{name}.{path}: cannot name {target!r}, which `seeds` copies; name one of its copies"
         for name, spec in stages.items()
@@ -369,41 +378,23 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
     return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
 
 
-def _copied(
-    stages: Mapping[str, StageSpec], seeded: SeededStages, drawing: Iterable[str]
-) -> Iterator[tuple[str, StageSpec]]:
-    for name, spec in stages.items():
-        if name not in seeded.copies:
-            named = any(target in seeded.copies for _, target, _ in spec.references())
-            yield name, spec.over_seeds(seeded) if named else spec
-        for seed, copy in seeded.copies.get(name, {}).items():
-            renamed = with_references(spec, {other: copies[seed] for other, copies in seeded.copies.items()})
-            if name in drawing:
-                options = getattr(renamed, "options", None)
-                own = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
-                renamed = renamed.model_copy(update=own)
-            yield copy, renamed
+def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:
+    """Rename the stages in a model's references, nested ones included; the same value if it has none.
 
-
-def with_references(model: _Model, names: Mapping[str, str]) -> _Model:
-    """Rename the stages in a model's references, nested ones included; `names`: new names by old."""
-    renamed = dict[str, Any]()
-    for field, info in type(model).model_fields.items():
-        held, marked = getattr(model, field), any(isinstance(mark, Reference) for mark in info.metadata)
-        if (named := _named(held, names, marked)) is not held:
-            renamed[field] = named
-    return model.model_copy(update=renamed)
-
-
-def _named(value: Any, names: Mapping[str, str], marked: bool) -> Any:
-    """A field's value with stages renamed; the same object if nothing changes."""
+    names: new names by old. marked: whether a text in `value` is a reference.
+    """
     if isinstance(value, BaseModel):
-        return with_references(value, names)
+        renamed = dict[str, Any]()
+        for field, info in type(value).model_fields.items():
+            held, refers = getattr(value, field), any(isinstance(mark, Reference) for mark in info.metadata)
+            if (named := with_references(held, names, refers)) is not held:
+                renamed[field] = named
+        return value.model_copy(update=renamed)
     if isinstance(value, str) and marked:
         return names.get(value, value)
     if type(value) is dict:
-        inner = {key: _named(item, names, marked) for key, item in value.items()}
+        inner = {key: with_references(item, names, marked) for key, item in value.items()}
         return inner if inner != value else value
     if type(value) in (tuple, list):
-        return type(value)(_named(item, names, marked) for item in value)
+        return type(value)(with_references(item, names, marked) for item in value)
     return value

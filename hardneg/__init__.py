@@ -1,7 +1,6 @@
 """Train dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function, imported on use."""
 
 import sys
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -34,31 +33,39 @@ _APART = {
 
 @cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
-    """The source of each name that a module imports under TYPE_CHECKING: the module and the name there."""
+    """The source of each name that a module imports under TYPE_CHECKING: the module and the name there.
+
+    `import *` is under the module's name.
+    """
     import ast
 
     source = sys.modules[module].__spec__.loader.get_source(module)  # type: ignore[union-attr]
     block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {alias.asname or alias.name: (node.module or "", alias.name) for node in imports for alias in node.names}
+    imports = [
+        (node.module or "", alias) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    return {home if each.name == "*" else each.asname or each.name: (home, each.name) for home, each in imports}
 
 
-def on_demand(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module: imports on first use what the module imports under TYPE_CHECKING."""
+def on_demand(module: str, name: str) -> Any:
+    """A name that a module imports under TYPE_CHECKING, imported on first use, with `*` from the first that has it.
 
-    def found(name: str) -> Any:
-        if name not in (known := type_checkers_imports(module)):
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    For packages, as `__getattr__ = partial(on_demand, __name__)`. Raises AttributeError for other names.
+    """
+    known = type_checkers_imports(module)
+    if name in known:
         home, called = known[name]
         value = None if home == module else getattr(import_module(home), called, None)
         return import_module(f"{home}.{called}") if value is None else value
-
-    return found
+    for home in (home for home, called in known.values() if called == "*" and not name.startswith("_")):
+        if hasattr(found := import_module(home), name):
+            return getattr(found, name)
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _APART:
-        return on_demand(__name__)(name)
+        return on_demand(__name__, name)
     module = _APART[name].replace("-", "_")
     try:
         return getattr(import_module(module), name)

@@ -234,30 +234,15 @@ def has_answers(collection: Mapping[str, Any], split: str) -> bool:
     return bool(collection["splits"].get(split, {}).get("with_answers"))
 
 
-def marked_fields(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _Mark, Any]]:
-    """The fields that carry such a mark: name, mark, value."""
+def marked(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _Mark, Any]]:
+    """The values in fields with such a mark, also in nested mappings and lists: path, mark, value."""
     for field_name, info in type(model).model_fields.items():
-        for item in info.metadata:
-            if isinstance(item, mark):
-                yield field_name, item, getattr(model, field_name)
-
-
-def input_files(model: BaseModel) -> Iterator[tuple[str, InputFile, str]]:
-    """The files in a model's marked fields: path, mark, file."""
-    for name, mark, value in marked_fields(model, InputFile):
-        yield from ((path, mark, file) for path, file in _names(name, value))
-
-
-def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
-    """The references in a model's marked fields: path, the named stage, and the mark."""
-    for name, mark, value in marked_fields(model, Reference):
-        yield from ((path, target, mark) for path, target in _names(name, value))
-
-
-def _names(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the names in a field, and in nested mappings and lists, with their paths."""
-    if isinstance(value, str):
-        yield path, value
-    elif value is not None:
-        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _names(f"{path}.{key}", item)
+        for found in info.metadata:
+            waiting = [(field_name, getattr(model, field_name))] if isinstance(found, mark) else []
+            while waiting:
+                path, value = waiting.pop(0)
+                if isinstance(value, Mapping | list | tuple):
+                    inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+                    waiting[:0] = [(f"{path}.{key}", item) for key, item in inner]
+                elif value is not None:
+                    yield path, found, value

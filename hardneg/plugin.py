@@ -3,6 +3,7 @@
 Each name is imported on first use. Names that are not listed here may change without notice.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hardneg import on_demand
@@ -70,4 +71,4 @@ __all__ = [  # noqa: RUF022
     "top_k", "towers", "train_config", "training_examples", "training_options", "training_stage",
     "word_terms",
 ]  # fmt: skip
-__getattr__ = on_demand(__name__)
+__getattr__ = partial(on_demand, __name__)

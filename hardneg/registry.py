@@ -3,14 +3,13 @@
 import ast
 import contextlib
 import dataclasses
-import functools
 import importlib.machinery
 import importlib.metadata
 import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby, pairwise, starmap
 from pathlib import Path
 from traceback import walk_tb
@@ -74,6 +73,8 @@ OUTSIDE = {
     for name in names.split(", ")
 }
 """The package in a checkout's folder `plugins` by the kind and name of its plugins; commands are `apps`."""
+_points: dict[tuple[object, ...], dict[str, importlib.metadata.EntryPoints]] = {}
+"""Hardneg's entry points by group, for the search path at which they were read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,17 +231,12 @@ def entry_points(kind: str) -> importlib.metadata.EntryPoints:
         own = CHOICES[kind].items()
         targets = ((name, f"hardneg.training.batch_orders:{target}", f"hardneg.{kind}") for name, target in own)
         return importlib.metadata.EntryPoints(starmap(importlib.metadata.EntryPoint, targets))
-    groups = _entry_points_by_group(tuple(sys.path), importlib.metadata.entry_points)
-    return groups.get(f"hardneg.{kind}", importlib.metadata.EntryPoints(()))
-
-
-@functools.lru_cache(1)
-def _entry_points_by_group(
-    path: tuple[str, ...], read: Callable[[], importlib.metadata.EntryPoints]
-) -> dict[str, importlib.metadata.EntryPoints]:
-    """Return hardneg's entry points, read once per process, and again after sys.path changed."""
-    points = read()
-    return {group: points.select(group=group) for group in points.groups if group.startswith("hardneg.")}
+    here = (*sys.path, importlib.metadata.entry_points)  # read once per process, and again after sys.path changed
+    if here not in _points:
+        points = importlib.metadata.entry_points()
+        _points.clear()
+        _points[here] = {group: points.select(group=group) for group in points.groups if group.startswith("hardneg.")}
+    return _points[here].get(f"hardneg.{kind}", importlib.metadata.EntryPoints(()))
 
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:

@@ -195,14 +195,16 @@ def test_only_commands_print() -> None:
 
 def names_of(room: str) -> set[str]:
     """The names of a package of hardneg that are there whatever else is imported."""
-    module, body = import_module(f"hardneg.{room}"), house.TREES[f"{room}/__init__.py"].body
-    by_need = any(isinstance(node, ast.If) for node in body)
-    found = {*hardneg.type_checkers_imports(f"hardneg.{room}")} if by_need else set()
-    for node in body:
+    body = house.TREES[f"{room}/__init__.py"].body
+    by_need = [inner for node in body if isinstance(node, ast.If) for inner in node.body]
+    found = (
+        {*hardneg.type_checkers_imports(f"hardneg.{room}")} if by_need and import_module(f"hardneg.{room}") else set()
+    )
+    for node in (*body, *by_need):
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             found |= {name for name in dir(import_module(str(node.module))) if not name.startswith("_")}
         found |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)} | {getattr(node, "name", "")}
-    return found | {*getattr(module, "_MODULES", {})}
+    return found
 
 
 def test_modules_take_of_a_package_what_it_has_without_other_imports() -> None:

@@ -63,7 +63,7 @@ def test_another_package_adds_a_miner(site):
 
 
 def test_entry_points_are_read_once(monkeypatch):
-    registry._entry_points_by_group.cache_clear()
+    registry._points.clear()
     read, calls = importlib.metadata.entry_points, []
     monkeypatch.setattr("importlib.metadata.entry_points", lambda: calls.append(1) or read())
     assert list_plugins() and load_plugin("miners", "topk") and len(calls) == 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from hardneg.evaluation import metrics, metrics_json
-from hardneg.fields import Name, Option as Option, Reference, marked_fields, marked_references
+from hardneg.fields import Name, Option as Option, Reference, marked
 from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import Qrels, positives, read_qrels
 from hardneg.formats.runs import EMPTY, Run, read_run
@@ -341,11 +341,12 @@ class Analysis(BaseModel):
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Yield each reference: its path, its target, and what it needs of that."""
-        return marked_references(self)
+        return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def identity(self) -> dict[str, Any]:
         """Return all that may change the result: values with defaults, and the labels of references in order."""
-        references = {field for field, _, _ in marked_fields(self, Reference)}
+        described = type(self).model_fields.items()
+        references = {name for name, info in described if any(isinstance(each, Reference) for each in info.metadata)}
         values = {field: _ordered(value) for field, value in options_in_key(self, references).items()}
         return {"version": self.version, **values, "references": [path for path, _, _ in self.references()]}
 

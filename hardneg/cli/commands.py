@@ -221,7 +221,7 @@ def export(
     form_names.check_form(source_form, negatives)
     with session.held, TemporaryDirectory() as folder:
         plan = session.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
-        texts = results.TextSource.of(session.make_dataset(plan), split, session.store)
+        texts = results.TextSource(session.make_dataset(plan).path, split, session.store)
         lookup = formats.forms.TextLookup(texts.collection.queries(split), texts.collection.corpus)
         queries = formats.negatives.write_negatives(
             Path(folder) / layout.NEGATIVES, formats.forms.read_form(source_form, negatives, lookup)

@@ -189,7 +189,8 @@ def _described(shown: Mapping[str, Any]) -> Iterator[str]:
     lengths = ", ".join(f"{name} {value:,}" for name, value in shown["words"].items())
     yield f"documents: {shown['documents']:,}; words: {lengths}"
     for split, counts in shown["splits"].items():
-        facts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+        named = ("queries", "judgements", "highest_grade", "with_answers")  # the notes have the others
+        facts = ", ".join(f"{name.replace('_', ' ')} {counts[name]:,}" for name in named if counts.get(name))
         yield f"{split}: {facts or 'nothing'}"
     yield from (f"note: {note}" for note in shown["notes"])
     for document in shown["first"]["documents"]:

@@ -1,7 +1,7 @@
 """Collections in BEIR's format: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or `.gz`."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, get_args
 
@@ -43,23 +43,34 @@ class Beir:
         if not folder.is_dir():
             raise text_lines.no_folder(folder)
         corpus = source_files.line_part(_file(folder, "corpus.jsonl"), _document)
+        groups = dict[Side, Path]()
+        for side in get_args(Side):
+            path = text_lines.find_file(folder, f"{side}-groups.tsv") or text_lines.find_file(folder, "groups.tsv")
+            groups |= {side: path} if path else {}
         if not self.judged:
-            return BeirCollection([corpus], {}, {})
+            return BeirCollection([corpus], {}, {}, group_files=groups)
         tables = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
         names = [name for name in tables if not name.startswith(".")]  # hidden files, such as macOS adds to archives
         splits = source_files.order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
         if not splits:
             raise DataError(f"{folder}: no qrels/SPLIT.tsv; a BEIR folder has one per split")
         queries = dict.fromkeys(splits, source_files.line_part(_file(folder, "queries.jsonl"), _query))
-        judged = {split: source_files.qrels_part(_file(folder / "qrels", f"{split}.tsv"), split) for split in splits}
-        return BeirCollection([corpus], queries, judged)
+        judged = {
+            split: source_files.line_part(_file(folder / "qrels", f"{split}.tsv"), None, split) for split in splits
+        }
+        excluded = text_lines.find_file(folder, "excluded.tsv")
+        return BeirCollection([corpus], queries, judged, group_files=groups, excluded_file=excluded)
 
     def fingerprint(self) -> str:
         """A digest of the files' bytes."""
-        collection = self.load()
+        folder, collection = Path(self.source).expanduser(), self.load()
+        queries = dict.fromkeys(collection.queries_in.values())
+        files = [Path(part.name) for part in (*collection.documents_in, *queries, *collection.qrels_in.values())]
+        files += [collection.excluded_file] if collection.excluded_file else []
+        names = [path.relative_to(folder).as_posix() for path in files]
         marks = ["answers"] if collection.with_answers() else []
-        marks += [store.file_digest(path) for side in get_args(Side) if (path := collection.groups_file(side))]
-        return store.digest(["beir", self.version, collection.digest(Path(self.source).expanduser()), *marks])
+        marks += [store.file_digest(path) for path in collection.group_files.values()]
+        return store.digest(["beir", self.version, store.tree_digest(folder, names), *marks])
 
     def size_hint(self) -> int:
         """The approximate number of documents, from the first lines and the size of the corpus file."""
@@ -77,32 +88,29 @@ class Beir:
 
 @dataclass(frozen=True)
 class BeirCollection(source_files.PartedCollection):
-    """The files of a BEIR folder, one of them with the queries of all splits."""
+    """The files of a BEIR folder: one with the queries of all splits, one maybe with the groups of both sides."""
+
+    group_files: Mapping[Side, Path] = field(default_factory=dict)
+    excluded_file: Path | None = None
 
     def with_answers(self) -> bool:
         """Return whether any query has answers."""
         if not self.queries_in:
             return False
-        path = self._query_file
+        path = Path(next(iter(self.queries_in.values())).name)
         marked = (line for line in text_lines.read_lines(path) if '"answers"' in line[1])
         return any("answers" in text_lines.json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of all splits; the caller selects this split's by query id."""
-        path = self._query_file
+        path = Path(next(iter(self.queries_in.values())).name)
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
         answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)
         return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """The memberships in the file of groups, maybe including ids of the other side."""
-        path = self.groups_file(side)
-        return qrels.read_groups(path) if path else iter(())
-
-    def groups_file(self, side: Side) -> Path | None:
-        """The file with the groups of documents or of queries, if it exists."""
-        folder = Path(self.documents_in[0].name).parent
-        return text_lines.find_file(folder, f"{side}-groups.tsv") or text_lines.find_file(folder, "groups.tsv")
+        return qrels.read_groups(self.group_files[side]) if side in self.group_files else iter(())
 
     def excluded(self) -> Iterator[qrels.Exclusion]:
         """The pairs in the file of excluded passages."""
@@ -113,27 +121,8 @@ class BeirCollection(source_files.PartedCollection):
         yield from super().parts()
         if self.excluded_file:
             yield source_files.line_part(self.excluded_file, qrels.parse_exclusion)
-        for path in self._group_files:
+        for path in dict.fromkeys(self.group_files.values()):
             yield source_files.line_part(path, qrels.parse_membership)
-
-    def digest(self, root: Path) -> str:
-        """A digest of the bytes of all files but those of groups, and their names relative to `root`."""
-        paths = [Path(part.name) for part in self.parts()]
-        names = [path.relative_to(root).as_posix() for path in paths if path not in self._group_files]
-        return store.tree_digest(root, names)
-
-    @property
-    def _group_files(self) -> list[Path]:
-        return [path for path in dict.fromkeys(map(self.groups_file, get_args(Side))) if path]
-
-    @property
-    def excluded_file(self) -> Path | None:
-        """The file of excluded passages, if it exists."""
-        return text_lines.find_file(self._query_file.parent, "excluded.tsv") if self.queries_in else None
-
-    @property
-    def _query_file(self) -> Path:
-        return Path(next(iter(self.queries_in.values())).name)
 
 
 def _file(folder: Path, name: str) -> Path:

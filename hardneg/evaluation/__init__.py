@@ -1,5 +1,6 @@
 """Metrics, their intervals and tests; the level of significance and the margin of equivalence."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hardneg import on_demand
@@ -8,7 +9,7 @@ from hardneg.records import UsageError
 if TYPE_CHECKING:
     from hardneg.evaluation import fusion, metrics, metrics_json, significance
 
-__getattr__ = on_demand(__name__)
+__getattr__ = partial(on_demand, __name__)
 
 LEVEL = 0.01
 """The default level of significance."""

@@ -1,5 +1,6 @@
 """Formats: corpus, queries, qrels, runs, negatives and vectors; streaming readers and writers."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hardneg import on_demand
@@ -7,4 +8,4 @@ from hardneg import on_demand
 if TYPE_CHECKING:
     from hardneg.formats import collection, forms, negatives, qrels, runs, texts, vectors, vectors_import
 
-__getattr__ = on_demand(__name__)
+__getattr__ = partial(on_demand, __name__)

@@ -15,7 +15,7 @@ from hardneg import records, store
 from hardneg.formats import qrels, source_files, text_lines
 from hardneg.formats.arrays import AGAIN, normalise
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.records import Answers, ArtifactError, Collection, DataError, Judgement, Query, Side, counted
+from hardneg.records import ArtifactError, Collection, DataError, Judgement, Query, Side, counted
 from hardneg.runtime import Progress
 
 Qrels = qrels.Qrels
@@ -83,23 +83,6 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
     return list(known)
 
 
-def write_answers(path: Path, answers: Iterable[Answers]) -> int:
-    """Write `{"query_id", "answers"}` for each query with answers, no file without any; return their number."""
-    rows = [{"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts]
-    if rows:
-        with store.replacing(path) as file:
-            file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
-    return len(rows)
-
-
-def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
-    """The answers by query id; empty if the file does not exist. Raises DataError for a malformed line."""
-    if not path.exists():
-        return {}
-    rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
-    return {text_lines.id_field(*row, "query_id"): text_lines.texts_field(*row, "answers") for row in rows}
-
-
 @dataclass(frozen=True)
 class StoredCollection:
     """A collection that `write_collection` wrote."""
@@ -149,7 +132,10 @@ class StoredCollection:
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
         """The answers to the queries of one split by query id, maybe empty. Raises DataError for an unknown split."""
-        return read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
+        path = self.folder / "answers" / f"{self._known(split)}.jsonl"
+        lines = text_lines.read_lines(path) if path.exists() else ()
+        rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in lines)
+        return {text_lines.id_field(*row, "query_id"): text_lines.texts_field(*row, "answers") for row in rows}
 
     def all_qrels(self) -> Qrels:
         """The union of the judgements of all splits; where splits disagree about a pair, the highest counts."""
@@ -299,10 +285,12 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
         qrels.write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
     counts["without_relevant"] = len(waiting)
     if isinstance(collection, records.HasAnswers):
-        own = frozenset(query_ids)
-        known = (answer for answer in collection.answers(split) if answer.query_id in own)
-        if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
-            counts["with_answers"] = count
+        own, given = frozenset(query_ids), (item for item in collection.answers(split) if item.texts)
+        answers = [{"query_id": name, "answers": list(texts)} for name, texts in given if name in own]
+        if answers:
+            with store.replacing(folder / "answers" / f"{split}.jsonl") as file:
+                file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in answers)
+            counts["with_answers"] = len(answers)
     return dict(counts)
 
 

@@ -20,7 +20,7 @@ TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_o
 """The files of a corpus."""
 
 COLUMNS = ["doc_id", "title", "text"]
-_SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
+_SCHEMA = pa.schema(dict.fromkeys(COLUMNS, pa.string()))
 _BATCH, _READ = 8192, 4096  # documents written, and read, at a time
 _CHARACTERS, _LONGEST = 1 << 24, 1 << 29
 Rows = NDArray[np.int64]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -159,7 +159,16 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
     try:
         with replacing(path) as file:
             if path.suffix == ".parquet":
-                return _write_parquet(file, first, rows)
+                types = {str: pa.string(), int: pa.int64(), float: pa.float32()}
+                fields = {
+                    name: pa.list_(types[type(value[0])]) if isinstance(value, list) else types[type(value)]
+                    for name, value in first.items()
+                }
+                with parquet.ParquetWriter(file, pa.schema(fields)) as writer:
+                    while block := list(islice(rows, _ROWS)):
+                        writer.write_table(pa.Table.from_pylist(block, writer.schema))
+                        count += len(block)
+                return count
             start, between, end = (b"[\n", b",\n", b"\n]\n") if path.suffix == ".json" else (b"", b"\n", b"\n")
             file.write(start)
             for count, row in enumerate(rows, 1):
@@ -167,19 +176,6 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
             file.write(end)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return count
-
-
-def _write_parquet(file: IO[bytes], first: JsonObject, rows: Iterator[JsonObject]) -> int:
-    count, types = 0, {str: pa.string(), int: pa.int64(), float: pa.float32()}
-    fields = {
-        name: pa.list_(types[type(value[0])]) if isinstance(value, list) else types[type(value)]
-        for name, value in first.items()
-    }
-    with parquet.ParquetWriter(file, pa.schema(fields)) as writer:
-        while block := list(islice(rows, _ROWS)):
-            writer.write_table(pa.Table.from_pylist(block, writer.schema))
-            count += len(block)
     return count
 
 
@@ -235,7 +231,7 @@ def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     if form == OWN:
         return iter(read_negatives(path))
     items = _read(path, _FORMS[form], lookup)
-    return _merged(items) if _FORMS[form].several_rows else items
+    return items if _FORMS[form].by_ids else _merged(items)
 
 
 def _read(path: Path, form: "_Form", lookup: TextLookup) -> Iterator[Negatives]:
@@ -280,11 +276,10 @@ class _Row(NamedTuple):
             raise DataError(f"{self.where}: field {name!r} must be a list of {what}")
         return items
 
-    def texts(self, name: str) -> list[str]:
-        return self.items(name, str, "strings")
-
-    def objects(self, name: str, key: str) -> list[str]:
-        """The text `key` of each object of a list."""
+    def texts(self, name: str, key: str = "") -> list[str]:
+        """The texts of a list, or those under `key` in the objects of a list."""
+        if not key:
+            return self.items(name, str, "strings")
         return [_Row(self.where, item).value(key, str) for item in self.items(name, dict, "objects")]
 
     def numbers(self, name: str, count: int) -> list[float] | None:
@@ -388,10 +383,10 @@ def _dpr(row: _Texts, scores: bool) -> _Records:
 def _contexts(row: _Row) -> _Documents:
     """Reads the hard negatives first, then the other negatives."""
     hard, other, positives = (f"{kind}_ctxs" for kind in ("hard_negative", "negative", "positive"))
-    negatives = row.objects(hard, "passage_id") + row.objects(other, "passage_id")
+    negatives = row.texts(hard, "passage_id") + row.texts(other, "passage_id")
     scores = [item.get("score") for name in (hard, other) for item in row.fields[name]]
     numbers = [float(score) if isinstance(score, int | float) else np.nan for score in scores]
-    return row.objects(positives, "passage_id"), negatives, numbers
+    return row.texts(positives, "passage_id"), negatives, numbers
 
 
 def _flagembedding(row: _Texts, scores: bool) -> _Records:
@@ -403,23 +398,22 @@ def _flagembedding(row: _Texts, scores: bool) -> _Records:
 class _Form(NamedTuple):
     """records, documents: write and read a row. query: the field of the query's text, or `query_id`.
 
-    by_ids: documents are read by ids, not by texts. several_rows: the rows of one query are joined when read.
+    by_ids: documents are read by ids, not by texts, and a query has one row; otherwise its rows are joined.
     """
 
     records: Callable[[_Texts, bool], _Records]
     documents: Callable[[_Row], _Documents]
     query: str
     by_ids: bool = False
-    several_rows: bool = False
 
 
 _FORMS = {
-    "triplet": _Form(_triplets, _tuple_documents, "anchor", several_rows=True),
-    "n-tuple": _Form(_n_tuples, _tuple_documents, "anchor", several_rows=True),
-    "labeled-list": _Form(_labeled_lists, _labeled_documents, "anchor", several_rows=True),
+    "triplet": _Form(_triplets, _tuple_documents, "anchor"),
+    "n-tuple": _Form(_n_tuples, _tuple_documents, "anchor"),
+    "labeled-list": _Form(_labeled_lists, _labeled_documents, "anchor"),
     "tevatron-v1": _Form(
         _tevatron_v1,
-        lambda row: (row.objects("positive_passages", "docid"), row.objects("negative_passages", "docid"), None),
+        lambda row: (row.texts("positive_passages", "docid"), row.texts("negative_passages", "docid"), None),
         "query_id",
         by_ids=True,
     ),
@@ -434,6 +428,5 @@ _FORMS = {
         _flagembedding,
         lambda row: (row.texts("pos"), row.texts("neg"), row.numbers("neg_scores", len(row.texts("neg")))),
         "query",
-        several_rows=True,
     ),
 }

@@ -78,14 +78,12 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
         yield number, record
 
 
-def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
-    """A file with one record per line; `parse` returns None for a header and raises DataError for a bad line."""
-    return Part(str(path), lambda: _parsed(path, parse), split)
+def line_part(path: Path, parse: LineParser | None, split: str | None = None) -> Part:
+    """A file with one record per line; None: judgements.
 
-
-def qrels_part(path: Path, split: str) -> Part:
-    """A file of judgements."""
-    return Part(str(path), lambda: _parsed(path, qrels.qrels_parser(path)), split)
+    `parse` returns None for a header and raises DataError for a bad line.
+    """
+    return Part(str(path), lambda: _parsed(path, parse or qrels.qrels_parser(path)), split)
 
 
 def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:

@@ -154,7 +154,7 @@ def _mined(
 ) -> results.MinedNegatives:
 
     spec = vars(plan.steps[MINED].spec)
-    source = results.TextSource.of(dataset, spec["split"], session.store, [*recipes.inputs_of(plan.recipe), *reads])
+    source = results.TextSource(dataset.path, spec["split"], session.store, [*recipes.inputs_of(plan.recipe), *reads])
     return results.MinedNegatives.of(spec["miner"].name, made.path, made.key, made.facts, source, scores)
 
 

@@ -50,6 +50,9 @@ class ChosenRecipe:
         """The recipe with changed values: texts as for `--set`, or names with `__` for dots.
 
         Objects in memory are accepted: `set(dataset={...}, model__name=SentenceTransformer(...))`.
+
+        Raises:
+            RecipeError: options that the recipe does not have.
         """
 
         def is_live(name: str, value: Any) -> bool:
@@ -61,6 +64,11 @@ class ChosenRecipe:
         live = {name: value for name, value in values.items() if is_live(name, value)}
         plain = {name: value for name, value in values.items() if name not in live}
         settings = (*self.settings, *setting_texts(arguments.names_of("set", texts), plain))
+        try:
+            recipes.load_recipe(recipes.find_recipe(self.name), self.preset, settings)
+        except errors.RecipeError as error:  # others may be mended by the next call
+            if unknown := [problem for problem in error.problems if ": no such option" in problem]:
+                raise errors.RecipeError(error.source, unknown) from None
         return replace(self, settings=settings, live={**self.live, **live})
 
     @spelled_out

@@ -60,17 +60,17 @@ class WrittenQueries(StoredResult):
 
 @dataclass(frozen=True)
 class TextSource:
-    """The stored collection, query split and store behind a result; reads: input files and folders of the user."""
+    """The collection's folder, query split and store behind a result; reads: input files and folders of the user."""
 
-    collection: "formats.collection.StoredCollection"
+    folder: Path
     split: str
     store: Store
     reads: Sequence[Path] = ()
 
-    @classmethod
-    def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
-        """Open the artifact of a dataset."""
-        return cls(formats.collection.StoredCollection.open(dataset.path), split, store, reads)
+    @cached_property
+    def collection(self) -> "formats.collection.StoredCollection":
+        """The collection, opened on first use."""
+        return formats.collection.StoredCollection.open(self.folder)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def search(
     recipe = session.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
     artifacts = session.artifacts(session.begin(recipe))
     return results.RankedRun.of(
-        name, artifacts[SEARCHED], results.TextSource.of(artifacts[layout.DATASET], split, session.store)
+        name, artifacts[SEARCHED], results.TextSource(artifacts[layout.DATASET].path, split, session.store)
     )
 
 
@@ -119,7 +119,7 @@ def rerank(
     plan = session.begin(recipe, [file])
     collection = session.make_dataset(plan)
     artifact, facts = session.make_from(plan, _RERANKED, collection, {"run": file})
-    source = results.TextSource.of(collection, split, session.store)
+    source = results.TextSource(collection.path, split, session.store)
     return replace(results.RankedRun.of(str(plugin.get("source", plugin["name"])), artifact, source), facts=facts)
 
 

@@ -135,8 +135,12 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
         small = loader.size_hint() <= _FEW_PASSAGES
         doc_ids = {each.doc_id for each in collection.documents()} if small else None
         for split in collection.splits():
-            relevant = [each for each in collection.qrels(split) if each.relevance > 0]
-            query_ids = {each.query_id for each in collection.queries(split)}
+            judgements, query_ids = list(collection.qrels(split)), {each.query_id for each in collection.queries(split)}
+            relevant = [each for each in judgements if each.relevance > 0]
+            lost = [each for each in judgements if doc_ids is not None and each.doc_id not in doc_ids]
+            if unknown := sum(each.query_id in query_ids for each in lost):
+                what = "of documents not in the corpus, used in evaluation only"
+                left_out.append(f"{split}: {counted(unknown, 'judgement')} {what}")
             known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
             judged[split] = len(known)
             if lacking := len({each.query_id for each in relevant}) - len(known):

@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hardneg import recipes
 from hardneg.fields import Trait
-from hardneg.recipes import Plan, Step, cached, check_packages
+from hardneg.recipes import Plan, Step, cached
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.records.wording import suggestion
 from hardneg.registry import plugin_errors
@@ -73,7 +74,8 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
         if step.spec.artifact_type == "model" and not step.spec.every_process:
             raise UsageError(f"{step.name}: stage {step.verb} trains in one process; drop {{processes}}", "processes")
     ahead = [step for step in steps if step.name in again or not (store.root / step.key).exists()]
-    check_packages(ahead, plan)
+    if ahead:
+        recipes.check_packages(ahead, plan)
     if world().rank > 0:
         return _help(steps, ahead, plan, store, options)
     for step in steps:

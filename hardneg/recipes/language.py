@@ -20,7 +20,6 @@ NAME = re.compile(r"\w[\w .-]{0,49}")
 """The names that stages and presets may have; files and folders are named after them."""
 NAME_RULE = "must begin with a letter or digit and have at most 50 letters, digits, '.', '_', '-' and spaces"
 EXTENDS, PRESETS = "extends", "presets"
-_DEEPEST_EXTENDS = 8
 _REPLACES = {
     "epochs": {"max_steps", "stop_at"},
     "max_steps": {"epochs", "stop_at"},
@@ -28,27 +27,22 @@ _REPLACES = {
     "warmup_steps": {"warmup_ratio"},
 }
 """Alternative options for the length of a training or its warm-up; a later one replaces the others."""
-_MAX_BYTES = 1 << 20
-_LARGEST_COUNT = 100_000
-_DEEPEST = 50
+_MAX_BYTES, _LARGEST_COUNT, _DEEPEST, _DEEPEST_EXTENDS = 1 << 20, 100_000, 50, 8
 _TOO_DEEP = f"over {_DEEPEST} levels deep"
-_WHOLE_NUMBERS = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True)
 class RecipeFunction:
-    """A recipe that a package defines as a function; `--set` gives its parameters other than `preset`."""
+    """A recipe that a package defines as a function; `--set` gives its parameters other than `preset`.
 
-    name: str
+    stem: its name, as of a file without its suffix.
+    """
+
+    stem: str
     function: Callable[..., dict[str, Any]]
 
     def __str__(self) -> str:
-        return self.name
-
-    @property
-    def stem(self) -> str:
-        """The name of the recipe, like a file's without its suffix."""
-        return self.name
+        return self.stem
 
     @property
     def presets(self) -> tuple[str, ...]:
@@ -122,16 +116,20 @@ def read_tree(path: Path) -> dict[str, Any]:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["not a recipe: the file is over 1 MiB"])
         tree = parsed(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise RecipeError(str(path), [_located(error)]) from None
-    except UnicodeDecodeError as error:
-        raise RecipeError(str(path), [f"byte {error.start}: not UTF-8"]) from None
-    except ValueError as error:
-        raise RecipeError(str(path), [f"invalid value: {error}"]) from None
+    except (yaml.YAMLError, ValueError) as error:
+        at = f"byte {error.start}: not UTF-8" if isinstance(error, UnicodeDecodeError) else f"invalid value: {error}"
+        raise RecipeError(str(path), [_located(error) if isinstance(error, yaml.YAMLError) else at]) from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     if not isinstance(tree, dict):
         raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
+    if {"keys", "start_model", "tree"} <= tree.keys():
+        again = f"hardneg recipe run {tree.get('recipe')}" + (
+            f" --preset {tree['preset']}" if tree.get("preset") else ""
+        )
+        raise UsageError(
+            f"{path}: not a recipe but the lock file of a finished run; run `{tree.get('command') or again}`"
+        )
     return tree
 
 
@@ -185,28 +183,27 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
         return known[id(value)]
     if level > _DEEPEST:
         raise ValueError(_TOO_DEEP)
-    parts = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value if isinstance(value, list) else []
-    if not isinstance(value, Mapping | list):
-        _check_scalar(value)
-    count = 1 + sum(check_values(part, known, level + 1) for part in parts)
-    if count > _LARGEST_COUNT:
-        raise ValueError(f"over {_LARGEST_COUNT} values, aliases followed")
-    known[id(value)] = count
-    return count
-
-
-def _check_scalar(value: Any) -> None:
+    parts = list[Any]()
     match value:
+        case Mapping():
+            parts = [*value.keys(), *value.values()]
+        case list():
+            parts = value
         case str() if "\0" in value or value.encode(errors="ignore").decode() != value:
             raise ValueError(f"{value!r:.40} contains an invalid character")
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is not a finite number")
-        case int() if value not in _WHOLE_NUMBERS:
+        case int() if not -(2**63) <= value < 2**63:
             raise ValueError(f"a whole number of {value.bit_length()} bits; the limit is 64")
         case str() | float() | int() | None:
             pass
         case _:
             raise ValueError(f"{value!r:.40} is a {type(value).__name__}; put text in quotes")
+    count = 1 + sum(check_values(part, known, level + 1) for part in parts)
+    if count > _LARGEST_COUNT:
+        raise ValueError(f"over {_LARGEST_COUNT} values, aliases followed")
+    known[id(value)] = count
+    return count
 
 
 class Expanded(NamedTuple):
@@ -303,7 +300,7 @@ def _called(recipe: RecipeFunction, preset: str | None, settings: Sequence[str])
     try:
         check_values(tree)
     except ValueError as error:
-        raise RecipeError(recipe.name, [f"invalid value: {error}"]) from None
+        raise RecipeError(recipe.stem, [f"invalid value: {error}"]) from None
     return Expanded(tree, chosen, problems)
 
 
@@ -371,36 +368,33 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
     changed, written = dict(tree), [setting.partition("=")[0] for setting in settings]
     for number, setting in enumerate(settings):
         path, equals, text = setting.partition("=")
-        if not equals or not path or path.count(".") > 20:
-            problems.append(f"set {setting}: must be of the form path.to.key=value")
-            continue
-        if lost := [earlier for earlier in written[:number] if earlier.startswith(f"{path}.")]:
-            problems.append(f"set {path}: would discard the earlier {lost[0]}; give {path} first, or drop one of them")
-            continue
+        *parents, key = path.split(".")
         try:
             value = parse_setting(text)
+            if not equals or not path or len(parents) > 20:
+                problems.append(f"set {setting}: must be of the form path.to.key=value")
+            elif lost := [earlier for earlier in written[:number] if earlier.startswith(f"{path}.")]:
+                advice = f"give {path} first, or drop one of them"
+                problems.append(f"set {path}: would discard the earlier {lost[0]}; {advice}")
+            else:
+                dropped = {other for other in replaced({key: value}) if ".".join([*parents, other]) not in written}
+                changed = _set(changed, [*parents, key], value, dropped)
         except ValueError as error:
             problems.append(f"set {path}: {error}")
-            continue
-        changed = _set(changed, path.split("."), value)
-        *parents, key = path.split(".")
-        for other in replaced({key: value}):
-            if ".".join([*parents, other]) not in written:
-                changed = _without(changed, [*parents, other])
+    stages = changed.get("stages")
+    for name, stage in stages.items() if isinstance(stages, Mapping) else ():
+        options = stage.get("options") if isinstance(stage, Mapping) else None
+        if isinstance(options, Mapping) and None not in map(options.get, ("epochs", "max_steps")):
+            problems.append(f"stages.{name}.options: gives both epochs and max_steps; remove one of them")
     return changed, problems
 
 
-def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:
+def _set(tree: Any, path: list[str], value: Any, dropped: Collection[str]) -> dict[str, Any]:
+    """The tree with a value at a path, without the keys `dropped` beside it."""
     branch: dict[str, Any] = dict(tree) if isinstance(tree, Mapping) else {}
     if isinstance(tree, str):  # a short form: `star`, `beir:PATH`, a model's name
         name, colon, source = tree.partition(":")
         branch = {"name": tree} if not colon or name == "packaged" else {"name": name, "source": source}
-    branch[path[0]] = _set(branch.get(path[0]), path[1:], value) if len(path) > 1 else value
-    return branch
-
-
-def _without(tree: Any, path: list[str]) -> Any:
-    if not isinstance(tree, Mapping) or path[0] not in tree:
-        return tree
-    rest = {key: value for key, value in tree.items() if key != path[0]}
-    return rest if len(path) == 1 else {**tree, path[0]: _without(tree[path[0]], path[1:])}
+    if len(path) > 1:
+        return {**branch, path[0]: _set(branch.get(path[0]), path[1:], value, dropped)}
+    return {key: item for key, item in branch.items() if key not in dropped} | {path[0]: value}

@@ -1,25 +1,23 @@
 """Recipes from trees: every part checked, all mistakes reported at once with their paths, stages copied for seeds."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hardneg.encoders.open.resolved import ResolvedModels
-from hardneg.fields import Cut, Model, Name, Reference, each_once, marked_fields, parse_dataset
+from hardneg.fields import Cut, Model, Name, Reference, each_once, parse_dataset
 from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
-from hardneg.stages import ModelSpec, RecipeView, StageSpec, training, work
+from hardneg.stages import ModelSpec, RecipeView, StageSpec, work
 from hardneg.stages.indexing import ReadDataset
-from hardneg.training.options import usual_rate
 
 _MOST_STAGES, _MOST_WITH_SEEDS, _MOST_SEEDS = 200, 2_000, 100
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _seed_list(value: Any) -> Any:
@@ -117,80 +115,82 @@ def check_recipe(
 
     Raises RecipeError with all of its mistakes, each with its path.
     """
-    problems = list[str]()
+    problems, notes = list[str](), list[str]()
     top: _Top | None = None
     try:
         top = _Top.model_validate(tree)
     except ValidationError as error:
         problems += [_problem("", item, _Top) for item in mistakes(error)]
-    stages = dict(_check_stages(tree.get("stages"), top, problems))
-    if top is not None:
-        stages = {DATASET: top.dataset, **stages}
-    written = tree.get("stages")
-    known = set(written) if isinstance(written, Mapping) else set[str]()
-    plugins, notes = dict[tuple[str, str], Any](), list[str]()
+    written: Mapping[str, Any] = tree["stages"] if isinstance(tree.get("stages"), Mapping) else {}
+    stages: dict[str, StageSpec] = {DATASET: top.dataset} if top is not None else {}
+    stages |= _checked_stages(written, top, problems) if len(written) <= _MOST_STAGES else {}
+    plugins, models, model = dict[tuple[str, str], Any](), ResolvedModels(), top.model if top else ModelSpec("")
     for name, spec in stages.items():
         for field, kind, setting in spec.plugins():
             try:
                 plugins[name, field] = configure(kind, setting)
             except PluginError as error:
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
-    models, model = ResolvedModels(), top.model if top else ModelSpec("")
     try:
         model = models.full(model)
     except PluginError as error:  # an unknown family
         problems.append(f"model.encoder: {error}")
-        model = dataclasses.replace(model, encoder=None)
+        model = replace(model, encoder=None)
     view = RecipeView("", stages, plugins, model, models)
     with plugin_errors(stages.values()):
-        stages |= dict(_at_usual_rates(written, view, notes))
-        problems += _reference_problems(view, known)
-        views = {name: replace(view, name=name) for name in stages}
-        problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(views[name])]
+        for name, spec in stages.items():
+            lines = list[str]()
+            stages[name] = spec.completed(replace(view, name=name), written.get(name, {}), lines)
+            notes += [f"stages.{name}.{line}" for line in lines]
+        problems += _reference_problems(view, written)
+        for name, spec in stages.items():
+            problems += [f"stages.{name}.{line}" for line in spec.problems(replace(view, name=name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
-    failed = known - stages.keys()  # their outputs are not checked
-    named = {name: stage for name, stage in (top.outputs if top else {}).items() if stage not in failed}
-    outputs = _outputs(stages, named, problems)
+    outputs = _outputs(stages, top.outputs if top else {}, written, problems)
     if earlier or problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
     for name, spec in stages.items():
         if spec.artifact_type == "report":
-            stages[name] = spec.handing_out(outputs, views[name])
+            stages[name] = spec.handing_out(outputs, replace(view, name=name))
     about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
     recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
 
 
-def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
-    if not isinstance(stages, Mapping) or len(stages) > _MOST_STAGES:
-        return
-    verbs, outside = plugin_names("stages"), dict[str, list[str]]()
-    for name, value in stages.items():
-        path = f"stages.{name}"
+def _checked_stages(written: Mapping[str, Any], top: _Top | None, problems: list[str]) -> dict[str, StageSpec]:
+    """The stages without mistakes, with the recipe's seed, title and segments where they inherit them."""
+    stages, outside = dict[str, StageSpec](), dict[str, list[str]]()
+    for name, value in written.items():
+        path, verb = f"stages.{name}", value.get("stage") if isinstance(value, Mapping) else None
         if not isinstance(name, str) or not NAME.fullmatch(name):
             problems.append(f"{path:.60}: a stage's name {NAME_RULE}")
         elif name in {START, DATASET}:
             reason = f"`{START}` is the recipe's model and `{DATASET}` its dataset"
             problems.append(f"{path}: the name {name!r} is reserved: {reason}")
-        elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
-            named = suggestion(name, [other for other in stages if other != name])
-            problems.append(f"{path}.stage: missing{named}; one of: {', '.join(verbs)}")
-        elif reason := not_installed("stages", value["stage"]):
-            outside.setdefault(reason, []).append(name)
-        elif value["stage"] not in verbs:
-            verb = value["stage"]
-            problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, verbs)}; one of: {', '.join(verbs)}")
+        elif not isinstance(verb, str):
+            named = suggestion(name, [other for other in written if other != name])
+            problems.append(f"{path}.stage: missing{named}; one of: {', '.join(plugin_names('stages'))}")
+        elif verb not in (verbs := plugin_names("stages")):
+            if reason := not_installed("stages", verb):
+                outside.setdefault(f"{verb} is {reason}", []).append(name)
+            else:
+                problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, verbs)}; one of: {', '.join(verbs)}")
         else:
             try:
-                spec = load_plugin("stages", value["stage"])
-                yield str(name), spec.model_validate(_with_defaults(spec, value, top) if top else value)
+                spec = load_plugin("stages", verb)
+                given = {each: getattr(top, each) for each in spec.inherits if top and each in spec.model_fields}
+                given |= value
+                if top and "options" in spec.model_fields and isinstance(own := value.get("options", {}), Mapping):
+                    given["options"] = {"seed": top.seed, **own}
+                stages[name] = spec.model_validate(given)
             except PluginError as error:
                 problems.append(f"{path}.stage: {error}")
             except ValidationError as error:
                 problems += [_problem(path, item, spec) for item in mistakes(error)]
     for reason, (first, *others) in outside.items():
         also = f" (and of {', '.join(others)})" if others else ""
-        problems.append(f"stages.{first}.stage{also}: {stages[first]['stage']} is {reason}")
+        problems.append(f"stages.{first}.stage{also}: {reason}")
+    return stages
 
 
 def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
@@ -222,32 +222,7 @@ def _parts(annotation: Any) -> Iterator[type[Any]]:
         yield from _parts(inner)
 
 
-def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
-    """A stage's mapping with the recipe's seed, title and segments where it inherits them."""
-    own: dict[str, Any] = {name: getattr(top, name) for name in spec.inherits if name in spec.model_fields}
-    if "options" in spec.model_fields and isinstance(options := value.get("options", {}), Mapping):
-        return {**own, **value, "options": {"seed": top.seed, **options}}
-    return {**own, **value}
-
-
-def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
-    """The stages that train an encoder and give no learning rate, each with the usual one of its model's kind."""
-    for name, spec in view.stages.items():
-        if not isinstance(spec, training.EncoderOptions):
-            continue
-        seen = replace(view, name=name)
-        model = spec.began_with(seen)
-        notes += [f"stages.{name}.{line}" for line in spec.remarks(seen)]
-        if "learning_rate" in written[name].get("options", {}):
-            continue
-        if rate := usual_rate(view.models.of(model)):
-            yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
-        else:
-            why = f"{spec.options.learning_rate:g} is assumed, as {model.name} has not been downloaded"
-            notes.append(f"stages.{name}.options.learning_rate: {why}; download it first if it is a static table")
-
-
-def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
+def _reference_problems(view: RecipeView, written: Collection[str]) -> list[str]:
     stages, problems = view.stages, []
     for name, spec in stages.items():
         for field, target, need in spec.references():
@@ -267,26 +242,34 @@ def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
                 if trait in traits:
                     via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "
                     problems.append(f"{where}: {target!r} {via}{trait}; {advice}")
-    return problems + _cycle_problems(stages)
+    try:
+        in_order(stages)
+    except RecipeError as error:
+        problems += error.problems
+    return problems
 
 
-def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
-    finished, problems = set[str](), list[str]()
-
-    def visit(name: str, trail: tuple[str, ...]) -> None:
-        if name in trail:
-            problems.append(f"stages.{name}: a cycle: {' → '.join([*trail[trail.index(name) :], name])}")
-        elif name in stages and name not in finished:
-            for _, target, _ in stages[name].references():
-                visit(target, (*trail, name))
-            finished.add(name)
-
+def in_order(stages: Mapping[str, StageSpec]) -> list[str]:
+    """The names of stages, each after those that it refers to. Raises RecipeError for a cycle."""
+    ordered = dict[str, None]()
     for name in stages:
-        visit(name, ())
-    return problems[:1]
+        trail = [name]
+        while trail:
+            ahead = (target for _, target, _ in stages[trail[-1]].references() if target in stages)
+            if (before := next((target for target in ahead if target not in ordered), None)) is None:
+                ordered[trail.pop()] = None
+            elif before in trail:
+                cycle = " → ".join([*trail[trail.index(before) :], before])
+                raise RecipeError("recipe", [f"stages.{before}: a cycle: {cycle}"])
+            else:
+                trail.append(before)
+    return list(ordered)
 
 
-def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+def _outputs(
+    stages: Mapping[str, StageSpec], chosen: Mapping[str, str], written: Collection[str], problems: list[str]
+) -> dict[str, str]:
+    named = {name: stage for name, stage in chosen.items() if stage in stages or stage not in written}
     outputs: dict[str, str] = {}
     for name in named.keys() - {"model", "index"}:
         hint = suggestion(name, ["model", "index"])
@@ -336,8 +319,18 @@ def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
 
     A copy has the key of the stage with its seed set in the recipe. Raises RecipeError if a field cannot name copies.
     """
-    seeded = _seeded(recipe.stages, seeds)
-    stages = dict(_copied(recipe.stages, seeded, _drawing(recipe.stages, seeds)))
+    seeded, drawing, stages = _seeded(recipe.stages, seeds), _drawing(recipe.stages, seeds), dict[str, StageSpec]()
+    for name, spec in recipe.stages.items():
+        if name not in seeded.copies:
+            named = any(target in seeded.copies for _, target, _ in spec.references())
+            stages[name] = spec.over_seeds(seeded) if named else spec
+        for seed, copy in seeded.copies.get(name, {}).items():
+            renamed = with_references(spec, {other: copies[seed] for other, copies in seeded.copies.items()})
+            if name in drawing:
+                options = getattr(renamed, "options", None)
+                own = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
+                renamed = renamed.model_copy(update=own)
+            stages[copy] = renamed
     lost = [
         f"stages.{name}.{path}: cannot name {target!r}, which `seeds` copies; name one of its copies"
         for name, spec in stages.items()
@@ -386,39 +379,23 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> work.SeededStages
     return work.SeededStages(copies, decided)
 
 
-def _copied(
-    stages: Mapping[str, StageSpec], seeded: work.SeededStages, drawing: Iterable[str]
-) -> Iterator[tuple[str, StageSpec]]:
-    for name, spec in stages.items():
-        if name not in seeded.copies:
-            named = any(target in seeded.copies for _, target, _ in spec.references())
-            yield name, spec.over_seeds(seeded) if named else spec
-        for seed, copy in seeded.copies.get(name, {}).items():
-            renamed = with_references(spec, {other: copies[seed] for other, copies in seeded.copies.items()})
-            if name in drawing:
-                options = getattr(renamed, "options", None)
-                own = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
-                renamed = renamed.model_copy(update=own)
-            yield copy, renamed
+def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:
+    """Rename the stages in a model's references, nested ones included; the same value if it has none.
 
-
-def with_references(model: _Model, names: Mapping[str, str]) -> _Model:
-    """Rename the stages in a model's references, nested ones included; `names`: new names by old."""
-    marked = {field for field, _, _ in marked_fields(model, Reference)}
-    held = {field: getattr(model, field) for field in type(model).model_fields}
-    named = {field: _named(value, names, field in marked) for field, value in held.items()}
-    return model.model_copy(update={field: value for field, value in named.items() if value is not held[field]})
-
-
-def _named(value: Any, names: Mapping[str, str], marked: bool) -> Any:
-    """A field's value with stages renamed; the same object if nothing changes."""
+    names: new names by old. marked: whether a text in `value` is a reference.
+    """
     if isinstance(value, BaseModel):
-        return with_references(value, names)
+        renamed = dict[str, Any]()
+        for field, info in type(value).model_fields.items():
+            held, refers = getattr(value, field), any(isinstance(mark, Reference) for mark in info.metadata)
+            if (named := with_references(held, names, refers)) is not held:
+                renamed[field] = named
+        return value.model_copy(update=renamed)
     if isinstance(value, str) and marked:
         return names.get(value, value)
     if type(value) is dict:
-        inner = {key: _named(item, names, marked) for key, item in value.items()}
+        inner = {key: with_references(item, names, marked) for key, item in value.items()}
         return inner if inner != value else value
     if type(value) in (tuple, list):
-        return type(value)(_named(item, names, marked) for item in value)
+        return type(value)(with_references(item, names, marked) for item in value)
     return value

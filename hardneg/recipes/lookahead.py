@@ -10,7 +10,7 @@ from typing import Any
 from hardneg.datasets.held_out import TRAIN
 from hardneg.encoders.open import contract, resolved
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
-from hardneg.fields import input_files
+from hardneg.fields import InputFile, marked
 from hardneg.indexes import lucene
 from hardneg.protocols import HintsQueries, LooksUp
 from hardneg.recipes import Plan, Step, cached, flat, maker
@@ -182,7 +182,7 @@ def needs(plan: Plan) -> Iterator[Need]:
         source = getattr(loader, "source", "")
         yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
     for stage, spec in plan.recipe.stages.items():
-        for path, _, file in input_files(spec):
+        for path, _, file in marked(spec, InputFile):
             yield _looked_up("data", file, partial(_file, f"stages.{stage}.{path}", file))
     used = any(target == START for spec in plan.recipe.stages.values() for _, target, _ in spec.references())
     specs = [*([plan.recipe.model] if used else []), *(spec for _, spec in networks(plan))]

@@ -1,14 +1,14 @@
 """Plans: the steps of a recipe in order, each with a key that its content determines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hardneg.fields import PluginKind, input_files, marked_fields
+from hardneg.fields import InputFile, PluginKind, marked
 from hardneg.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
-from hardneg.recipes import Recipe, maker
+from hardneg.recipes import Recipe, in_order, maker
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, UsageError, suggestion
 from hardneg.registry import plugin_errors
 from hardneg.stages import StageSpec
@@ -96,16 +96,33 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     content = of_start.digest(partial(_model_digest, recipe)) if used else "not used"
     start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
-    for name in _order(recipe.stages):
+    for name in in_order(recipe.stages):
         steps[name] = _step(recipe, name, steps, _Sources(start, problems, of_start.read, []))
     return Plan(recipe, start, steps)
 
 
 def _model_digest(recipe: Recipe) -> str:
-    model = recipe.model
-    if (command := maker(model.name)) and not Path(model.name).is_dir():
-        raise ModelError(f"model {model.name}: does not exist; make it with `{command}`, or set model.name=FOLDER")
-    return recipe.models.of(model, fetched=True).digest
+    try:
+        return recipe.models.of(recipe.model, fetched=True).digest
+    except ModelError:
+        name = recipe.model.name
+        if Path(name).is_dir() or (command := maker(name)) is None:
+            raise
+        advice = f"make it with `{command}`, or set model.name=FOLDER"
+        raise ModelError(f"model {name}: does not exist; {advice}") from None
+
+
+def inputs_of(recipe: Recipe) -> list[Path]:
+    """Files and folders that a recipe may read: itself, its datasets and models; some names are not paths."""
+    inputs = [str(recipe.source), recipe.model.name]
+    for plugin in recipe.plugins.values():
+        values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
+        inputs += [str(value) for name, value in values.items() if name == "source" or isinstance(value, Path)]
+    for name, spec in recipe.stages.items():
+        network = spec.network(recipe.view(name))
+        inputs += [network.name] if network else []
+        inputs += [file for _, _, file in marked(spec, InputFile)]
+    return [Path(name).expanduser() for name in dict.fromkeys(inputs) if name]
 
 
 @dataclass(frozen=True)
@@ -168,7 +185,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         inputs.setdefault(DATASET, DATASET)
     inputs |= spec.implied(recipe.view(name))
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
-    locations = {field: mark.location_options for field, mark, _ in marked_fields(spec, PluginKind)}
+    locations = {field: mark.location_options for field, mark, _ in marked(spec, PluginKind)}
     locations |= {field: LOCATION_OPTIONS for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
     locations |= {field: plugin.path_options for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
     origin: dict[str, Any] = {
@@ -191,7 +208,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
             origin["plugins"][field]["content"] = sources.digest(plugin.fingerprint)
     with plugin_errors(plugins.values()):
         origin |= {part: sources.digest(find) for part, find in spec.content(recipe.view(name)).items()}
-    for path, mark, file in input_files(spec):
+    for path, mark, file in marked(spec, InputFile):
         origin[path] = sources.digest(partial(_file_digest, f"stages.{name}.{path}", file, mark.form))
     contents = (*sources.read, *(sources.of_start if START in inputs.values() else ()))
     return Step(name, spec, digest(origin), origin, inputs, plugins, contents)
@@ -209,21 +226,6 @@ def _file_digest(field_path: str, file: str, form: str) -> str:
     if not path.is_file():
         raise DataError(f"{field_path}: no file {file}; set {field_path}=FILE, {form}")
     return file_digest(path)
-
-
-def _order(stages: Mapping[str, StageSpec]) -> list[str]:
-    ordered: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in ordered or name == START:
-            return
-        for _, target, _ in stages[name].references():
-            visit(target)
-        ordered.append(name)
-
-    for name in stages:
-        visit(name)
-    return ordered
 
 
 def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:

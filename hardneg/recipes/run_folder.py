@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from hardneg.encoders.open.resolved import load_encoder, read_spec
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation.metrics_json import read_metrics
-from hardneg.fields import Trait, input_files
+from hardneg.fields import Trait
 from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors import DocIds
 from hardneg.indexes.candidate_scoring import pooled
@@ -112,19 +112,6 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
                 content["measured"] = read_lock(out)["measured"]
         replace_text(lock, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
         return [*written, lock]
-
-
-def inputs_of(recipe: Recipe) -> list[Path]:
-    """Files and folders that a recipe may read: itself, its datasets and models; some names are not paths."""
-    inputs = [str(recipe.source), recipe.model.name]
-    for plugin in recipe.plugins.values():
-        values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
-        inputs += [str(value) for name, value in values.items() if name == "source" or isinstance(value, Path)]
-    for name, spec in recipe.stages.items():
-        network = spec.network(recipe.view(name))
-        inputs += [network.name] if network else []
-        inputs += [file for _, _, file in input_files(spec)]
-    return [Path(name).expanduser() for name in dict.fromkeys(inputs) if name]
 
 
 def names(plan: Plan) -> list[str]:

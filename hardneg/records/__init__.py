@@ -1,5 +1,6 @@
 """Shared names: frozen records in the field's terms, errors, wording of messages, and names of files and plugins."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hardneg import on_demand
@@ -11,4 +12,4 @@ from hardneg.records.wording import *
 if TYPE_CHECKING:
     from hardneg.records.encoded import Encoded as Encoded, EncodedRows as EncodedRows
 
-__getattr__ = on_demand(__name__)
+__getattr__ = partial(on_demand, __name__)

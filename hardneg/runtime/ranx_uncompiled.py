@@ -6,6 +6,7 @@ Without it, an entry of a ranked list takes 0.2 microseconds, less than reading 
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,9 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
     """
     with _ONE_AT_A_TIME:
         try:
-            import numba
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", "Environment variable 'NUMBA_", RuntimeWarning)
+                import numba
 
             config: Any = numba.config
             before = config.DISABLE_JIT
@@ -41,9 +44,10 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
                 config.DISABLE_JIT = before
         except ImportError as error:
             raise MissingDependency(f'{purpose} needs ranx ({error}); pip install "hardneg"') from error
-        except ValueError as error:  # numba reads NUMBA_* when it is imported
+        except (ValueError, RuntimeWarning) as error:  # numba reads NUMBA_* when it is imported
+            reason = str(error).splitlines()[0].rstrip(".")
             given = ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
-            raise UsageError(f"{purpose}: numba refuses {given} of the environment: {error}; unset it") from error
+            raise UsageError(f"{purpose}: numba refuses {given} of the environment: {reason}; unset it") from error
         config.DISABLE_JIT = 0 if hasattr(fix_k, "py_func") else 1  # its lists read this when they are created
         try:
             yield

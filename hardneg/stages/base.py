@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.encoders.open import contract, resolved
 from hardneg.encoders.spec import FullSpec, ModelSpec as ModelSpec
-from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
+from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked
 from hardneg.formats.collection import StoredCollection as StoredCollection
 from hardneg.formats.corpus import Corpus as Corpus
 from hardneg.formats.segments import Segments
@@ -193,24 +193,28 @@ class StageSpec(BaseModel):
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path in this spec, the stage it names, and its requirements."""
-        return marked_references(self)
+        return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def plugins(self) -> Iterator[tuple[str, str, types.PluginSetting]]:
         """Every plugin setting: its field, with its position in a list, its kind and its value."""
-        for name, mark, value in marked_fields(self, PluginKind):
-            if isinstance(value, tuple):
-                yield from ((f"{name}.{number}", mark.kind, each) for number, each in enumerate(value))
-            elif value is not None:
-                yield name, mark.kind, value
+        return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
         """The fields that may change the result; references, plugins and files enter keys by their content instead."""
-        by_content = [name for mark in (Reference, PluginKind, InputFile) for name, _, _ in marked_fields(self, mark)]
+        marks, described = Reference | PluginKind | InputFile, type(self).model_fields.items()
+        by_content = [name for name, info in described if any(isinstance(each, marks) for each in info.metadata)]
         return options_in_key(self, {"stage", *by_content})
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         """Further content of the key by name: functions that return digests, or raise a HardnegError."""
         return {}
+
+    def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
+        """The stage with defaults that depend on the recipe; written: its mapping there.
+
+        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`.
+        """
+        return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Mistakes of this stage in its recipe, one line each: `field: problem; advice`."""

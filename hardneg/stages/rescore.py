@@ -234,7 +234,7 @@ class Fuse(RunSpec):
 
     def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
         yield from super().references()
-        for path, name, mark in fields.marked_references(self.tuning) if self.tuning else ():
+        for path, mark, name in fields.marked(self.tuning, fields.Reference) if self.tuning else ():
             yield f"tuning.{path}", name, mark
 
     def identity(self) -> dict[str, object]:

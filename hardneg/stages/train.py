@@ -77,7 +77,7 @@ class Train(training.TeacherOptions, training.DualOptions):
     def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
         yield from super().references()
         for name, source in self.datasets.items():
-            for path, target, need in fields.marked_references(source):
+            for path, need, target in fields.marked(source, fields.Reference):
                 yield f"datasets.{name}.{path}", target, need
 
     def identity(self) -> dict[str, Any]:
@@ -134,10 +134,12 @@ class Train(training.TeacherOptions, training.DualOptions):
         if self.datasets:
             data: examples.TrainingData | sources.Mixture = self._mixture(context)
         else:
-            data, lacking = self.with_teacher(context, work.examples_of(collection, context.inputs.get("negatives")))
+            data, lacking = self.with_teacher(
+                context, training.examples_of(collection, context.inputs.get("negatives"))
+            )
             if "augmented" in context.inputs:
                 # without queries that lack negatives, which their stage has counted
-                more = work.examples_of(collection, context.inputs["augmented"])
+                more = training.examples_of(collection, context.inputs["augmented"])
                 listed = set() if more.negatives is None else {*more.negatives.query_ids}
                 rows = [row for row, name in enumerate(more.query_ids) if name in listed]
                 data = sources.mixed(data, more.only(rows))
@@ -167,7 +169,7 @@ class Train(training.TeacherOptions, training.DualOptions):
         by_name = dict[str, examples.TrainingData]()
         for name in sorted(self.datasets):
             collection = work.open_collection(context.inputs[f"datasets.{name}.dataset"])
-            data = work.examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
+            data = training.examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
             by_name[name] = replace(data, segments=self.segments)
         return sources.Mixture(by_name, self.mixing.temperature, self.mixing.one_source, self.segments)
 
@@ -250,7 +252,7 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
         if wanted not in (None, outputs):
             needed = f"loss {self.loss.name} needs {wanted} outputs, but the reranker has {outputs}"
             raise errors.UsageError(f"{context.name}: {needed}; set reranker.outputs: {wanted}, or use loss bce")
-        data, lacking = self.with_teacher(context, work.examples_of(collection, negatives))
+        data, lacking = self.with_teacher(context, training.examples_of(collection, negatives))
 
         def told(result: Any) -> tuple[Facts, Facts]:
             maker = negatives.plugins.get("miner", negatives.name)

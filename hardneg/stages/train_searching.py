@@ -109,7 +109,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
 
         encoder = split(work.open_learner(context))
         queries, negatives = collection.queries(self.split), context.inputs.get("negatives")
-        data = work.training_data(collection, queries, negatives)
+        data = training.training_data(collection, queries, negatives)
         way = self._method(context, collection, data, encoder)
 
         def told(result: Any) -> tuple[Facts, Facts]:
@@ -241,7 +241,7 @@ class TrainRefreshed(training.DualOptions):
 
         refresh, refreshes = self.refresh, RefreshFolder(context.folder / SCRATCH / "refreshes")
         encoder, queries = work.open_learner(context), collection.queries(self.split)
-        data = work.training_data(collection, queries, context.inputs.get("negatives"))
+        data = training.training_data(collection, queries, context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
         data = self.with_guide(context, self.with_order(context, data))
         supply = ending.enter_context(_supply(context, encoder, data, refreshes))

@@ -1,15 +1,17 @@
 """Training as one stage, with its options in groups that each verb selects by its base classes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hardneg import fields
-from hardneg.formats import runs
+from hardneg.formats import qrels, runs
+from hardneg.formats.collection import Queries
+from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
 from hardneg.protocols import DenseSearcher, StoredSearcher
@@ -29,6 +31,21 @@ Told = Callable[[Any], tuple[Facts, Facts]]
 Opened = tuple[Any, Told]
 """A method (`ExampleTraining`) with its network and data, and its facts."""
 OF_THE_RUN = "Options of the run: steps, negatives, optimizer, precision."
+
+
+def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | None) -> TrainingData:
+    """The training data of the queries with mined or pseudo-labelled negatives, or else of split `train`."""
+    split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
+    return training_data(collection, work.own_queries(negatives) or collection.queries(split), negatives)
+
+
+def training_data(collection: StoredCollection, queries: Queries, negatives: base.ArtifactInput | None) -> TrainingData:
+    """Queries with their known positives and, if given, their mined negatives."""
+    lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
+    known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
+    if pseudo := work.pseudo_positives(negatives):
+        known = with_positives(known, pseudo)
+    return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
 
 
 class OptionGroup(StageSpec):
@@ -185,6 +202,18 @@ class EncoderOptions(ValidationOptions, TrainConfig):
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         return recipe.model_of(self.model)
 
+    def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
+        """The stage with the usual learning rate of its model's kind, unless the recipe gives one."""
+        model, options = self.began_with(recipe), self.options
+        if "learning_rate" not in written.get("options", {}):
+            if rate := usual_rate(recipe.models.of(model)):
+                options = replace(options, learning_rate=rate)
+            else:
+                why = f"{options.learning_rate:g} is assumed, as {model.name} has not been downloaded"
+                notes.append(f"options.learning_rate: {why}; download it first if it is a static table")
+        notes += self._remarks(recipe)
+        return self.model_copy(update={"options": options})
+
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         start, rate = self.began_with(recipe), self.options.learning_rate
         similarity, model = start.similarity, recipe.models.of(start)
@@ -201,8 +230,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             mismatch = f"{self.loss.name} needs similarity {wanted}, but the model's is {similarity}"
             yield f"loss: {mismatch}; set model.similarity: {wanted}, or choose another loss"
 
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Suspicious but valid settings, one line each: `field: problem; advice`."""
+    def _remarks(self, recipe: RecipeView) -> Iterator[str]:
         loss, start = recipe.plugin("loss"), self.began_with(recipe)
         model, temperature = recipe.models.of(start), getattr(loss, "temperature", 0.0)
         if temperature < 1.0 or "teacher" in needs_of(loss):

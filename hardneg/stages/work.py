@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,8 @@ from pydantic import BeforeValidator
 from hardneg.encoders import protocol, spec
 from hardneg.encoders.open.resolved import learner, load_encoder
 from hardneg.fields import Trait
-from hardneg.formats import arrays, qrels, runs
+from hardneg.formats import arrays, runs
 from hardneg.formats.collection import Queries
-from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.indexes.candidate_scoring import pooled
 from hardneg.protocols import Searcher
 from hardneg.records import errors, layout, types, wording
@@ -25,7 +24,6 @@ from hardneg.runtime import distributed, progress
 from hardneg.stages import ArtifactInput, Corpus, Facts, IndexSpec, StageContext, StageSpec, StoredCollection
 from hardneg.store import SCRATCH, link_file, replacing
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
-from hardneg.training.examples import TrainingData
 
 Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
@@ -203,21 +201,6 @@ def encoded_queries(
     shape = distributed.from_first(np.load(path, mmap_mode="r").shape if distributed.world().rank == 0 else None)
     vectors: NDArray[np.float32] = arrays.map_array(path, tuple(shape), np.float32)
     return vectors
-
-
-def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
-    """The training data of the queries with mined or pseudo-labelled negatives, or else of split `train`."""
-    split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
-    return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)
-
-
-def training_data(collection: StoredCollection, queries: Queries, negatives: ArtifactInput | None) -> TrainingData:
-    """Queries with their known positives and, if given, their mined negatives."""
-    lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
-    known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
-    if pseudo := pseudo_positives(negatives):
-        known = with_positives(known, pseudo)
-    return TrainingData(collection.corpus, queries.query_ids, queries.texts, known, lists)
 
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:

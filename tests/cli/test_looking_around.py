@@ -54,6 +54,7 @@ def test_datasets(tmp_path):
     words = ["data", "show", f"beir:{tmp_path}/data", "--store", tmp_path / "store"]
     out = hardneg(*words, "--limit", 1).stdout
     assert "documents: 60; words: mean " in out and f"query {first['_id']} (" in out and "= a river" in out
+    assert "\ntrain: queries 36, judgements 36, highest grade 1, with answers 1\n" in out
     shown = printed(*words)
     assert shown["documents"] == 60 and len(shown["first"]["documents"]) == 2
 

@@ -74,6 +74,7 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
     (r"name: must be a path", lambda at: hn.load_recipe(3)),
     (r"no recipe 'star-pasage'; did you mean 'star-passage'", lambda at: hn.load_recipe("star-pasage")),
     (r"set: must be a name", lambda at: hn.load_recipe("star-passage").set(3)),
+    (r"stages.star.dept: no such option", lambda at: hn.load_recipe("star-passage").set("stages.star.dept=3")),
     (r"output: must be a path", lambda at: hn.load_recipe("star-passage").run(3, store=at)),
 ]
 

@@ -98,10 +98,11 @@ def test_a_folder_that_cannot_be_used_gets_one_line(tmp_path, files, message):
 
 
 def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
-    more = {name: f"{text}q7\td1\t1\n" for name, text in qrels("train", "test").items()}
+    more = {name: f"{text}q7\td1\t1\nq1\tdx\t1\n" for name, text in qrels("train", "test").items()}
     seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
     assert dict(seen.judged) == {"train": 1, "test": 1}
     assert f"test: judgements of 1 query skipped: the query or its documents are missing in {tmp_path}" in seen.left_out
+    assert "test: 1 judgement of documents not in the corpus, used in evaluation only" in seen.left_out
 
 
 def test_judgements_and_other_tables_beside_files_are_not_documents(tmp_path):

@@ -177,12 +177,16 @@ def test_the_shipped_recipes_are_found():
         ("- 1\n", "must be a mapping"),
         ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
         ("? [1, 2]\n: 3\n", "unhashable|mapping|key"),
+        (
+            "{recipe: r, preset: p, start_model: x, keys: {}, tree: {}}",
+            "lock file .*; run `hardneg recipe run r --preset p`",
+        ),
     ],
 )
 def test_what_is_no_recipe_is_told_with_its_line(tmp_path, text, message):
     path = tmp_path / "r.yaml"
     path.write_text(text)
-    with pytest.raises(RecipeError, match=message):
+    with pytest.raises(UsageError, match=message):
         read_tree(path)
 
 
@@ -211,6 +215,7 @@ def test_settings_reach_into_short_forms():
         (["a.b=1", "a={}"], "set a: would discard the earlier a.b; give a first, or drop one of them"),
         (["a={b: "], "set a: column 5: expected the node content"),
         (["a=[1, 2"], "set a: column 6: expected ',' or ']'"),
+        (["stages.a.options={epochs: 1, max_steps: 2}"], "stages.a.options: gives both epochs and max_steps"),
     ],
 )
 def test_settings_that_contradict_each_other_or_are_no_yaml(settings, told):

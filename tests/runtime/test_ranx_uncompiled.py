@@ -44,14 +44,16 @@ def test_results_are_the_same_and_others_keep_the_compiler(words, variable, comp
 HOME = "IR_DATASETS_HOME"
 
 
-def test_evaluate_where_the_home_cannot_be_written(tmp_path: Path) -> None:
+def test_evaluate_where_the_home_cannot_be_written_or_a_variable_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file, in which nothing can be made")
     (tmp_path / "qrels").write_text("q1 0 d1 1\n")
     (tmp_path / "run").write_text("q1 Q0 d1 1 1 x\n")
     words = ["evaluate", "--qrels", str(tmp_path / "qrels"), "--run", str(tmp_path / "run"), "--metrics", "mrr@10"]
     environment = {**os.environ, "HOME": str(tmp_path / "home"), "HARDNEG_STORE": str(tmp_path / "store")}
     environment.pop(HOME, None)
-    done = subprocess.run(
-        [sys.executable, "-m", "hardneg", *words], text=True, capture_output=True, check=False, env=environment
-    )
+    command = [sys.executable, "-m", "hardneg", *words]
+    done = subprocess.run(command, text=True, capture_output=True, env=environment)
     assert done.returncode == 0 and "1.0000" in done.stdout, done.stderr
+    environment |= {"NUMBA_NUM_THREADS": "abc"}
+    (told,) = subprocess.run(command, text=True, capture_output=True, env=environment).stderr.splitlines()
+    assert "numba refuses" in told and "NUMBA_NUM_THREADS=abc" in told and told.endswith("parsed; unset it"), told

@@ -20,8 +20,7 @@ from hardneg.records import HISTORY, DataError, RankedList, RecipeError, Trainin
 from hardneg.runtime import Silent, join, leave
 from hardneg.stages import ArtifactInput, StageContext
 from hardneg.stages.train import Train
-from hardneg.stages.training import TeacherOptions
-from hardneg.stages.work import training_data
+from hardneg.stages.training import TeacherOptions, training_data
 from hardneg.store import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.checkpoint import History

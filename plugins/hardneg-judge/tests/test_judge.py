@@ -18,7 +18,7 @@ from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.recipes.load import with_references
 from hardneg.records import DROPPED, NEGATIVES, DataError, Negatives, RecipeError
 from hardneg.stages import ArtifactInput
-from hardneg.stages.work import examples_of
+from hardneg.stages.training import examples_of
 from hardneg.store import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples

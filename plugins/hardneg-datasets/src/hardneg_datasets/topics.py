@@ -113,7 +113,7 @@ def paired(
     return source_files.PartedCollection(
         documents,
         {split: topics_part(topics[split], split, field) for split in both},
-        {split: source_files.qrels_part(qrels[split], split) for split in both},
+        {split: source_files.line_part(qrels[split], None, split) for split in both},
         [f"{name}: left out, no counterpart" for name in alone],
     )
 

@@ -189,7 +189,8 @@ class Judge(hp.stages.StageSpec):
         """The negatives, and the rerankers of both judges."""
         yield from super().references()
         for name, level in self.levels.items():
-            yield from ((f"{name}.{path}", target, need) for path, target, need in hp.fields.marked_references(level))
+            for path, need, target in hp.fields.marked(level, hp.fields.Reference):
+                yield f"{name}.{path}", target, need
 
     def plugins(self) -> Iterator[tuple[str, str, hp.records.PluginSetting]]:
         """The plugins of both judges."""

@@ -60,17 +60,17 @@ class WrittenQueries(StoredResult):
 
 @dataclass(frozen=True)
 class TextSource:
-    """The stored collection, query split and store behind a result; reads: input files and folders of the user."""
+    """The collection's folder, query split and store behind a result; reads: input files and folders of the user."""
 
-    collection: "formats.collection.StoredCollection"
+    folder: Path
     split: str
     store: Store
     reads: Sequence[Path] = ()
 
-    @classmethod
-    def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
-        """Open the artifact of a dataset."""
-        return cls(formats.collection.StoredCollection.open(dataset.path), split, store, reads)
+    @cached_property
+    def collection(self) -> "formats.collection.StoredCollection":
+        """The collection, opened on first use."""
+        return formats.collection.StoredCollection.open(self.folder)
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,7 @@ class RankedRun(StoredResult):
     store: Store = field(repr=False)
     source: TextSource | None = field(repr=False)
 
-    @classmethod
-    def of(cls, name: str, artifact: Artifact, source: TextSource) -> "RankedRun":
-        """The run in an artifact."""
-        return cls(name, artifact.key, artifact.path / layout.RUN, artifact.facts, source.store, source)
-
     def __iter__(self) -> Iterator[tuple[str, types.RankedList]]:
-
         return formats.runs.stream_run(self.path)
 
     def __getitem__(self, query_id: str) -> types.RankedList:
@@ -100,7 +94,6 @@ class RankedRun(StoredResult):
 
     @cached_property
     def _lists(self) -> "formats.runs.Run":
-
         return formats.runs.read_run(self.path)
 
     def to_dict(self) -> dict[str, dict[str, float]]:

@@ -49,9 +49,10 @@ class RecommendCommand(Command):
 class BenchCommand(Command):
     """The command that prints a table."""
 
-    def tell(self, result: Any) -> None:
-        """Print the table."""
+    def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
+        """Print the table, and write the folder."""
         terminal.say(result.text)
+        super().write(args, result, session)
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")

@@ -164,8 +164,8 @@ def shaped(
 ) -> Callable[..., None]:
     """Wrap a function for typer with these options and this help; its errors name arguments by their flags."""
 
+    function.__doc__, function.__name__ = text, function.__name__.lstrip("_")
     run = console.flags_named(called)(function)
-    run.__doc__, run.__name__ = text, function.__name__.lstrip("_")
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run

@@ -14,7 +14,7 @@ import typer
 from hardneg import evaluation, formats, report as reports
 from hardneg.cli import adaptor, console
 from hardneg.cli.adaptor import keyword
-from hardneg.cli.console import measured_tables, print_section, say, say_json, say_next, stdout_console, tell_left_out
+from hardneg.cli.console import measured_tables, say, say_json, say_next, stdout_console, tell_left_out
 from hardneg.cli.planned_work import (
     TerminalSession,
     open_store,
@@ -85,10 +85,6 @@ class Command:
         say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
         if left := {name: facts[name] for name in facts if counts and name not in {*self.counts, *self.unsaid}}:
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
-
-    def show(self, section: "reports.table.Section") -> None:
-        """Print tables and their explanation."""
-        print_section(stdout_console(), section)
 
     def command(self, name: str) -> Callable[..., None]:
         """The function for typer: all processes compute the result, the first one writes and prints it."""
@@ -303,10 +299,8 @@ def _evaluate(**args: Any) -> None:
     if args["as_json"]:
         for note in measured.notes:
             say(note, err=True)
-        content, wanted = (
-            evaluation.metrics_json.to_json(tested),
-            {"comparisons": tested.comparisons, "per_query": args["per_query"]},
-        )
+        content = evaluation.metrics_json.to_json(tested)
+        wanted = {"comparisons": tested.comparisons, "per_query": args["per_query"]}
         more = [key for key, asked in wanted.items() if asked]
         notes = ["notes"] if tested.notes else []  # the means only, or keys of a metrics file
         return say_json({key: content[key] for key in ("metrics", *more, *notes)} if more else content["metrics"])
@@ -315,22 +309,12 @@ def _evaluate(**args: Any) -> None:
             for query_id, score in by_query.items():
                 say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
     measured_tables(stdout_console(), tested)
-    say_next(_next_steps(judging, tested))
-
-
-def _next_steps(judging: RunsToScore, measured: Any, system: str = "") -> list[tuple[str, str]]:
-    runs = {label: str(path) for label, path in judging.files.items()}
-    return reports.content.next_steps(measured, system, runs=runs)
+    say_next(reports.content.next_steps(tested, runs=judging.files))
 
 
 def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
-    given = values(ARGUMENTS, {**args, "metrics": metric_names(args["metrics"] or [])})
-    return RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
-
-
-def metric_names(texts: Sequence[str]) -> list[str]:
-    """Metric names from repeated or comma-separated values."""
-    return [name for text in texts for name in text.split(",") if name]
+    session = opened(args["store"], args.get("device"), args["settings"])
+    return RunsToScore.of(session, values(ARGUMENTS, args))
 
 
 _PER_QUERY = typer.Option(False, "--per-query", help="Print each query's scores too.")
@@ -352,8 +336,10 @@ def _report(**args: Any) -> None:
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
     content, page, pages, folder = reports.content, reports.page, args["form"] == "pages", args["folder"]
-    tables, given = page.latex if args["form"] == "latex" else page.markdown, bool(args["runs"])
-    if given == (folder is not None) or (args["output"] is None) == (given and pages):
+    tables = page.latex if args["form"] == "latex" else page.markdown
+    of_folder = folder is not None and not args["runs"] and args["output"] is None
+    of_runs = folder is None and args["runs"] and (args["output"] is not None or not pages)
+    if not (of_folder or of_runs):
         raise errors.UsageError("report: give a RUNFOLDER, or {runs} and {output}", "runs", "output")
     if folder is not None:
         found = evaluation.metrics_json.read_metrics(folder / layout.METRICS)
@@ -381,7 +367,7 @@ def _report(**args: Any) -> None:
     }
     passages = reports.query_section.Passages(runs, judging.grades(), judging.collection, judging.split)
     browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
-    steps = _next_steps(judging, measured, system)
+    steps = content.next_steps(measured, system, runs)
     shown = replace(shown, settings=settings, over=settings["evaluated on"], browse=browse, next=steps)
     with outputs.publish():
         for path in page.write_report(args["output"], shown, measured, passages):

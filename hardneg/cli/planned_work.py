@@ -187,6 +187,8 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
     for name, raw in read.items():
         if get_origin(own[name].cli) is dict:
             read[name] = _mapping(own[name], raw)
+        elif own[name].metrics and isinstance(raw, list):
+            read[name] = [metric for text in raw for metric in text.split(",") if metric]
     for path, value in plugin_options(args["option"]).items() if args.get("option") else ():
         names = [each.name for each in own.values() if each.plugin not in ("", "datasets", "engines")]
         plugin, dot, key = path.partition(".")

@@ -222,8 +222,8 @@ def start(
     """
     from hardneg.functions.starting import Beginning, takes
 
-    beginning = Beginning.of(folder, glob, model)
-    (recipe, results), session = beginning.paths(output, runs), opened(store, device)
+    session, beginning = opened(store, device), Beginning.of(folder, glob, model)
+    recipe, results = beginning.paths(output, runs)
     command = f"hardneg recipe run {quote(str(recipe))}"
     target = outputs.Target(recipe, use=f"`{command}` runs it as it is")
     written = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)

@@ -149,11 +149,11 @@ class RunsToScore:
                 continue
             own = list(dict.fromkeys(query_id for query_id, _ in formats.runs.stream_run(path)))
             if not qrels.keys() & {*own}:
-                source = self.qrels if isinstance(self.qrels, Path) else f"split {self.split} of {self.dataset}"
-                source = "the judgements" if isinstance(self.qrels, Mapping) else source
-                run, ids = ", ".join(own[:3]), ", ".join([*qrels][:3])
-                problem = f"no query of it is judged: {path} has the query ids {run} ..., {source} has {ids} ..."
-                raise DataError(f"{path}: {problem}; give the judgements of the run's queries")
+                judges = "the judgements" if self.qrels is not None else f"split {self.split} of {self.dataset}"
+                judges = str(self.qrels) if isinstance(self.qrels, Path) else judges
+                ids, known = (", ".join([*names][:3]) + ", ..." * (len(names) > 3) for names in (own, qrels))
+                problem = f"no query of it is judged: {path} has the query ids {ids}, {judges} has {known}"
+                raise DataError(f"{label}: {problem}; give the judgements of the run's queries")
         said = [*notes, *(f"{reason}: {count}" for reason, count in left_out.items())]
         return evaluation.metrics_json.Measured(scores, notes=tuple(said))
 

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
@@ -346,7 +347,7 @@ class RecipeRun:
 
 
 def next_steps(
-    measured: Measured, system: str = "", runs: Mapping[str, str] | None = None, run: RecipeRun | None = None
+    measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
     """Return next steps after an evaluation, each a sentence and the command to copy, by the first metric.
 
@@ -369,7 +370,7 @@ def next_steps(
         return than in mean and mean[system] < mean[than] and (than not in tests or tests[than].significant(level))
 
     def named(*rows: str) -> str:
-        return " ".join(f"--run {shlex.quote(runs.get(row, f'{row}.trec.gz'))}" for row in rows)
+        return " ".join(f"--run {shlex.quote(str(runs.get(row, f'{row}.trec.gz')))}" for row in rows)
 
     steps, fell = list[tuple[str, str]](), run is not None and worse(run.began)
     if lexical and worse(lexical):

@@ -10,7 +10,7 @@ from recipes.questions import questions
 from recipes.recipes import small_collection
 
 from hardneg.functions.given import run_labels
-from hardneg.records import HardnegError, UsageError
+from hardneg.records import DataError, HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 FIRST = "q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 z 1 2.0 x\nq2 Q0 a 2 1.0 x\nq9 Q0 a 1 1.0 x\n"
@@ -91,6 +91,19 @@ def test_what_answers_need(files: Path, words: str, message: str, session: Path)
     small_collection(session / "data")
     error = call("evaluate", "--run", files / "first.trec", *words.split()).exception
     assert isinstance(error, HardnegError) and re.search(message, str(error))
+
+
+def test_judgements_of_other_queries_are_refused(files: Path) -> None:
+    (files / "other.trec").write_text("q8 Q0 a 1 2.0 x\nq9 Q0 a 1 1.0 x\n")
+    ids = f"other.trec has the query ids q8, q9, {files}/qrels.txt has q1, q2, q3"
+    with pytest.raises(DataError, match=f"no query of it is judged: .*{ids}; give the judgements"):
+        evaluate(files, "--metrics", "mrr", runs=("first.trec", "other.trec"))
+
+
+@pytest.mark.parametrize("words", ["", "FOLDER --output new", "FOLDER --run first.trec", "--run first.trec"])
+def test_a_report_is_of_a_run_folder_or_of_runs(files: Path, words: str) -> None:
+    error = call("report", "--qrels", files / "qrels.txt", *words.replace("FOLDER", str(files)).split()).exception
+    assert isinstance(error, UsageError) and "give a RUNFOLDER, or --run and --output" in str(error)
 
 
 def test_labels_tell_runs_apart() -> None:

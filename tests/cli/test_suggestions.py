@@ -11,7 +11,7 @@ from command_line import call, hardneg
 
 import hardneg as hn
 from hardneg import registry
-from hardneg.cli import adaptor
+from hardneg.cli import main
 from hardneg.records import MissingDependency, RecipeError, UsageError, suggestion
 from hardneg.registry import OUTSIDE
 
@@ -92,7 +92,7 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
     package = OUTSIDE["apps", name]
     group, _, last = name.rpartition(" ")
     assert f" {last} " in call(f"{group} --help").stdout
-    monkeypatch.setattr(adaptor, "entry_points", lambda kind: EntryPoints(()))
+    monkeypatch.setattr(main, "entry_points", lambda kind: EntryPoints(()))
     monkeypatch.setattr(registry, "entry_points", lambda kind: EntryPoints(()))
     for words in ("FOLDER --export page.html", "--help"):
         told = call(f"{name} {words}").exception

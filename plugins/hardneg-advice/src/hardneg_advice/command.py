@@ -42,7 +42,7 @@ class RecommendCommand(Command):
         if args["as_json"]:
             return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
         terminal.say(result.answer())
-        self.show(result.section())
+        terminal.print_section(terminal.stdout_console(), result.section())
         terminal.say(f"{output}: hardneg recipe run {output}")
 
 

@@ -152,7 +152,7 @@ class RunsToScore:
                 judges = "the judgements" if self.qrels is not None else f"split {self.split} of {self.dataset}"
                 judges = str(self.qrels) if isinstance(self.qrels, Path) else judges
                 ids, known = (", ".join([*names][:3]) + ", ..." * (len(names) > 3) for names in (own, qrels))
-                problem = f"no query of it is judged: {path} has the query ids {ids}, {judges} has {known}"
+                problem = f"none of its queries is judged: query ids {ids} in {path}, but {known} in {judges}"
                 raise DataError(f"{label}: {problem}; give the judgements of the run's queries")
         said = [*notes, *(f"{reason}: {count}" for reason, count in left_out.items())]
         return evaluation.metrics_json.Measured(scores, notes=tuple(said))

@@ -97,8 +97,9 @@ def test_arguments_are_as_the_stages_of_recipes_have_them():
                 verb, *names = path.split(".")
                 held = load_plugin("stages", verb).model_fields
                 for part in names[:-1]:
-                    held = next(each for each in get_args(held[part].annotation) if hasattr(each, "model_fields"))
-                    held = held.model_fields
+                    held = next(
+                        of.model_fields for of in get_args(held[part].annotation) if hasattr(of, "model_fields")
+                    )
                 field = held[names[-1]]
             except (HardnegError, KeyError):
                 continue

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from command_line import call, hardneg
-from markupsafe import escape
 from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
@@ -37,7 +36,7 @@ def test_a_finished_run_is_diagnosed(finished):
     }
     (step,) = json.loads(answer.stdout)["next"]
     again = f"hardneg recipe run {folder.parent}/small.yaml --preset demo --set 'title=A page' --set "
-    assert step["command"].startswith(again) and f"{escape(again)}" in (folder / "report.html").read_text()
+    assert step["command"].startswith(again) and again.replace("'", "&#39;") in (folder / "report.html").read_text()
 
 
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):

@@ -10,8 +10,8 @@ import typer
 from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
-from hardneg.cli import adaptor, commands, planned_work
-from hardneg.cli.console import bars, print_section, say_json, stdout_console
+from hardneg.cli import adaptor, planned_work
+from hardneg.cli.console import Bars, print_section, say_json, stdout_console
 from hardneg.fields import Reference, known_metric
 from hardneg.functions.arguments import WRITTEN, AnalyzeArguments, options_of
 from hardneg.functions.given import run_labels
@@ -19,6 +19,7 @@ from hardneg.functions.recipes import checked, files_of, stages_of
 from hardneg.records import LOCK, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.report import figure, table
+from hardneg.runtime import check_device
 from hardneg.store import Target
 
 _KEYWORDS = options_of(AnalyzeArguments)
@@ -41,14 +42,16 @@ def command_of(chosen: type[Analysis]) -> Any:
         return fields[name].flag if name in fields else adaptor.plain_flag(name)
 
     def run(**args: Any) -> None:
-        stages = stages_of(args["run_folder"], adaptor.open_store(args["store"])) if of_stages else {}
+        if args.get("device") is not None:
+            check_device(args["device"])
+        stages = stages_of(args["run_folder"], planned_work.open_store(args["store"])) if of_stages else {}
         given = {name: each.value(args[name]) for name, each in fields.items() if args.get(name) not in (None, [], ())}
         for name in given:
             if of := fields[name].mark.one_of:
                 known = {path: label for label, path in given.get(of, {}).items()}
                 given[name] = known.get(given[name], given[name])
         analysis = checked(chosen, given, {name: stage[0] for name, stage in stages.items()}, called)
-        files, plot = files_of(analysis, args, stages, bars()), args["plot"]
+        files, plot = files_of(analysis, args, stages, Bars()), args["plot"]
         if plot:
             figure.check_forms([plot])
             beside = (files.judged, files.topics, files.corpus, files.hidden)
@@ -121,7 +124,7 @@ class _Field:
     def value(self, given: Any) -> Any:
         """The field's value from the command line."""
         if isinstance(given, list) and self.metrics:
-            given = commands.metric_names(given)
+            given = [name for text in given for name in text.split(",") if name]
         if get_origin(self.info.annotation) is not dict:
             return str(given) if isinstance(given, Path) else given
         texts, inner = list(map(str, given)), get_args(self.info.annotation)[1]

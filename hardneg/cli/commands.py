@@ -12,19 +12,18 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from hardneg import evaluation, formats, report as reports
-from hardneg.cli import adaptor
+from hardneg.cli import adaptor, console
 from hardneg.cli.adaptor import keyword
-from hardneg.cli.console import (
-    bars,
-    measured_tables,
-    print_section,
-    say,
-    say_json,
-    say_next,
-    stdout_console,
-    tell_left_out,
+from hardneg.cli.console import measured_tables, say, say_json, say_next, stdout_console, tell_left_out
+from hardneg.cli.planned_work import (
+    TerminalSession,
+    open_store,
+    opened,
+    plugin_options,
+    store_outputs,
+    together,
+    values,
 )
-from hardneg.cli.planned_work import TerminalSession, configured, opened, store_outputs, together
 from hardneg.formats import form_names
 from hardneg.functions import arguments, mine, results, search
 from hardneg.functions.evaluate import RunsToScore, evaluate as scored
@@ -72,41 +71,30 @@ class Command:
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
         """Link the result to the output and print its counts."""
-        output, facts = args["output"], dict(result.facts)
+        output, facts = args["output"], result.facts
         with session.outputs.publish():
             link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
-        for line in self.lines(result):
-            say(line)
-        counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.counts.items()]
-        say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
-        if counts:
-            left = {name: count for name, count in facts.items() if name not in self.unsaid}
-            tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
-
-    def show(self, section: "reports.table.Section") -> None:
-        """Print tables and their explanation."""
-        print_section(stdout_console(), section)
-
-    def lines(self, result: Any) -> Iterator[str]:
-        """Lines on a result before its counts."""
-        facts = result.facts
         if tuned := facts.get("tuned"):
-            yield f"tuned: {tuned}"
+            say(f"tuned: {tuned}")
         if splits := facts.get("splits"):
-            yield ", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in splits.items())
+            say(", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in splits.items()))
             for name, count in facts.items():
                 if count and name not in ("documents", "seconds") and isinstance(count, int | float):
-                    yield f"  {name}: {count:,}"
+                    say(f"  {name}: {count:,}")
+        counts = [counted(facts.get(name, 0), *nouns) for name, nouns in self.counts.items()]
+        say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
+        if left := {name: facts[name] for name in facts if counts and name not in {*self.counts, *self.unsaid}}:
+            tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
     def command(self, name: str) -> Callable[..., None]:
         """The function for typer: all processes compute the result, the first one writes and prints it."""
 
         def run(**args: Any) -> None:
-            targets, given = self.targets(args), adaptor.values(self.arguments, args)
-            engine = configured(args.get("engine"), args.get("engine_option"))
+            given, engine = values(self.arguments, args), (args.get("engine"), args.get("engine_option"))
             with together(args.get("device")) as device:
-                session = opened(args.get("store"), device, args.get("settings"), engine)
-                session.command, session.targets, session.overwrite = name, targets, args["overwrite"]
+                session = opened(args.get("store"), device, args.get("settings"), *engine)
+                session.command, session.targets = name, lambda: self.targets(args)
+                session.overwrite = args["overwrite"]
                 session.seed = args.get("seed", session.seed)
                 session.plans = args.get("plan", False) and 1 + args["as_json"]
                 with session.held, suppress(OtherProcess):
@@ -217,7 +205,7 @@ def export(
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
     target, session = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus), opened(store)
-    session.command, session.targets, session.overwrite = "export", target.checked(), overwrite
+    session.command, session.targets, session.overwrite = "export", target.checked, overwrite
     form_names.check_form(source_form, negatives)
     with session.held, TemporaryDirectory() as folder:
         plan = session.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
@@ -275,7 +263,7 @@ def import_(
     outputs.check()
     with outputs.publish(), replacing_folder(output) as folder:
         file = formats.vectors_import.open_vectors(vectors, ids)
-        count = formats.vectors_import.import_vectors(file, folder, bars())
+        count = formats.vectors_import.import_vectors(file, folder, console.Bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
 
 
@@ -297,7 +285,7 @@ def pyserini(
     from hardneg.integrations.pyserini import openings, with_java
 
     spec = None if model is None else ModelSpec(model)
-    for name, text in openings(folder, adaptor.open_store(store), spec, adaptor.plugin_options(option)):
+    for name, text in openings(folder, open_store(store), spec, plugin_options(option)):
         say(f"# {name}\n{with_java(text)}\n")
 
 
@@ -311,10 +299,8 @@ def _evaluate(**args: Any) -> None:
     if args["as_json"]:
         for note in measured.notes:
             say(note, err=True)
-        content, wanted = (
-            evaluation.metrics_json.to_json(tested),
-            {"comparisons": tested.comparisons, "per_query": args["per_query"]},
-        )
+        content = evaluation.metrics_json.to_json(tested)
+        wanted = {"comparisons": tested.comparisons, "per_query": args["per_query"]}
         more = [key for key, asked in wanted.items() if asked]
         notes = ["notes"] if tested.notes else []  # the means only, or keys of a metrics file
         return say_json({key: content[key] for key in ("metrics", *more, *notes)} if more else content["metrics"])
@@ -323,22 +309,12 @@ def _evaluate(**args: Any) -> None:
             for query_id, score in by_query.items():
                 say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
     measured_tables(stdout_console(), tested)
-    say_next(_next_steps(judging, tested))
-
-
-def _next_steps(judging: RunsToScore, measured: Any, system: str = "") -> list[tuple[str, str]]:
-    runs = {label: str(path) for label, path in judging.files.items()}
-    return reports.content.next_steps(measured, system, runs=runs)
+    say_next(reports.content.next_steps(tested, runs=judging.files))
 
 
 def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
-    given = adaptor.values(ARGUMENTS, {**args, "metrics": metric_names(args["metrics"] or [])})
-    return RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
-
-
-def metric_names(texts: Sequence[str]) -> list[str]:
-    """Metric names from repeated or comma-separated values."""
-    return [name for text in texts for name in text.split(",") if name]
+    session = opened(args["store"], args.get("device"), args["settings"])
+    return RunsToScore.of(session, values(ARGUMENTS, args))
 
 
 _PER_QUERY = typer.Option(False, "--per-query", help="Print each query's scores too.")
@@ -359,16 +335,16 @@ def _report(**args: Any) -> None:
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
-    content, page, pages = reports.content, reports.page, args["form"] == "pages"
+    content, page, pages, folder = reports.content, reports.page, args["form"] == "pages", args["folder"]
     tables = page.latex if args["form"] == "latex" else page.markdown
-    if args["folder"] is not None and (args["runs"] or args["output"]):
+    of_folder = folder is not None and not args["runs"] and args["output"] is None
+    of_runs = folder is None and args["runs"] and (args["output"] is not None or not pages)
+    if not (of_folder or of_runs):
         raise errors.UsageError("report: give a RUNFOLDER, or {runs} and {output}", "runs", "output")
-    if args["folder"] is not None:
-        found = evaluation.metrics_json.read_metrics(args["folder"] / layout.METRICS)
-        return say(tables(content.ReportContent.of(args["title"], found)), nl=False)
-    if not args["runs"] or (pages and args["output"] is None):
-        raise errors.UsageError("report: give {runs} and {output}, or a RUNFOLDER", "runs", "output")
-    judging = _judging_of(args)
+    if folder is not None:
+        found = evaluation.metrics_json.read_metrics(folder / layout.METRICS)
+        return say(tables(content.ReportContent.of(args["title"] or folder.resolve().name, found)), nl=False)
+    judging, title = _judging_of(args), args["title"] or "Results"
     runs, dataset = judging.files, judging.dataset
     judging = replace(judging, baselines=judging.baselines or [*runs][:1])
     system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
@@ -376,13 +352,13 @@ def _report(**args: Any) -> None:
         raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
     if not pages:
         tested = judging.tested(judging.measured())
-        return say(tables(content.ReportContent.of(args["title"], tested)), nl=False)
+        return say(tables(content.ReportContent.of(title, tested)), nl=False)
     file, source = judging.qrels if isinstance(judging.qrels, Path) else None, (dataset or "").partition(":")[2]
     reads = [*runs.values(), *([file] if file else []), *([Path(source).expanduser()] if source else [])]
     outputs = store_outputs("report", [Target(args["output"], folder=True, names=page.NAMES)], reads, args["overwrite"])
     outputs.check()
     measured = judging.tested(judging.measured())
-    shown = content.ReportContent.of(args["title"], measured, system=system)
+    shown = content.ReportContent.of(title, measured, system=system)
     judged_by = file.name if file else f"split {judging.split} of {dataset}"
     settings: dict[str, Any] = {
         "evaluated on": f"{wording.counted(shown.queries, 'query')} of {judged_by}",
@@ -391,7 +367,7 @@ def _report(**args: Any) -> None:
     }
     passages = reports.query_section.Passages(runs, judging.grades(), judging.collection, judging.split)
     browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", dataset] if dataset else [])])
-    steps = _next_steps(judging, measured, system)
+    steps = content.next_steps(measured, system, runs)
     shown = replace(shown, settings=settings, over=settings["evaluated on"], browse=browse, next=steps)
     with outputs.publish():
         for path in page.write_report(args["output"], shown, measured, passages):
@@ -401,7 +377,7 @@ def _report(**args: Any) -> None:
 
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
 _ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the one with the highest mean.")
-_TITLE = typer.Option("Results", "--title", help="The page's title.")
+_TITLE = typer.Option("", "--title", help="The title of the page or table; default: the folder's name, or Results.")
 _OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.", None)
 _RUNFOLDER = typer.Argument(
     None, metavar="RUNFOLDER", help="A finished recipe's folder, in place of runs.", exists=True

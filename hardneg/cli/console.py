@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -183,17 +184,16 @@ def _print_dim(console: "Console", *lines: str) -> None:
         console.print(line, style="dim", soft_wrap=not console.is_terminal)
 
 
-def bars() -> "Bars":
-    """Progress on stderr."""
-    return Bars(stderr_console())
-
-
 class Bars:
     """Progress with rate and remaining time on stderr: bars in a terminal, else lines."""
 
-    def __init__(self, console: "Console") -> None:
-        self._console = console
-        self._lines = Lines(self.note)
+    @cached_property
+    def _console(self) -> "Console":
+        return stderr_console()
+
+    @cached_property
+    def _lines(self) -> Lines:
+        return Lines(self.note)
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:

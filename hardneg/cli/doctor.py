@@ -44,7 +44,7 @@ def doctor(
         told = {name: value for name, value in declared.items() if value not in (None, "", {})}
         shown = ((name.replace("_", " "), _in_words(name, value)) for name, value in told.items())
         return console.say_answer(declared, console.aligned(shown), as_json)
-    findings = list(examine(adaptor.open_store(store).root))
+    findings = list(examine(planned_work.open_store(store).root))
     width = max(len(finding.subject) for finding in findings)
     lines = (
         f"{each.state:<7}  {each.subject:<{width}}  {each.found}\n{'':<{9 + width}}  {each.meaning}"

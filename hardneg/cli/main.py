@@ -5,16 +5,22 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from io import TextIOWrapper
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import hardneg
 from hardneg.cli import adaptor, commands, console, doctor, plugins, recipe
-from hardneg.records import ArtifactError, DataError, HardnegError
+from hardneg.records import ArtifactError, DataError, HardnegError, MissingDependency, PluginError
+from hardneg.registry import OUTSIDE, entry_points, load_plugin, not_installed, plugin_summary
 from hardneg.runtime import world
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "
@@ -30,7 +36,77 @@ _ROOM = {
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
-class _Group(adaptor.PackageGroup):
+class PackageGroup(TyperGroup):
+    """A command group with the commands of installed packages; for a missing command it names the package.
+
+    An entry point of two words, such as `recipe verify`, is a command of that group. The help imports no package.
+    """
+
+    kind, panel = "apps", "Of installed packages"
+    lacking: ClassVar[type[HardnegError]] = MissingDependency
+    _helping = False
+
+    def made(self, point: "EntryPoint") -> Any:
+        """The command of an entry point."""
+        try:
+            return adaptor.click_command(point.name.rpartition(" ")[2], point.load())
+        except ImportError as error:
+            raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of built-in commands, then those of packages."""
+        own = super().list_commands(ctx)
+        return [*own, *sorted({*self._brought()} - {*own})]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, or a stub with its summary for the help."""
+        if cmd_name in self.commands or cmd_name not in (brought := self._brought()):
+            return super().get_command(ctx, cmd_name)
+        point = brought[cmd_name]
+        if not self._helping:
+            return self.made(point)
+        summary = f"{plugin_summary(point.value) or 'It has no summary'}."
+        return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The requested command; the error for an unknown one suggests similar names, including those of packages."""
+        known = (args[:1] and (args[0] in self.commands or args[0].startswith("-"))) or ctx.resilient_parsing
+        if args and not known and args[0] not in (own := self.list_commands(ctx)):
+            if where := not_installed(self.kind, self._within() + args[0]):
+                raise self.lacking(f"the command {self._within() + args[0]!r} is {where}")
+            known = [*own, *(name for kind, name in OUTSIDE if kind == self.kind)]
+            alike = ", ".join(map(repr, dict.fromkeys(get_close_matches(args[0], known))))
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {alike}?' if alike else ''}")
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Format the help without importing packages."""
+        self._helping = True
+        super().format_help(ctx, formatter)
+
+    def _within(self) -> str:
+        """The prefix of this group's entry points, such as `recipe `; empty for the main group."""
+        return f"{self.name} " if any(name.startswith(f"{self.name} ") for _, name in OUTSIDE) else ""
+
+    def _brought(self) -> "dict[str, EntryPoint]":
+        """Entry points of packages for this group, by command name."""
+        within, points = self._within(), [(point.name.rpartition(" "), point) for point in entry_points(self.kind)]
+        return {name: point for (of, space, name), point in points if of + space == within}
+
+
+class _Analyses(PackageGroup):
+    """The installed analyses, each a command made from its fields when it is called."""
+
+    kind, panel, lacking = "analyses", "Analyses", PluginError
+
+    def made(self, point: "EntryPoint") -> Any:
+        """The click command for an analysis."""
+        from hardneg.cli.analysis_command import command_of
+
+        return command_of(load_plugin("analyses", point.name))
+
+
+class _Group(PackageGroup):
     """The main group."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -47,15 +123,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for panel, name, group in (
-    (adaptor.RECIPES, "recipe", recipe.app),
-    (adaptor.RECIPES, "artifacts", recipe.artifacts_app),
-    (adaptor.AROUND, "data", plugins.data),
-    (adaptor.AROUND, "plugins", plugins.app),
-    (adaptor.STAGES, "index", commands.index_app),
-    (adaptor.RESULTS, "analyze", adaptor.analyses),
+_ANALYSES = typer.Typer(
+    help="Explain the metrics: errors, drift and filters of negatives, overlaps, wins, costs.", no_args_is_help=True
+)
+for panel, name, group, kind in (
+    (adaptor.RECIPES, "recipe", recipe.app, PackageGroup),
+    (adaptor.RECIPES, "artifacts", recipe.artifacts_app, TyperGroup),
+    (adaptor.AROUND, "data", plugins.data, PackageGroup),
+    (adaptor.AROUND, "plugins", plugins.app, TyperGroup),
+    (adaptor.STAGES, "index", commands.index_app, TyperGroup),
+    (adaptor.RESULTS, "analyze", _ANALYSES, _Analyses),
 ):
-    app.add_typer(group, name=name, rich_help_panel=panel)
+    app.add_typer(group, name=name, cls=kind, rich_help_panel=panel)
 for name, command in commands.commands().items():
     within, shown = (commands.index_app, None) if name == "index build" else (app, adaptor.STAGES)
     within.command(name.rpartition(" ")[2], rich_help_panel=shown)(command.command(name))
@@ -70,17 +149,11 @@ for shown, function in (
     app.command(function.__name__, rich_help_panel=shown)(function)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Show the version.")) -> None:
+    if version:
         console.say(f"hardneg {hardneg.__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
-) -> None:
-    pass
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -114,8 +187,6 @@ def main() -> None:
 def end(error: HardnegError | OSError) -> None:
     """Print an error on stderr and exit with its code."""
     shown = error if isinstance(error, HardnegError) else as_hardneg_error(error)
-    if "called" not in vars(shown):
-        shown.called = adaptor.plain_flag
     with suppress(OSError):
         console.say(f"hardneg: {shown}", err=True)
     drop_stdout()

@@ -6,24 +6,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import typer
 
 from hardneg import recipes
 from hardneg.cli import console
-from hardneg.cli.adaptor import open_store, plugin_options, tell_once
-from hardneg.cli.console import bars, say
-from hardneg.functions.session import Session
+from hardneg.cli.adaptor import SHARED, flag, tell_once
+from hardneg.cli.console import say
+from hardneg.functions.arguments import Arg, plugin_setting
+from hardneg.functions.session import Session, usual_store
 from hardneg.records import HardnegError, UsageError, errors, layout, types, wording
 from hardneg.registry import configure
 from hardneg.report.table import Table
-from hardneg.runtime import World, distributed, world
+from hardneg.runtime import World, check_device, distributed, world
 from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
@@ -39,12 +41,12 @@ _GRACE = 5.0
 class TerminalSession(Session):
     """The session of a command.
 
-    command: its name. targets: its outputs. plans: 1 to show the steps and make nothing, 2 for JSON. held: closed at
-    the end of the command.
+    command: its name. targets: returns its outputs, or raises UsageError. plans: 1 to show the steps and make nothing,
+    2 for JSON. held: closed at the end of the command.
     """
 
     command: str = ""
-    targets: Sequence[Target] = ()
+    targets: Callable[[], Sequence[Target]] = tuple
     overwrite: bool = False
     plans: int = 0
     held: ExitStack = field(default_factory=ExitStack)
@@ -53,17 +55,31 @@ class TerminalSession(Session):
         """Print a note on stderr."""
         tell_once(note)
 
-    def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
+    def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
         """The plan, after its outputs are checked; without a plan a read-only store is replaced by a temporary one.
 
         Raises:
-            UsageError: an output is an input, or exists and is not this command's own.
+            UsageError: mistakes in the recipe and in the names of outputs, or an output is an input, or exists and is
+                not this command's own.
         """
-        if self.plans and recipe is not None:
-            show_plan((ahead or recipe).plan(tell_once), self.store, as_json=self.plans == 2)
-            raise typer.Exit
-        plan: recipes.Plan | None = None if recipe is None else recipe.plan(tell_once)
-        self.outputs = store_outputs(self.command, self.targets, reads, self.overwrite, self.store, plan)
+        wrong, plan = list[UsageError](), None
+        try:
+            targets = self.targets()
+        except UsageError as error:
+            wrong.append(error)
+        try:
+            checked = None if recipe is None else recipe.check(tell_once)
+        except UsageError as error:
+            wrong.append(error)
+        if wrong:
+            names = [name for each in wrong for name in each.names]
+            raise wrong[0] if len(wrong) == 1 else UsageError("\n".join(each.message for each in wrong), *names)
+        if checked is not None:
+            plan = recipes.make_plan(checked)
+            if self.plans:
+                show_plan(plan, self.store, as_json=self.plans == 2)
+                raise typer.Exit
+        self.outputs = store_outputs(self.command, targets, reads, self.overwrite, self.store, plan)
         self.held.enter_context(self.outputs.reserve())
         with suppress(OSError):
             self.store.root.mkdir(parents=True, exist_ok=True)
@@ -72,57 +88,136 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """The artifacts of all steps, or of the steps up to one; each of several processes calls this."""
-        return run_plan(plan, self.store, self.options(until, force))
+        """The artifacts of all steps, or of the steps up to one, with a line per step; each process calls this.
+
+        Raises:
+            UsageError: this process sees different files than the first one.
+        """
+        from hardneg.stages import Local
+
+        if distributed.from_first(plan.keys) != plan.keys:
+            raise UsageError(f"process {world().rank} and process 0 see different files of the model or the dataset")
+        options = recipes.Options(until, tuple(force), self.device, self.engine or Local())
+        if world().rank > 0:
+            return recipes.execute(plan, self.store, options, recipes.Watcher())
+        count, total = 0, len(plan.until(until))
+
+        def begins(step: "recipes.Step") -> None:
+            words = dict.fromkeys(filter(None, (step.name, step.verb, step.spec.why())))  # a name may be a verb
+            say(f"[{count + 1}/{total}] {': '.join(words)}", err=True)
+
+        def ends(step: "recipes.Step", artifact: Artifact, seconds: float | None) -> None:
+            nonlocal count
+            count += 1
+            if seconds is None:
+                return say(f"[{count}/{total}] {step.name}: in the store", err=True)
+            facts = {name: each for name, each in artifact.facts.items() if not isinstance(each, bool)}
+            whole = [name for name, each in facts.items() if isinstance(each, int | str) and name != "seconds"]
+            told = ", ".join(f"{name} {facts[name]}" for name in whole)
+            say(f"    {wording.duration(seconds)}{f'; {told}' if told else ''}", err=True)
+
+        return recipes.execute(plan, self.store, options, recipes.Watcher(begins, ends, self.progress))
+
+
+def open_store(path: Path | None) -> Store:
+    """Open the store at `path` or the default store; a new one at `path` is announced.
+
+    Raises:
+        ArtifactError: the path is a file, or cannot be used.
+    """
+    store = usual_store(path)
+    if path is not None and not store.root.exists() and world().rank == 0:
+        say(f"note: no store at {path} yet; it will be created", err=True)
+    return store
 
 
 def opened(
-    store: Path | None, device: str | None = None, settings: Sequence[str] | None = (), engine: "Engine | None" = None
+    store: Path | None,
+    device: str | None = None,
+    settings: Sequence[str] | None = (),
+    engine: str | None = None,
+    options: Sequence[str] | None = (),
 ) -> TerminalSession:
-    """Open a session; None for the default store or device."""
-    return TerminalSession(open_store(store), device, settings=settings or (), progress=bars(), engine=engine)
-
-
-def run_plan(plan: "recipes.Plan", store: Store, options: "recipes.Options") -> "recipes.Outcome":
-    """Make the artifacts missing in the store, with a line per step on stderr; each of several processes calls it.
-
-    Raises:
-        UsageError: this process sees different files than the first one.
-    """
-    if distributed.from_first(plan.keys) != plan.keys:
-        raise UsageError(f"process {world().rank} and process 0 see different files of the model or the dataset")
-    if world().rank > 0:
-        return recipes.execute(plan, store, options, recipes.Watcher())
-    terminal, count, total = console.stderr_console(), 0, len(plan.until(options.until))
-
-    def begins(step: "recipes.Step") -> None:
-        words = dict.fromkeys(filter(None, (step.name, step.verb, step.spec.why())))  # a name may be a verb
-        terminal.print(f"[{count + 1}/{total}] {': '.join(words)}")
-
-    def ends(step: "recipes.Step", artifact: Artifact, seconds: float | None) -> None:
-        nonlocal count
-        count += 1
-        if seconds is None:
-            return terminal.print(f"[{count}/{total}] {step.name}: in the store")
-        told = {key: value for key, value in artifact.facts.items() if key != "seconds" and not isinstance(value, bool)}
-        facts = [f"{key} {value}" for key, value in told.items() if isinstance(value, int | str)]
-        terminal.print("; ".join([f"    {wording.duration(seconds)}", *([", ".join(facts)] if facts else [])]))
-
-    return recipes.execute(plan, store, options, recipes.Watcher(begins, ends, console.Bars(terminal)))
-
-
-def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
-    """The engine of a command, configured with its options.
+    """Open a session; None for the default store, device or engine. options: of the engine, KEY=VALUE.
 
     Raises:
         PluginError: no such engine, or no such option of it.
-        UsageError: an engine other than the built-in one, in several processes.
+        UsageError: no such device, or an engine other than the built-in one in several processes.
     """
-    name = name or layout.LOCAL
-    if name != layout.LOCAL and world().size > 1:
-        raise UsageError(f"--engine {name}: it starts its own processes; run hardneg without torchrun or accelerate")
-    engine: Engine = configure("engines", types.PluginSetting(name, plugin_options(options or (), "--engine-option")))
-    return engine
+    if device is not None:
+        check_device(device)
+    configured: Engine | None = None
+    if options or engine not in (None, layout.LOCAL):
+        if engine not in (None, layout.LOCAL) and world().size > 1:
+            problem = "it starts its own processes; run hardneg without torchrun or accelerate"
+            raise UsageError(f"--engine {engine}: {problem}")
+        setting = types.PluginSetting(engine or layout.LOCAL, plugin_options(options or (), "--engine-option"))
+        configured = configure("engines", setting)
+    return TerminalSession(
+        open_store(store), device, settings=settings or (), progress=console.Bars(), engine=configured
+    )
+
+
+def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
+    """The options in KEY=VALUE texts, each value parsed as YAML.
+
+    Raises:
+        UsageError: a text is not KEY=VALUE, or its value is not YAML.
+    """
+    options = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{option} {text}: must be KEY=VALUE")
+        try:
+            options[key] = recipes.parse_setting(value)
+        except ValueError as error:
+            raise UsageError(f"{option} {key}: {error}") from None
+    return options
+
+
+def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a function's own arguments by name, converted from the command line.
+
+    Raises:
+        UsageError: a text has the wrong form, or an option belongs to a plugin that was not given.
+    """
+    own = {name: each for name, each in arguments.items() if name not in SHARED}
+    read = {name: args[name] for name in own if args.get(name) not in (None, [], ())}
+    for name, raw in read.items():
+        if get_origin(own[name].cli) is dict:
+            read[name] = _mapping(own[name], raw)
+        elif own[name].metrics and isinstance(raw, list):
+            read[name] = [metric for text in raw for metric in text.split(",") if metric]
+    for path, value in plugin_options(args["option"]).items() if args.get("option") else ():
+        names = [each.name for each in own.values() if each.plugin not in ("", "datasets", "engines")]
+        plugin, dot, key = path.partition(".")
+        if dot and plugin not in names:
+            raise UsageError(f"--option {path}: no such plugin in this command; it has: {', '.join(names)}")
+        plugin, key = (plugin, key) if dot else (names[0], path)
+        if plugin not in read:
+            raise UsageError(f"--option {key}: an option of {{{plugin}}}, which was not given", plugin)
+        read[plugin] = {**plugin_setting(plugin, read[plugin]), key: value}
+    return read
+
+
+def _mapping(argument: Arg, texts: Sequence[str]) -> dict[str, Any]:
+    """The values of a repeatable NAME=VALUE option: YAML, numbers, or lists of numbers."""
+    value_type = get_args(argument.cli)[1]
+    if value_type is Any:
+        return plugin_options(texts, flag(argument))
+    read: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        try:
+            numbers = [float(each) for each in value.split(",")]
+        except ValueError:
+            numbers = []
+        several = get_origin(value_type) is list
+        if not equals or not numbers or not all(map(isfinite, numbers)) or (len(numbers) > 1 and not several):
+            raise UsageError(f"{text}: must be NAME=NUMBER")
+        read[name] = numbers if several else numbers[0]
+    return read
 
 
 def store_outputs(

@@ -128,7 +128,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     return [folder / path for path in written]
 
 
-data = typer.Typer(cls=adaptor.PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
+data = typer.Typer(help="List, show, check and fetch datasets.", no_args_is_help=True)
 _SOURCES = "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name."
 DATASET = typer.Argument(help=_SOURCES, autocompletion=adaptor.complete_plugins("datasets"))
 _LOADER = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")

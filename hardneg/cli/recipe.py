@@ -10,19 +10,15 @@ import typer
 
 from hardneg import evaluation, recipes
 from hardneg.cli import adaptor, console
-from hardneg.cli.adaptor import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, tell_once
+from hardneg.cli.adaptor import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, tell_once
 from hardneg.cli.console import say, say_answer
-from hardneg.cli.planned_work import configured, free_bytes, opened, run_plan, show_plan, store_outputs, together
+from hardneg.cli.planned_work import TerminalSession, free_bytes, open_store, opened, show_plan, store_outputs, together
 from hardneg.functions.session import planned_recipe
 from hardneg.records import errors, layout, wording
 from hardneg.runtime import world
-from hardneg.store import Store, artifacts, outputs, pack as packing, replace_text
+from hardneg.store import artifacts, outputs, pack as packing, replace_text
 
-app = typer.Typer(
-    cls=adaptor.PackageGroup,
-    help="List, plan, run and verify recipes, pipelines to a tested result.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True)
 
 NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=adaptor.complete_recipes)
 _PRESETS = "`demo` (the default: minutes, no network), `paper`, or another preset of the recipe."
@@ -131,29 +127,30 @@ def run(
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
-    chosen = configured(engine, engine_option)
     with together(device) as own_device:
-        options = recipes.Options(until, tuple(force), own_device, chosen)
-        recipe_plan, opened = planned_recipe(name, preset, settings, tell_once), open_store(store)
+        session = opened(store, own_device, engine=engine, options=engine_option)
+        recipe_plan = planned_recipe(name, preset, settings, tell_once)
         _check_stages(recipe_plan, until, force)
         folder = output or recipes.default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
         target = outputs.Target(folder, folder=True, names=recipes.names(recipe_plan), marked_by=layout.LOCK)
-        with store_outputs(recipes.COMMAND, [target], [], overwrite, opened, recipe_plan).reserve():
-            _run(recipe_plan, opened, options, folder)
+        with store_outputs(recipes.COMMAND, [target], [], overwrite, session.store, recipe_plan).reserve():
+            _run(recipe_plan, session, until, force, folder)
 
 
-def _run(recipe_plan: "recipes.Plan", opened: Store, options: "recipes.Options", folder: Path) -> None:
+def _run(
+    recipe_plan: "recipes.Plan", session: TerminalSession, until: str | None, force: Sequence[str], folder: Path
+) -> None:
     """Run a plan; the first process publishes the results and prints the tables, files and next step."""
-    terminal, answer = console.stderr_console(), console.stdout_console()
+    answer = console.stdout_console()
     if world().rank == 0:
-        terminal.print(_headline(recipe_plan))
+        say(_headline(recipe_plan), err=True)
         several = f", {world().size} processes" if world().size > 1 else ""
-        terminal.print(f"run folder {folder}, store {opened.root}{several}")
-    outcome = run_plan(recipe_plan, opened, options)
+        say(f"run folder {folder}, store {session.store.root}{several}", err=True)
+    outcome = session.make(recipe_plan, until, force)
     if world().rank > 0:
         return
-    recipes.publish(recipe_plan, outcome.artifacts, opened, folder)
-    terminal.print(f"{len(outcome.ran)} of {wording.counted(len(outcome.artifacts), 'step')} ran")
+    recipes.publish(recipe_plan, outcome.artifacts, session.store, folder)
+    say(f"{len(outcome.ran)} of {wording.counted(len(outcome.artifacts), 'step')} ran", err=True)
     if any(artifact.artifact_type == "metrics" for artifact in outcome.artifacts.values()):
         console.measured_tables(answer, evaluation.metrics_json.read_metrics(folder / layout.METRICS))
     for path in sorted(folder.iterdir()):
@@ -163,7 +160,7 @@ def _run(recipe_plan: "recipes.Plan", opened: Store, options: "recipes.Options",
         hint = ""
         if recipe_plan.recipe.source in map(recipes.find_recipe, recipes.named_recipes()):
             hint = "; to use your own data, add --set dataset=beir:FOLDER"
-        terminal.print(f"next: open {folder / layout.REPORT_HTML}{hint}")
+        say(f"next: open {folder / layout.REPORT_HTML}{hint}", err=True)
     console.say_next(recipes.next_steps(recipe_plan.recipe, folder))
 
 
@@ -225,8 +222,8 @@ def start(
     """
     from hardneg.functions.starting import Beginning, takes
 
-    beginning = Beginning.of(folder, glob, model)
-    (recipe, results), session = beginning.paths(output, runs), opened(store, device)
+    session, beginning = opened(store, device), Beginning.of(folder, glob, model)
+    recipe, results = beginning.paths(output, runs)
     command = f"hardneg recipe run {quote(str(recipe))}"
     target = outputs.Target(recipe, use=f"`{command}` runs it as it is")
     written = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)
@@ -332,7 +329,7 @@ def check_store(
     Example: hardneg artifacts check --repair
     """
     opened = open_store(store)
-    entries = list(artifacts.check(opened, console.bars()))
+    entries = list(artifacts.check(opened, console.Bars()))
     damaged = [item for item in entries if item.problem]
     for item in damaged:
         say(f"{item.stage}: {item.problem}")

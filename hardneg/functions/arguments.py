@@ -291,49 +291,38 @@ def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -
     Raises:
         UsageError: all invalid values at once.
     """
-    values, problems, wrong = {"stage": verb}, list[str](), list[str]()
+    from pydantic import TypeAdapter, ValidationError
+
+    from hardneg.fields import InputFile, PluginKind
+
+    values, problems, wrong = dict[str, Any](stage=verb), list[str](), list[str]()
     for path, value in fields.items():
-        info, name = verb_field(f"{verb}.{path}"), names.get(path, path.rpartition(".")[2])
+        model, parts, name = load_plugin("stages", verb), path.split("."), names.get(path, path.rpartition(".")[2])
+        for part in parts[:-1]:
+            held = model.model_fields[part].annotation
+            model = next(each for each in (held, *get_args(held)) if hasattr(each, "model_fields"))
+        info: FieldInfo = model.model_fields[parts[-1]]
         if value is None and info.default is None:
             continue
+        several = get_origin(info.annotation) is tuple
+        annotation: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
         try:
-            values[path] = _field_value(info, name, value)
+            if any(isinstance(mark, InputFile) for mark in info.metadata):
+                files = [str(file) for file in files_of(name, value)] if several else str(file_path(value, name))
+                values[path] = files
+            elif any(isinstance(mark, PluginKind) for mark in info.metadata):
+                values[path] = (plugin_settings if several else plugin_setting)(name, value)
+            else:
+                values[path] = TypeAdapter(annotation).validate_python(_plain(value), strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            location = ".".join([f"{{{name}}}", *map(str, first["loc"])])
+            problems, wrong = [*problems, f"{location}: {complaint(first)}"], [*wrong, name]
         except errors.UsageError as error:
             problems, wrong = [*problems, error.message], [*wrong, name]
     if problems:
         raise errors.UsageError("\n".join(problems), *wrong)
     return values
-
-
-def verb_field(path: str) -> "FieldInfo":
-    """The field of a verb at a path, such as `search.depth` or `fuse.tuning.metric`."""
-    verb, *names = path.split(".")
-    model: Any = load_plugin("stages", verb)
-    for name in names[:-1]:
-        held = model.model_fields[name].annotation
-        model = next(each for each in (held, *get_args(held)) if hasattr(each, "model_fields"))
-    info: FieldInfo = model.model_fields[names[-1]]
-    return info
-
-
-def _field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
-    """A value validated against a field: a plugin with options, a path, or what pydantic accepts in strict mode."""
-    from pydantic import TypeAdapter, ValidationError
-
-    from hardneg.fields import InputFile, PluginKind
-
-    several = get_origin(info.annotation) is tuple
-    if any(isinstance(mark, InputFile) for mark in info.metadata):
-        return [str(path) for path in files_of(argument, value)] if several else str(file_path(value, argument))
-    if any(isinstance(mark, PluginKind) for mark in info.metadata):
-        return (plugin_settings if several else plugin_setting)(argument, value)
-    annotation: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
-    try:
-        return TypeAdapter(annotation).validate_python(_plain(value), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join([f"{{{argument}}}", *map(str, first["loc"])])
-        raise errors.UsageError(f"{location}: {complaint(first)}", argument) from None
 
 
 def _plain(number: Any) -> Any:

@@ -11,8 +11,8 @@ from hardneg import evaluation, formats, report as reports
 from hardneg.evaluation import LEVEL, MARGIN, known_level, known_margin
 from hardneg.functions import given, results
 from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, names_of, spelled_out, stage
-from hardneg.functions.session import AdhocRecipe, Session
-from hardneg.records import MissingDependency, UsageError, counted
+from hardneg.functions.session import AdhocRecipe, Session, named_dataset
+from hardneg.records import DataError, MissingDependency, UsageError, counted
 
 _log = logging.getLogger("hardneg")
 
@@ -105,7 +105,7 @@ class RunsToScore:
             raise UsageError(f"baseline {unknown[0]} is not among the runs: {', '.join(files)}")
         dataset, split = arguments.get("dataset"), arguments.get("split")
         if dataset is not None:
-            dataset, split = given.named_dataset(dataset, session.store), given.split_of(dataset, split, "test")
+            dataset, split = named_dataset(dataset, session.store), split or given.split_of(dataset, "test")
             read: Callable[[], formats.collection.StoredCollection] = partial(_collection, dataset, session)
         else:
             session.refuse_settings()
@@ -143,6 +143,17 @@ class RunsToScore:
         rows = {label: (label, path, self.metrics) for label, path in self.files.items()}
         level, match = self.fields["relevance_level"], self.fields.get("answer_match", "string")
         scores, left_out, notes = score_runs(rows, qrels, level, self.collection, self.split, match)
+        judged = [name for name in self.metrics if name not in cutoffs]
+        for label, path in self.files.items() if judged else ():
+            if any(score for name in judged for score in scores[label][name].values()):
+                continue
+            own = list(dict.fromkeys(query_id for query_id, _ in formats.runs.stream_run(path)))
+            if not qrels.keys() & {*own}:
+                judges = "the judgements" if self.qrels is not None else f"split {self.split} of {self.dataset}"
+                judges = str(self.qrels) if isinstance(self.qrels, Path) else judges
+                ids, known = (", ".join([*names][:3]) + ", ..." * (len(names) > 3) for names in (own, qrels))
+                problem = f"none of its queries is judged: query ids {ids} in {path}, but {known} in {judges}"
+                raise DataError(f"{label}: {problem}; give the judgements of the run's queries")
         said = [*notes, *(f"{reason}: {count}" for reason, count in left_out.items())]
         return evaluation.metrics_json.Measured(scores, notes=tuple(said))
 

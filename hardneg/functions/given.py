@@ -13,13 +13,13 @@ from hardneg import formats
 from hardneg.datasets.hugging_face import numbered_rows, text_cell
 from hardneg.formats import source_files, text_lines
 from hardneg.formats.qrels import GRADE_DIGITS, Qrels
-from hardneg.functions.arguments import AnyQrels, AnyRun, Dataset, Model, name_of
+from hardneg.functions.arguments import AnyQrels, AnyRun, Dataset
 from hardneg.records import Document, Judgement, Query, RankedList, errors, layout, wording
 from hardneg.store import Artifact, Store, digest, tree_digest
 
 _PARTS, _PAIR = ("corpus", "queries", "qrels"), ("anchor", "positive")
 _ONLY = "train"
-_FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a dict, or a datasets.Dataset of pairs"
+FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a dict, or a datasets.Dataset of pairs"
 _LARGEST = 3.4028234663852886e38  # of 32 bits
 
 
@@ -60,29 +60,10 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
             (store.root / "locks" / name).unlink(missing_ok=True)
 
 
-def named_dataset(dataset: Dataset, store: Store) -> str:
-    """The name of a dataset for a recipe; a dataset in memory is written to the store.
-
-    Raises:
-        UsageError: an object of another type.
-        DataError: an invalid dataset in memory; the message names the place.
-    """
-    if not isinstance(dataset, str | os.PathLike):
-        kept = keep_content(store, "given-collection", lambda folder: write_dataset(dataset, folder))
-        return f"{layout.BEIR}:{kept.path}"
-    try:
-        if isinstance(dataset, os.PathLike) or text_lines.find_file(Path(dataset), "corpus.jsonl") is not None:
-            return f"{layout.BEIR}:{os.fspath(dataset)}"
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", error)
-        raise errors.UsageError(f"dataset: {dataset!r:.60} is not a name ({reason}); {_FORMS}") from None
-    return name_of("dataset", dataset)
-
-
-def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
-    """The requested split, else the default one or the only one of a dataset in memory."""
-    if wanted is not None or isinstance(dataset, str | os.PathLike):
-        return wanted or usual
+def split_of(dataset: Dataset, usual: str) -> str:
+    """The split to take if none is requested: the usual one, or the only one of a dataset in memory."""
+    if isinstance(dataset, str | os.PathLike):
+        return usual
     known = list(_parts_of(dataset)[2])
     return known[0] if len(known) == 1 else usual
 
@@ -127,7 +108,7 @@ def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[
     """Corpus and queries by id and judgements by split, from a dict or a table of text pairs."""
     parts = _of_pairs(dataset) if hasattr(dataset, "column_names") else dataset
     if not isinstance(parts, Mapping) or not parts:
-        raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
+        raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {FORMS}")
     for name in (*parts, *_PARTS):
         if name not in _PARTS:
             raise errors.DataError(f"dataset: {name!r}: no such part{wording.suggestion(str(name), _PARTS)}")
@@ -234,34 +215,6 @@ def write_beir(
     for split, rows in judged.items():
         judgements = (f"{query_id}\t{doc_id}\t{grade}\n" for query_id, doc_id, grade in rows)
         write(folder / "qrels" / f"{split}.tsv", judgements, "query-id\tcorpus-id\tscore\n")
-
-
-def named_model(argument: Model, store: Store) -> str:
-    """The name of a model for a recipe; a live model is saved to the store.
-
-    Raises:
-        UsageError: an object of another type.
-    """
-    if isinstance(argument, str | os.PathLike):
-        return name_of("model", os.fspath(argument))
-    if not hasattr(argument, "save_pretrained") or not hasattr(argument, "tokenizer"):
-        forms = "give a folder, a hub id, or a model of sentence-transformers"
-        raise errors.UsageError(f"model: cannot use {argument!r:.60}; {forms}")
-
-    def save(folder: Path) -> None:
-        from hardneg.encoders.open.resolved import quiet
-
-        with quiet():
-            argument.save_pretrained(str(folder), create_model_card=False)
-
-    return str(keep_content(store, "given-model", save).path)
-
-
-def model_name(argument: Model) -> str:
-    """The short name of a model in results: the last part of its path, or the class of a live model."""
-    if isinstance(argument, str | Path):
-        return Path(str(argument).partition(":")[2] or argument).name
-    return str(getattr(argument, "name", type(argument).__name__))
 
 
 def run_file(run: AnyRun, store: Store) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
 from hardneg import formats, recipes
 from hardneg.functions import arguments, given, results, search
-from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session
+from hardneg.functions.session import ENCODED, MINED, SEARCHED, TRAINED, Session, model_name
 from hardneg.records import errors, layout, types
 from hardneg.registry import configure, load_plugin
 from hardneg.store import Artifact
@@ -66,7 +66,9 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    session, vectors = Session.of(where, mine), search.QueryVectors.of("mine", index, query_vectors, query_ids)
+    session, vectors = Session.of(where, mine), None
+    if index is not None or query_vectors is not None or query_ids is not None:
+        vectors = search.QueryVectors.of("mine", index, query_vectors, query_ids)
     named = (("run", run), ("filter_by", filter_by))
     files = {name: given.run_file(each, session.store) for name, each in named if each is not None}
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:
@@ -74,7 +76,7 @@ def mine(
     if "filter_by" in files and model is not None:
         raise errors.UsageError("mine: {filter_by} needs {run}, the run to select from", "filter_by", "run")
     fields = {"miner": miner, "filters": filters, "also_qrels": also_qrels, "seed": session.seed}
-    mined = arguments.stage("mine", {**fields, "split": given.split_of(dataset, split, "train")})
+    mined = arguments.stage("mine", {**fields, "split": split or given.split_of(dataset, "train")})
     stages = {MINED: mined} if model is None else mining_stages(mined, depth)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
     plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
@@ -109,11 +111,11 @@ def train(
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
     session = Session.of(where, train)
-    mined = arguments.stage("mine", {"miner": miner, "split": given.split_of(dataset, split, "train")})
+    mined = arguments.stage("mine", {"miner": miner, "split": split or given.split_of(dataset, "train")})
     trained = {**arguments.stage("train", {"loss": loss}), "negatives": MINED}
     stages = {**mining_stages(mined, depth), TRAINED: training_stage(trained, arguments.mapping_of("options", options))}
     artifact = session.artifacts(session.begin(session.recipe(train, dataset, model, stages)))[TRAINED]
-    name = f"{given.model_name(model)}-{TRAINED}"
+    name = f"{model_name(model)}-{TRAINED}"
     return results.TrainedModel(name, artifact.key, artifact.path / layout.MODEL_FOLDER, artifact.facts)
 
 

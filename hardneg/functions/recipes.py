@@ -14,7 +14,7 @@ from hardneg.analysis import base
 from hardneg.functions import arguments, given, results
 from hardneg.functions.arguments import Where, file_path, spelled_out
 from hardneg.functions.evaluate import Evaluation
-from hardneg.functions.session import Session, planned_recipe, setting_texts
+from hardneg.functions.session import Session, named_dataset, named_model, planned_recipe, setting_texts
 from hardneg.records import Judgement, UsageError, complaint, errors, layout, mistakes, wording
 from hardneg.registry import load_plugin, no_such_option, plugin_errors
 from hardneg.report.table import Section
@@ -137,7 +137,7 @@ class ChosenRecipe:
 
     def _planned(self, session: Session, problems: list[errors.HardnegError] | None = None) -> "recipes.Plan":
         named = {
-            name: (given.named_dataset if name == "dataset" else given.named_model)(value, session.store)
+            name: (named_dataset if name == "dataset" else named_model)(value, session.store)
             for name, value in self.live.items()
         }
         settings = [*session.settings, *self.settings, *setting_texts((), named)]

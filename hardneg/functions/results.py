@@ -83,13 +83,7 @@ class RankedRun(StoredResult):
     store: Store = field(repr=False)
     source: TextSource | None = field(repr=False)
 
-    @classmethod
-    def of(cls, name: str, artifact: Artifact, source: TextSource) -> "RankedRun":
-        """The run in an artifact."""
-        return cls(name, artifact.key, artifact.path / layout.RUN, artifact.facts, source.store, source)
-
     def __iter__(self) -> Iterator[tuple[str, types.RankedList]]:
-
         return formats.runs.stream_run(self.path)
 
     def __getitem__(self, query_id: str) -> types.RankedList:
@@ -100,7 +94,6 @@ class RankedRun(StoredResult):
 
     @cached_property
     def _lists(self) -> "formats.runs.Run":
-
         return formats.runs.read_run(self.path)
 
     def to_dict(self) -> dict[str, dict[str, float]]:

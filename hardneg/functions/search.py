@@ -14,7 +14,7 @@ from hardneg.functions import arguments, given, results
 from hardneg.functions.arguments import AnyQrels, Arg, Runs, Where, spelled_out, stage
 from hardneg.functions.evaluate import RELEVANCE
 from hardneg.functions.results import RankedRun, source_of_runs
-from hardneg.functions.session import ENCODED, SEARCHED, Session
+from hardneg.functions.session import ENCODED, SEARCHED, Session, model_name
 from hardneg.records import errors, layout, suggestion, types
 from hardneg.registry import configure, load_plugin, plugin_errors
 from hardneg.runtime import Progress
@@ -60,7 +60,8 @@ def search(
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
     session, searched = Session.of(where, search), arguments.stage("search", {"depth": depth})
-    if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
+    if index is not None or query_vectors is not None or query_ids is not None:
+        vectors = QueryVectors.of("search", index, query_vectors, query_ids)
         if any(each is not None for each in (dataset, model, backend, candidates)):
             problem = "search: with {index} and {query_vectors} give no dataset, model, backend or candidates"
             raise errors.UsageError(problem, "index", "query_vectors")
@@ -74,9 +75,9 @@ def search(
         raise errors.UsageError(problem, "dataset", "model", "backend")
     if candidates is not None and model is None:
         raise errors.UsageError("search: {candidates} needs {model}, which ranks them", "candidates", "model")
-    searched["split"] = split = given.split_of(dataset, split, "test")
+    searched["split"] = split = split or given.split_of(dataset, "test")
     encoded: Any = {"stage": "encode"} if backend is None else arguments.stage("index", {"backend": backend})
-    name = given.model_name(model) if backend is None else encoded["backend"]["name"]
+    name = model_name(model) if backend is None else encoded["backend"]["name"]
     stages: dict[str, dict[str, Any]] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
     if candidates is not None:
         stages[_LISTED] = arguments.stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
@@ -84,9 +85,8 @@ def search(
         stages[SEARCHED]["candidates"] = _LISTED_RUN
     recipe = session.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
     artifacts = session.artifacts(session.begin(recipe))
-    return results.RankedRun.of(
-        name, artifacts[SEARCHED], results.TextSource(artifacts[layout.DATASET].path, split, session.store)
-    )
+    run, source = artifacts[SEARCHED], results.TextSource(artifacts[layout.DATASET].path, split, session.store)
+    return results.RankedRun(name, run.key, run.path / layout.RUN, run.facts, session.store, source)
 
 
 @arguments.spelled_out
@@ -107,7 +107,7 @@ def rerank(
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
-    session, split = Session.of(where, rerank), given.split_of(dataset, split, "test")
+    session, split = Session.of(where, rerank), split or given.split_of(dataset, "test")
     reranked = arguments.stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
     file, plugin = given.run_file(run, session.store), reranked["plugin"]
     stages = {  # the search is a placeholder for the given run
@@ -119,8 +119,8 @@ def rerank(
     plan = session.begin(recipe, [file])
     collection = session.make_dataset(plan)
     artifact, facts = session.make_from(plan, _RERANKED, collection, {"run": file})
-    source = results.TextSource(collection.path, split, session.store)
-    return replace(results.RankedRun.of(str(plugin.get("source", plugin["name"])), artifact, source), facts=facts)
+    name, source = plugin.get("source", plugin["name"]), results.TextSource(collection.path, split, session.store)
+    return results.RankedRun(str(name), artifact.key, artifact.path / layout.RUN, facts, session.store, source)
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,10 @@ class QueryVectors:
     ids: Path | None
 
     @classmethod
-    def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """Read these arguments of a function; None if none is given. Raises UsageError for an incomplete set."""
+    def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors":
+        """Read these arguments of a function. Raises UsageError if the index or the vectors are missing."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
-        if not paths:
-            return None
         if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
             problem = f"{line}: {{index}} and {{query_vectors}} are used together: give {{{lacking[0]}}} too"
             raise errors.UsageError(problem, "index", "query_vectors")
@@ -202,7 +200,7 @@ def encode(dataset: arguments.Dataset, model: arguments.Model, **where: Unpack[a
     """
     session = Session.of(where, encode)
     plan = session.begin(session.recipe(encode, dataset, model, {ENCODED: arguments.stage("encode", {})}))
-    return results.BuiltIndex.of(given.model_name(model), session.artifacts(plan)[ENCODED])
+    return results.BuiltIndex.of(model_name(model), session.artifacts(plan)[ENCODED])
 
 
 @arguments.spelled_out

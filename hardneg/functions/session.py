@@ -15,8 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from hardneg import formats, recipes
-from hardneg.functions import given
-from hardneg.functions.arguments import Settings, Where, file_path, name_of, names_of, plugin_setting, whole_number
+from hardneg.functions import arguments, given
 from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, types, wording
 from hardneg.registry import configure, plugin_errors
 from hardneg.runtime import SEED, Progress, Silent, check_device, world
@@ -59,7 +58,8 @@ class AdhocRecipe:
         model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
         tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
         try:
-            checked = checked_tree(tree, self.settings, f"hardneg {self.command}")
+            changed, problems = recipes.apply_settings(tree, self.settings)
+            checked = recipes.check_recipe(changed, Path(f"hardneg {self.command}"), earlier=problems)
         except RecipeError as error:
             problems = list(dict.fromkeys(map(self._by_argument, error.problems)))
             raise RecipeError(error.source, problems, ["settings", *self.arguments.values()]) from None
@@ -79,21 +79,6 @@ class AdhocRecipe:
             if not written and (where == path or where.startswith(f"{path}.")):
                 return f"{{{name}}}{where.removeprefix(path)}: {reason}"
         return f"{{settings}} {problem.removeprefix('set ')}" if where.startswith("set ") else problem
-
-
-def checked_tree(
-    tree: Mapping[str, Any],
-    settings: Sequence[str],
-    title: str,
-    finish: Callable[[dict[str, Any]], dict[str, Any]] = lambda tree: tree,
-) -> "recipes.Recipe":
-    """The recipe of a tree with settings applied, then `finish`; title: its name in messages.
-
-    Raises:
-        RecipeError: all mistakes.
-    """
-    changed, problems = recipes.apply_settings(tree, settings)
-    return recipes.check_recipe(finish(changed), Path(title), earlier=problems)
 
 
 def planned_recipe(
@@ -153,30 +138,30 @@ class Session:
     engine: "Engine | None" = None
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Session":
+    def of(cls, where: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Session":
         """The session for a function's `**where`; a command passes its own as `session`.
 
         Raises:
             UsageError: an unknown argument, or a device that does not exist.
         """
-        if isinstance(opened := arguments.get("session"), Session):
+        if isinstance(opened := where.get("session"), Session):
             return opened
-        if unknown := [name for name in arguments if name not in Where.__annotations__]:
-            known = [*(inspect.signature(function).parameters if function else ()), *Where.__annotations__]
+        if unknown := [name for name in where if name not in arguments.Where.__annotations__]:
+            known = [*(inspect.signature(function).parameters if function else ()), *arguments.Where.__annotations__]
             raise UsageError(f"no argument {unknown[0]!r}{wording.suggestion(unknown[0], known)}")
-        if (device := arguments.get("device")) is not None:
-            check_device(name_of("device", device), "device")
-        store, progress = arguments.get("store"), arguments.get("progress", False)
+        if (device := where.get("device")) is not None:
+            check_device(arguments.name_of("device", device), "device")
+        store, progress = where.get("store"), where.get("progress", False)
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
         engine = None
-        if (setting := arguments.get("engine")) is not None:
-            options = plugin_setting(
+        if (setting := where.get("engine")) is not None:
+            options = arguments.plugin_setting(
                 "engine", {"name": layout.LOCAL, **setting} if isinstance(setting, Mapping) else setting
             )
             engine = configure("engines", types.PluginSetting(options.pop("name"), options))
-        opened = usual_store(store if store in (None, "") else file_path(store, "store"))
-        seed, settings = whole_number("seed", arguments.get("seed", SEED)), setting_texts(arguments.get("settings", ()))
-        return cls(opened, device, seed, settings, shown, engine)
+        opened = usual_store(store if store in (None, "") else arguments.file_path(store, "store"))
+        seed, settings = arguments.whole_number("seed", where.get("seed", SEED)), where.get("settings", ())
+        return cls(opened, device, seed, setting_texts(settings), shown, engine)
 
     def refuse_settings(self) -> None:
         """Raise UsageError if there are settings, for functions that make no recipe."""
@@ -204,22 +189,16 @@ class Session:
             if (name := names.get(at, at.partition(".")[2])) in own:
                 paths[f"stages.{at}"] = name
         command = _COMMANDS.get(function.__name__, function.__name__.replace("_", "-"))
-        named = None if model is None else given.named_model(model, self.store)
-        data = given.named_dataset(dataset, self.store)
+        named = None if model is None else named_model(model, self.store)
+        data = named_dataset(dataset, self.store)
         return AdhocRecipe(command, data, stages, named, self.settings, self.seed, paths)
 
-    def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
+    def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
         """Plan a recipe (None: no plan); a command also checks its outputs here.
 
-        reads: input files and folders other than the recipe's. ahead: a recipe with all steps to show, if more follow.
+        reads: input files and folders other than the recipe's.
         """
         return None if recipe is None else recipe.plan()
-
-    def options(self, until: str | None = None, force: Sequence[str] = ()) -> "recipes.Options":
-        """Options to execute a plan in this session."""
-        from hardneg.stages import Local
-
-        return recipes.Options(until, tuple(force), self.device, self.engine or Local())
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
         """Make or reuse the artifacts of all steps of a plan, or of the steps up to one."""
@@ -233,8 +212,11 @@ class Session:
 
     def execute(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
         """Like `make`, without protection from `artifacts gc` after a failure."""
+        from hardneg.stages import Local
+
+        options = recipes.Options(until, tuple(force), self.device, self.engine or Local())
         watcher = recipes.Watcher(lambda step: _log.info("%s: %s", step.name, step.verb), progress=self.progress)
-        return recipes.execute(plan, self.store, self.options(until, force), watcher)
+        return recipes.execute(plan, self.store, options, watcher)
 
     def artifacts(self, plan: "recipes.Plan", until: str | None = None) -> Mapping[str, Artifact]:
         """The artifacts of all steps, or of the steps up to one, by name.
@@ -263,7 +245,7 @@ class Session:
         Raises:
             DataError: a malformed run, or one without queries of the split.
         """
-        from hardneg.stages import ArtifactInput, StageContext
+        from hardneg.stages import ArtifactInput, Local, StageContext
 
         step, collection, facts = (
             plan.steps[stage],
@@ -275,7 +257,7 @@ class Session:
         def make(folder: Path) -> Mapping[str, Any]:
             context = StageContext(step.name, step.spec, folder, inputs, step.plugins, self.progress, self.device)
             with plugin_errors(step.plugins.values()):
-                made = self.options().engine.make(context)
+                made = (self.engine or Local()).make(context)
             step.check_contents()
             return made
 
@@ -330,7 +312,54 @@ def usual_store(path: str | Path | None) -> Store:
     return Store(root)
 
 
-def setting_texts(settings: Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
+    """The name of a dataset for a recipe; a dataset in memory is written to the store.
+
+    Raises:
+        UsageError: an object of another type.
+        DataError: an invalid dataset in memory; the message names the place.
+    """
+    if not isinstance(dataset, str | os.PathLike):
+        kept = given.keep_content(store, "given-collection", lambda folder: given.write_dataset(dataset, folder))
+        return f"{layout.BEIR}:{kept.path}"
+    try:
+        if isinstance(dataset, os.PathLike) or formats.text_lines.find_file(Path(dataset), "corpus.jsonl") is not None:
+            return f"{layout.BEIR}:{os.fspath(dataset)}"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise UsageError(f"dataset: {dataset!r:.60} is not a name ({reason}); {given.FORMS}") from None
+    return arguments.name_of("dataset", dataset)
+
+
+def named_model(argument: arguments.Model, store: Store) -> str:
+    """The name of a model for a recipe; a live model is saved to the store.
+
+    Raises:
+        UsageError: an object of another type.
+    """
+    if isinstance(argument, str | os.PathLike):
+        return arguments.name_of("model", os.fspath(argument))
+    if not hasattr(argument, "save_pretrained") or not hasattr(argument, "tokenizer"):
+        forms = "give a folder, a hub id, or a model of sentence-transformers"
+        raise UsageError(f"model: cannot use {argument!r:.60}; {forms}")
+
+    def save(folder: Path) -> None:
+        from hardneg.encoders.open.resolved import quiet
+
+        with quiet():
+            argument.save_pretrained(str(folder), create_model_card=False)
+
+    return str(given.keep_content(store, "given-model", save).path)
+
+
+def model_name(argument: arguments.Model) -> str:
+    """The short name of a model in results: the last part of its path, or the class of a live model."""
+    if isinstance(argument, str | Path):
+        return Path(str(argument).partition(":")[2] or argument).name
+    return str(getattr(argument, "name", type(argument).__name__))
+
+
+def setting_texts(settings: arguments.Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     """Settings as PATH=VALUE texts, from texts, a mapping, or names with `__` for dots.
 
     Raises:
@@ -338,10 +367,10 @@ def setting_texts(settings: Settings, named: Mapping[str, Any] | None = None) ->
     """
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise UsageError(f"settings: give a list, [{settings!r}], or a dict of values by path")
-    texts, pairs = ([], settings) if isinstance(settings, Mapping) else (names_of("settings", settings), {})
+    texts, pairs = ([], settings) if isinstance(settings, Mapping) else (arguments.names_of("settings", settings), {})
     for path, value in {**pairs, **{name.replace("__", "."): value for name, value in (named or {}).items()}}.items():
         try:
-            texts.append(f"{name_of('settings', path)}={json.dumps(value, default=_plain, allow_nan=False)}")
+            texts.append(f"{arguments.name_of('settings', path)}={json.dumps(value, default=_plain, allow_nan=False)}")
         except (TypeError, ValueError, RecursionError):
             problem = "must be a finite number, a text, or a list or dict of them"
             raise UsageError(f"settings: {path}: {problem}, not {value!r:.60}") from None

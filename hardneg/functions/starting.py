@@ -18,10 +18,9 @@ from hardneg.datasets.document_files import ROWS
 from hardneg.formats.source_files import read_query_file
 from hardneg.formats.text_lines import no_folder
 from hardneg.functions.arguments import Model, file_path
-from hardneg.functions.given import named_model
 from hardneg.functions.recipes import ChosenRecipe, RunFolder
 from hardneg.functions.results import writing
-from hardneg.functions.session import Session
+from hardneg.functions.session import Session, named_model
 from hardneg.records import BM25, DOCUMENTS, TOPK, Collection, DataError, PluginSetting, UsageError, counted
 from hardneg.registry import configure, load_plugin, plugin_names
 from hardneg.runtime import Progress

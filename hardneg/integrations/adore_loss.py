@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from hardneg.encoders.towers import list_products
 from hardneg.formats.collection import StoredCollection
-from hardneg.functions import given
 from hardneg.functions.arguments import whole_number
-from hardneg.functions.session import Session, usual_store
+from hardneg.functions.session import Session, named_dataset, usual_store
 from hardneg.indexes.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.integrations.refresher import ENCODED, RefreshRecipe, saved
@@ -79,7 +78,7 @@ class AdoreLoss(nn.Module):
             raise errors.UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}: use a loss that does not")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         session = Session(usual_store(folder / "store"), device)
-        recipe = RefreshRecipe(given.named_dataset(dataset, session.store), split=split)
+        recipe = RefreshRecipe(named_dataset(dataset, session.store), split=split)
         plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
         artifacts = session.execute(plan, ENCODED).artifacts
         barrier()  # a process that finds everything in the store may finish before another has read the model

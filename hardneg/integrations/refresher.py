@@ -20,7 +20,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.functions import arguments as checked, given
 from hardneg.functions.mine import list_options
-from hardneg.functions.session import AdhocRecipe, Session, setting_texts, usual_store
+from hardneg.functions.session import AdhocRecipe, Session, named_dataset, setting_texts, usual_store
 from hardneg.integrations.rows import ENDED, LISTS, CarryingBatchSampler, RefreshedRows, RefreshSchedule, plan_rows
 from hardneg.recipes import Plan
 from hardneg.records import errors, layout
@@ -368,7 +368,7 @@ class RefreshedNegatives:
     def recipe(self) -> RefreshRecipe:
         """The recipe of each refresh."""
         store = self.session.store
-        dataset, split = given.named_dataset(self._dataset, store), given.split_of(self._dataset, self._split, "train")
+        dataset, split = named_dataset(self._dataset, store), self._split or given.split_of(self._dataset, "train")
         run = None if self._run is None else given.run_file(self._run, store)
         return RefreshRecipe(dataset, split, run=run, **self._options)
 

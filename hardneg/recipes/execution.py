@@ -178,7 +178,10 @@ def _context(
             done, made = artifacts[name], plan.steps[name]
             traits = frozenset(made.spec.traits(plan.recipe.view(name)))
             inputs[path] = ArtifactInput(name, done.key, done.path, made.spec, None, done.facts, made.plugins, traits)
-    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device, models)
+    ran = (plan.recipe.command, plan.recipe.model.name)
+    return StageContext(
+        step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device, models, ran
+    )
 
 
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Recipes from trees: every part checked, all mistakes reported at once with their paths, stages copied for seeds."""
 
 import dataclasses
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.fields import Cut, Model, Name, Reference, each_once, parse_dataset
-from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand
+from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand, shipped_recipes
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
@@ -69,7 +70,8 @@ class Recipe:
     stages: every stage by name, `dataset` first, in the order of the file. tree: the merged YAML, for the lock file.
     plugins: each configured plugin by (stage, field). outputs: the stages whose `model` and `index` are published.
     sizes: the dataset's size as the recipe states it. notes: suggestions, one line each. copies: names by seed of each
-    stage that is copied for seeds. models: the models resolved for the check.
+    stage that is copied for seeds. models: the models resolved for the check. command: the command that runs a recipe
+    with its preset and settings; empty for a recipe in memory.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Recipe:
     notes: tuple[str, ...] = ()
     copies: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
     models: ResolvedModels = dataclasses.field(default_factory=ResolvedModels, repr=False, compare=False)
+    command: str = ""
 
     @property
     def dataset(self) -> ReadDataset:
@@ -105,7 +108,11 @@ class Recipe:
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
     """Read and check a recipe. Raises RecipeError with all of its mistakes, each with its path."""
     tree, chosen, problems = expand(source, preset, settings)
-    return check_recipe(tree, source, chosen, problems)
+    own = isinstance(source, Path) and source not in shipped_recipes().values()
+    words = [str(source) if own else source.stem, *(["--preset", chosen] if chosen else [])]
+    words += [word for setting in settings for word in ("--set", setting)]
+    recipe = check_recipe(tree, source, chosen, problems)
+    return replace(recipe, command=f"hardneg recipe run {shlex.join(words)}")
 
 
 def check_recipe(

@@ -1,7 +1,6 @@
 """The run folder: a recipe's results under stable names, hard links into the store where possible; its indexes."""
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -22,8 +21,9 @@ from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors import DocIds
 from hardneg.indexes.candidate_scoring import pooled
 from hardneg.protocols import Searcher
-from hardneg.recipes import Plan, Recipe, check_recipe, named_recipes, parsed
+from hardneg.recipes import Plan, Recipe, check_recipe, parsed
 from hardneg.records import DataError, Encoded, Hits, counted, layout
+from hardneg.report.content import RecipeRun
 from hardneg.stages.evaluate import Evaluate
 from hardneg.stages.report import row_of, steps_after
 from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, outputs, replace_text
@@ -43,25 +43,23 @@ def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
     return {name: artifact for name, key in named if key.isalnum() and (artifact := store.find(key))}
 
 
-def next_steps(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
-    """Return what to do next after the evaluation in a run folder, by sentence and command; empty without metrics."""
+def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tuple[str, str]]:
+    """Return what to do next after the evaluation in a run folder, by sentence and command; empty without metrics.
+
+    diagnosed: whether `hardneg diagnose` is no longer to be advised.
+    """
     if not (folder / layout.METRICS).is_file():
         return []
     measured, stages = read_metrics(folder / layout.METRICS), recipe.stages
     rows = {label: runs for spec in stages.values() if isinstance(spec, Evaluate) for label, runs in spec.runs.items()}
     rows = {label: runs for label, runs in rows.items() if label in measured.results}
-    about, preset = row_of(recipe.outputs.get("model", ""), rows, stages), f" --preset {recipe.preset}"
-    locked = isinstance(recipe.source, Path) and recipe.source.name == layout.LOCK
-    name = str(read_lock(folder)["recipe"]) if locked else recipe.name
-    if name not in named_recipes():
-        name = "RECIPE.yaml" if locked else str(recipe.source)
-    named = f"{shlex.quote(name)}{preset if recipe.preset else ''}"
-    steps = steps_after(measured, rows, about, stages, str(folder), named)
-    return [step for step in steps if not step[1].endswith(f"model={recipe.model.name}")]
+    about, command = row_of(recipe.outputs.get("model", ""), rows, stages), read_lock(folder)["command"]
+    ran = RecipeRun(str(folder), command, recipe.model.name, diagnosed=diagnosed)
+    return steps_after(measured, rows, about, stages, ran)
 
 
 def read_lock(folder: Path) -> dict[str, Any]:
-    """The lock file of a finished run: `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
+    """The lock file of a run: `recipe`, `preset`, `command`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
     `measured` is the key of the evaluation that the folder's metrics come from, None if not recorded. Raises DataError
     if the file is missing or damaged.
@@ -70,9 +68,8 @@ def read_lock(folder: Path) -> dict[str, Any]:
     try:
         lock = parsed(path.read_text(encoding="utf-8"))
         keys = {str(name): str(key) for name, key in lock["keys"].items()}
-        words = {
-            name: str(lock.get(name, "cpu" if name == "device" else "")) for name in ("recipe", "preset", "device")
-        }
+        usual = {"recipe": "", "preset": "", "device": "cpu", "command": ""}
+        words = {name: str(lock.get(name, default)) for name, default in usual.items()}
         return {**lock, **words, "measured": lock.get("measured"), "keys": keys, "tree": dict(lock.get("tree", {}))}
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); give the folder of a finished recipe") from None
@@ -131,6 +128,7 @@ def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
         "hardneg": __version__,
         "recipe": plan.recipe.name,
         "preset": plan.recipe.preset,
+        "command": plan.recipe.command,
         "device": device,
         "start_model": plan.start,
         "keys": plan.keys,

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
@@ -325,22 +326,33 @@ _SEEDS = [1, 2, 3, 4, 5]
 _MANY = 50  # judged queries from which on no more are advised
 
 
-def _with_more_seeds(problem: str, again: str, seeds: int) -> tuple[str, str]:
-    return f"{problem}, or train with more seeds", f"{again} 'seeds={_SEEDS[: 5 if seeds else 3]}'"
+@dataclass(frozen=True)
+class RecipeRun:
+    """A run of a recipe.
+
+    folder: its run folder. command: the command that ran it; empty: unknown. model: the name of its start model.
+    began: the row of the model that the featured row's model was trained from; empty: none. diagnosed: whether
+    `hardneg diagnose` is no longer to be advised.
+    """
+
+    folder: str
+    command: str
+    model: str
+    began: str = ""
+    diagnosed: bool = False
+
+    def again(self, setting: str) -> str:
+        """The command to run the recipe with one more setting."""
+        return f"{self.command or 'hardneg recipe run RECIPE'} --set {shlex.quote(setting)}"
 
 
 def next_steps(
-    measured: Measured,
-    system: str = "",
-    began: str = "",
-    folder: str = "",
-    runs: Mapping[str, str] | None = None,
-    recipe: str = "RECIPE",
+    measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
     """Return next steps after an evaluation, each a sentence and the command to copy, by the first metric.
 
-    system: the row of the trained model; empty: the highest mean but BM25's. began: the row of its start model. folder:
-    the run folder; empty: there is none. runs: run files by row. recipe: the recipe's name and preset.
+    system: the row of the trained model; empty: the highest mean but BM25's. runs: run files by row. run: of the recipe
+    that was evaluated, if any.
     """
     results, level, runs = measured.results, measured.significance_level, runs or {}
     metric = next((name for scores in results.values() for name in scores), "")
@@ -358,24 +370,33 @@ def next_steps(
         return than in mean and mean[system] < mean[than] and (than not in tests or tests[than].significant(level))
 
     def named(*rows: str) -> str:
-        return " ".join(f"--run {shlex.quote(runs.get(row, f'{row}.trec.gz'))}" for row in rows)
+        return " ".join(f"--run {shlex.quote(str(runs.get(row, f'{row}.trec.gz')))}" for row in rows)
 
-    steps, again = list[tuple[str, str]](), f"hardneg recipe run {recipe} --set"
+    steps, fell = list[tuple[str, str]](), run is not None and worse(run.began)
     if lexical and worse(lexical):
         better = f"{lexical} is better than {system} ({metric} {number(mean[lexical])} and {number(mean[system])})"
         steps = [(f"{better}: fuse both", f"hardneg fuse {named(system, lexical)} --output fused.trec.gz")]
-        steps += [("Start from a transformer", f"{again} model={TRANSFORMER}")] if folder else []
+        if run is not None and run.model != TRANSFORMER:
+            steps += [("Start from a transformer", run.again(f"model.name={TRANSFORMER}"))]
         if len(results[system][metric]) < _MANY:
             steps += [("Label about fifty queries, and train and test with them", "hardneg start FOLDER --run")]
-    if began and worse(began):
-        problem = f"{system} is worse than {began}, the model it was trained from"
-        steps += [(f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {folder}")]
-    elif undecided:
-        queries, seeds = counted(len(results[system][metric]), "query"), len(measured.by_seed.get(system, ()))
-        problem = f"{queries} do not separate {system} from {joined(undecided)}: measure on more queries"
+    if run is not None and fell and not run.diagnosed:
+        problem = f"{system} is worse than {run.began}, the model it was trained from"
+        steps += [(f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {run.folder}")]
+    elif undecided and not fell:
+        problem = f"{counted(len(results[system][metric]), 'query')} do not separate {system} from {joined(undecided)}"
         command = f"hardneg evaluate --qrels MORE {named(system, *undecided)}"
-        steps += [_with_more_seeds(problem, again, seeds) if folder and seeds < len(_SEEDS) else (problem, command)]
-    if folder and not steps:
-        command = f"hardneg search --dataset beir:FOLDER --model {shlex.quote(folder)}/model --output run.trec.gz"
+        steps += [_separating(problem, command, len(measured.by_seed.get(system, ())), run)]
+    if run is not None and not steps and not fell:
+        folder = shlex.quote(run.folder)
+        command = f"hardneg search --dataset beir:FOLDER --model {folder}/model --output run.trec.gz"
         steps = [(f"Search a collection with {system}", command)]
     return steps
+
+
+def _separating(problem: str, command: str, seeds: int, run: RecipeRun | None) -> tuple[str, str]:
+    """Measure on more queries with a command, or train with more seeds than there are."""
+    problem = f"{problem}: measure on more queries"
+    if run is None or seeds >= len(_SEEDS):
+        return problem, command
+    return f"{problem}, or train with more seeds", run.again(f"seeds={_SEEDS[: 5 if seeds else 3]}")

@@ -57,7 +57,7 @@ def html(report: ReportContent) -> str:
 
     filled, anchors = _filled(report), list[str]()
     for section in filled["sections"]:
-        name = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
+        name = _slug(section.title) or "section"
         anchors.append(name if name not in anchors else f"{name}-{len(anchors)}")
     script = (files("hardneg.report") / "templates" / "sort.js").read_text("utf-8")
     digest = b64encode(sha256(script.encode()).digest()).decode()  # for the page's security policy
@@ -65,6 +65,10 @@ def html(report: ReportContent) -> str:
     filled["sortable"] = any(table.details for section in filled["sections"] for table in section.tables)
     text: str = _environment().get_template("report.html.j2").render(filled)
     return text
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def markdown(report: ReportContent) -> str:
@@ -90,7 +94,8 @@ def latex(report: ReportContent) -> str:
     section = content.systems_section(replace(report, notes=()))
     legend = [line for line in (section.lead, *section.lines) if line != content.BRACKETS]
     rows = [section.tables[0].columns, *section.tables[0].rows]
-    text: str = environment.get_template("table.tex.j2").render(title=report.title, legend=" ".join(legend), rows=rows)
+    named = {"title": report.title, "label": _slug(report.title) or "results"}
+    text: str = environment.get_template("table.tex.j2").render(named, legend=" ".join(legend), rows=rows)
     return text.strip() + "\n"
 
 

@@ -353,7 +353,8 @@ class ArtifactInput:
 class StageContext(Generic[Spec]):
     """The context of a running stage: it reads `inputs`, writes into `folder`, and returns facts for the manifest.
 
-    folder: empty, except for a stage that resumes. plugins: configured plugins by field.
+    folder: empty, except for a stage that resumes. plugins: configured plugins by field. ran: the command that ran the
+    recipe, empty if unknown, and the recipe's model.
     """
 
     name: str
@@ -364,6 +365,7 @@ class StageContext(Generic[Spec]):
     progress: Progress
     device: str | None = None
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
+    ran: tuple[str, str] = ("", "")
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
         """The inputs of a mapping of references by label, in the order of the recipe."""

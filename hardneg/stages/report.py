@@ -1,6 +1,7 @@
 """Stage `report`: a page on an evaluation, its trainings and analyses, with the costs of each row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -80,7 +81,10 @@ class Report(StageSpec):
         for path, source in context.inputs_of("runs").items():  # several per row with several seeds
             runs.setdefault(work.by_label(rows).get(path, (path, None))[0], []).append(source)
         stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
-        next_steps = steps_after(measured, rows, self.about, stages, ".")
+        next_steps, ran = list[tuple[str, str]](), context.ran[0]
+        for sentence, command in steps_after(measured, rows, self.about, stages, content.RecipeRun(".", *context.ran)):
+            place = "where the recipe was run" if ran and command.startswith(ran) else "of this page"
+            next_steps.append((sentence, f"{command} (in the folder {place})"))
         written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
         of_writers = "written " * (Trait.WRITTEN_QUERIES in dataset.traits)
         queries = wording.counted(evaluation.facts["queries"], f"{of_writers}query")
@@ -95,7 +99,7 @@ class Report(StageSpec):
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
-            next=[(sentence, f"{command} (in the folder of this page)") for sentence, command in next_steps],
+            next=next_steps,
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
         collection = work.open_collection(dataset)
@@ -110,14 +114,13 @@ def steps_after(
     rows: Mapping[str, work.BySeed],
     about: str,
     stages: Mapping[str, StageSpec],
-    folder: str,
-    recipe: str = "RECIPE",
+    ran: content.RecipeRun,
 ) -> list[tuple[str, str]]:
-    """Return the next steps after an evaluation of these rows, by sentence and command; folder: the run folder."""
-    began = began_from(about, rows, stages) if about in rows else ""
+    """Return the next steps after a recipe's evaluation of these rows, by sentence and command."""
+    ran = replace(ran, began=began_from(about, rows, stages) if about in rows else "")
     stage_of = {label: run if isinstance(run, str) else next(iter(run.values())) for label, run in rows.items()}
-    runs = {label: str(Path(folder, "runs", f"{name}.trec.gz")) for label, name in stage_of.items()}
-    return content.next_steps(measured, about, began, folder, runs, recipe)
+    runs = {label: Path(ran.folder, "runs", f"{name}.trec.gz") for label, name in stage_of.items()}
+    return content.next_steps(measured, about, runs, ran)
 
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:

@@ -9,7 +9,7 @@ from hardneg.cli.main import app
 
 
 def main(title: str, count: str, *arguments: str) -> None:
-    console.Bars = lambda _: Killing(title, int(count))
+    console.Bars = lambda: Killing(title, int(count))
     app(list(arguments))
 
 

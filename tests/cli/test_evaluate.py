@@ -10,7 +10,7 @@ from recipes.questions import questions
 from recipes.recipes import small_collection
 
 from hardneg.functions.given import run_labels
-from hardneg.records import HardnegError, UsageError
+from hardneg.records import DataError, HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 FIRST = "q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 z 1 2.0 x\nq2 Q0 a 2 1.0 x\nq9 Q0 a 1 1.0 x\n"
@@ -30,22 +30,18 @@ def evaluate(files: Path, *words: str, runs: tuple[str, ...] = ("first.trec",)) 
     return hardneg("evaluate", "--qrels", files / "qrels.txt", *given, *words).stdout
 
 
-def test_json_is_exactly_the_means(files: Path) -> None:
-    found = json.loads(evaluate(files, "--metrics", "mrr@10,recall@100", "--json"))
-    assert found == {"first.trec": {"mrr@10": pytest.approx(0.5), "recall@100": pytest.approx(2 / 3)}}
-
-
 @pytest.mark.parametrize(
     "words",
     [
-        "--metrics mrr@10 --metrics map --metrics precision@1 --json",
-        "--metrics mrr@10,map,precision@1 --json",
-        "--json --metric mrr@10,map --metrics precision@1",
+        "--metrics mrr@10 --metrics recall@100 --metrics precision@1 --json",
+        "--metrics mrr@10,recall@100,precision@1 --json",
+        "--json --metric mrr@10,recall@100 --metrics precision@1",
     ],
 )
-def test_ways_to_give_several_metrics(files: Path, words: str) -> None:
+def test_json_is_exactly_the_means_of_several_metrics(files: Path, words: str) -> None:
     found = json.loads(evaluate(files, *words.split()))
-    assert list(found["first.trec"]) == ["mrr@10", "map", "precision@1"]
+    means = {"mrr@10": pytest.approx(0.5), "recall@100": pytest.approx(2 / 3), "precision@1": pytest.approx(1 / 3)}
+    assert found == {"first.trec": means} and list(found["first.trec"]) == list(means)
 
 
 def test_json_with_a_baseline_has_the_tests(files: Path) -> None:
@@ -55,11 +51,8 @@ def test_json_with_a_baseline_has_the_tests(files: Path) -> None:
     assert found["metrics"] == {"first.trec": {"mrr": 0.5}, "second.trec": {"mrr": 1.0}}
 
 
-def test_per_query_lines(files: Path) -> None:
-    assert "first.trec\tmrr\tq2\t0.5000\n" in evaluate(files, "--metrics", "mrr", "--per-query")
-
-
 def test_tables(files: Path) -> None:
+    assert "first.trec\tmrr\tq2\t0.5000\n" in evaluate(files, "--metrics", "mrr", "--per-query")
     text = evaluate(files, "--metrics", "mrr", runs=("first.trec", "second.trec"))
     assert all(part in text for part in ("first.trec", "1.0000", "Means over 3 queries.", "+0.5000"))
     assert "Paired, two-sided" in text and "Paired" not in evaluate(files, "--metrics", "mrr")
@@ -91,6 +84,18 @@ def test_what_answers_need(files: Path, words: str, message: str, session: Path)
     small_collection(session / "data")
     error = call("evaluate", "--run", files / "first.trec", *words.split()).exception
     assert isinstance(error, HardnegError) and re.search(message, str(error))
+
+
+def test_judgements_of_other_queries_are_refused(files: Path) -> None:
+    (files / "other.trec").write_text("q8 Q0 a 1 2.0 x\nq9 Q0 a 1 1.0 x\n")
+    with pytest.raises(DataError, match=r"query ids q8, q9 in \S+/other.trec, but q1, q2, q3 in \S+/qrels.txt; give"):
+        evaluate(files, "--metrics", "mrr", runs=("first.trec", "other.trec"))
+
+
+@pytest.mark.parametrize("words", ["", "FOLDER --output new", "FOLDER --run first.trec", "--run first.trec"])
+def test_a_report_is_of_a_run_folder_or_of_runs(files: Path, words: str) -> None:
+    error = call("report", "--qrels", files / "qrels.txt", *words.replace("FOLDER", str(files)).split()).exception
+    assert isinstance(error, UsageError) and "give a RUNFOLDER, or --run and --output" in str(error)
 
 
 def test_labels_tell_runs_apart() -> None:

@@ -38,19 +38,18 @@ def test_encode_and_index_an_empty_corpus(folder: Path, tiny_model: Path) -> Non
         assert "the corpus has no documents" in told and not Path("out").exists()
 
 
-@pytest.mark.parametrize("qrels", ["", HEADER, "q999 0 d1 1\n"])
-def test_search_an_empty_split(folder: Path, tiny_model: Path, qrels: str) -> None:
+@pytest.mark.parametrize(
+    ("split", "qrels", "reason"),
+    [
+        *(("test", qrels, "split test has no queries") for qrels in ("", HEADER, "q999 0 d1 1\n")),
+        ("tets", f"{HEADER}q1\td1\t1\n", "the dataset has no split 'tets'; did you mean 'test'?; it has: "),
+    ],
+)
+def test_search_an_empty_split(folder: Path, tiny_model: Path, split: str, qrels: str, reason: str) -> None:
     (folder / "qrels" / "test.tsv").write_text(qrels)
     model = ["--model", str(tiny_model), "--device", "cpu"]
-    told = refused("search", "--dataset", f"beir:{folder}", *model, "--split", "test", "--output", "run.trec.gz")
-    assert "split test has no queries" in told and not Path("run.trec.gz").exists()
-    assert [path.name for path in Path("store").glob("*/manifest.json")] == ["manifest.json"]  # the collection alone
-
-
-def test_a_split_that_is_not_there_is_told_before_anything_is_encoded(folder: Path, tiny_model: Path) -> None:
-    model = ["--model", str(tiny_model), "--device", "cpu"]
-    told = refused("search", "--dataset", f"beir:{folder}", *model, "--split", "tets", "--output", "run.trec.gz")
-    assert "the dataset has no split 'tets'; did you mean 'test'?; it has: " in told
+    told = refused("search", "--dataset", f"beir:{folder}", *model, "--split", split, "--output", "run.trec.gz")
+    assert reason in told and not Path("run.trec.gz").exists()
     assert [path.name for path in Path("store").glob("*/manifest.json")] == ["manifest.json"]  # the collection alone
 
 

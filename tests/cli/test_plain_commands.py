@@ -123,7 +123,8 @@ def test_export_turns_one_form_into_another(hardneg):
     ("words", "error", "message"),
     [
         ("--output x.csv", UsageError, "ends in .parquet or .jsonl"),
-        ("--output x.jsonl --form tuple", UsageError, "there are: triplet"),
+        ("--output x.jsonl --form tuple --miner topkk", UsageError, "did you mean 'topk'"),
+        ("--output x.jsonl --miner topkk --form tuple", UsageError, "there are: triplet"),
         ("--output x.jsonl --form tevatron-v2", UsageError, "--corpus-output FILE"),
         ("--output x.jsonl --run run.txt", UsageError, "exactly one of"),
         ("--output x.jsonl --miner topkk", RecipeError, "did you mean 'topk'"),

@@ -11,7 +11,7 @@ from command_line import hardneg
 from processes import loaded
 from typer.testing import CliRunner
 
-from hardneg.cli.console import Bars, print_table, say, say_json, stderr_console, stdout_console, visible
+from hardneg.cli.console import Bars, print_table, say, say_json, stdout_console, visible
 from hardneg.cli.main import app, main
 from hardneg.recipes import named_recipes
 from hardneg.report.table import Table
@@ -31,7 +31,7 @@ def test_lines_tables_and_notes_are_escaped(capsys):
     say(BAD, err=True)
     print_table(stdout_console(), Table([BAD], [[BAD], ["\x1b[31m"]], words=1))
     stdout_console().print(BAD)
-    Bars(stderr_console()).note(BAD)
+    Bars().note(BAD)
     told = capsys.readouterr()
     assert told.out.count(GOOD) == 4 and told.err.count(GOOD) == 2
     assert r"\x1b[31m " in told.out

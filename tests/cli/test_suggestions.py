@@ -11,7 +11,7 @@ from command_line import call, hardneg
 
 import hardneg as hn
 from hardneg import registry
-from hardneg.cli import adaptor
+from hardneg.cli import main
 from hardneg.records import MissingDependency, RecipeError, UsageError, suggestion
 from hardneg.registry import OUTSIDE
 
@@ -34,9 +34,11 @@ def test_all_misspelt_stages_of_a_run_are_told_at_once():
     assert "--force bm52: no step 'bm52'; did you mean 'bm25'" in told and "--force star:" not in told
 
 
-def test_a_misspelt_stage_of_a_setting_gets_the_nearest():
+def test_a_misspelt_stage_or_option_of_a_setting_gets_the_nearest_and_is_told_once():
     told = refused("recipe plan star-passage --set stages.stra.options.epochs=2")
     assert "stages.stra.stage: missing; did you mean 'star'" in told
+    told = refused("recipe plan star-passage --set stages.star.options.lr=1e-3")
+    assert "stages.star.options.lr: no such option; did you mean 'learning_rate'?" in told and "outputs" not in told
 
 
 @pytest.mark.parametrize("kind", ["loss", "losses"])
@@ -64,11 +66,6 @@ def test_words_of_other_libraries_are_known(word, known, meant):
     assert suggestion(word, ["zzz"]) == ""
 
 
-def test_a_mistake_in_a_stage_is_not_told_again_as_one_of_the_outputs():
-    told = refused("recipe plan star-passage --set stages.star.options.lr=1e-3")
-    assert "stages.star.options.lr: no such option; did you mean 'learning_rate'?" in told and "outputs" not in told
-
-
 COMMANDS = every_command()
 
 
@@ -92,7 +89,7 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
     package = OUTSIDE["apps", name]
     group, _, last = name.rpartition(" ")
     assert f" {last} " in call(f"{group} --help").stdout
-    monkeypatch.setattr(adaptor, "entry_points", lambda kind: EntryPoints(()))
+    monkeypatch.setattr(main, "entry_points", lambda kind: EntryPoints(()))
     monkeypatch.setattr(registry, "entry_points", lambda kind: EntryPoints(()))
     for words in ("FOLDER --export page.html", "--help"):
         told = call(f"{name} {words}").exception

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from hardneg.datasets.beir import Beir
-from hardneg.functions.given import named_dataset, named_qrels, split_of, write_dataset
+from hardneg.functions.given import named_qrels, split_of, write_dataset
+from hardneg.functions.session import named_dataset
 from hardneg.records import DataError, UsageError
 from hardneg.store import Store
 
@@ -55,10 +56,9 @@ def test_splits_of_dicts(tmp_path):
     found = written(given, tmp_path)
     assert found["qrels/dev.tsv"].splitlines()[1:] == ["q1\td1\t1"]
     assert found["qrels/test.tsv"].splitlines()[1:] == ["q2\td2\t1"]
-    assert split_of(given, None, "test") == "test"
-    assert split_of({**given, "queries": QUERIES, "qrels": {"q1": ["d1"]}}, None, "test") == "train"
-    assert split_of("beir:folder", None, "test") == "test"
-    assert split_of(given, "dev", "test") == "dev"
+    assert split_of(given, "test") == "test"
+    assert split_of({**given, "queries": QUERIES, "qrels": {"q1": ["d1"]}}, "test") == "train"
+    assert split_of("beir:folder", "test") == "test"
 
 
 @pytest.mark.parametrize(

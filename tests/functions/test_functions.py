@@ -2,7 +2,7 @@
 
 import inspect
 from pathlib import Path
-from typing import get_origin
+from typing import get_args, get_origin
 
 import pytest
 from cli.commands import every_command
@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 import hardneg as hn
 from hardneg.cli.adaptor import flag, parameter
 from hardneg.cli.main import app
-from hardneg.functions.arguments import REQUIRED, Where, arguments_of, verb_field
+from hardneg.functions.arguments import REQUIRED, Where, arguments_of
 from hardneg.records import HardnegError, UsageError
+from hardneg.registry import load_plugin
 
 PACKAGE = Path(hn.__file__).parent
 FUNCTIONS = {
@@ -93,7 +94,13 @@ def test_arguments_are_as_the_stages_of_recipes_have_them():
             if called in {*Where.__annotations__, "dataset"} or (name, called) in OTHERS:
                 continue
             try:
-                field = verb_field(path)
+                verb, *names = path.split(".")
+                held = load_plugin("stages", verb).model_fields
+                for part in names[:-1]:
+                    held = next(
+                        of.model_fields for of in get_args(held[part].annotation) if hasattr(of, "model_fields")
+                    )
+                field = held[names[-1]]
             except (HardnegError, KeyError):
                 continue
             checked += 1

@@ -10,6 +10,7 @@ from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.report.content import (
     MeanScore,
+    RecipeRun,
     ReportContent,
     estimates,
     legend,
@@ -152,11 +153,12 @@ def test_page_is_self_contained_and_well_formed() -> None:
 def test_latex_is_a_table_of_booktabs() -> None:
     systems = {r"a_b & 50% \x": {"ndcg@10": MeanScore(0.5)}, "dense": {"ndcg@10": MeanScore(0.6)}}
     tests = [comparison("dense", r"a_b & 50% \x", 0.001)]
-    assert latex(report(title="", systems=systems, comparisons=tests)) == (
+    assert latex(report(title="A & B", systems=systems, comparisons=tests)) == (
         r"""\begin{table}
 \centering
-\caption{Means over 43 queries. $\uparrow$ better, $\downarrow$ worse than a\_b \& 50\% \textbackslash{}x: """
+\caption{A \& B. Means over 43 queries. $\uparrow$ better, $\downarrow$ worse than a\_b \& 50\% \textbackslash{}x: """
         r"""p \textless{} 0.01 in both paired tests after Holm's correction. Bold: the highest mean.}
+\label{tab:a-b}
 \begin{tabular}{lr}
 \toprule
 system & ndcg@10 \\
@@ -178,7 +180,7 @@ ROWS = ("BM25", "as shipped", "STAR")
     [
         (
             {"BM25": -0.2, "as shipped": 0.1},
-            ["fuse --run r/STAR --run r/BM25", "recipe run R --set model=", "start FOLDER"],
+            ["fuse --run r/STAR --run r/BM25", "recipe run R --set model.name=", "start FOLDER"],
         ),
         ({"BM25": 0.2, "as shipped": -0.1}, ["diagnose runs/star"]),
         ({"BM25": 0.2, "as shipped": 0.0}, ["recipe run R --set 'seeds=[1, 2, 3]'"]),
@@ -194,7 +196,8 @@ def test_the_next_step_follows_from_the_tests(tests: dict[str, float], commands:
     ]
     measured = Measured({row: {"mrr": {"q1": mean[row]}} for row in ROWS}, found)
     files = {row: f"r/{row}" for row in ROWS}
-    steps = next_steps(measured, "STAR", "as shipped", "runs/star", files, "R")
+    ran = RecipeRun("runs/star", "hardneg recipe run R", "static", "as shipped")
+    steps = next_steps(measured, "STAR", files, ran)
     assert len(steps) == len(commands)
     assert all(command.startswith(f"hardneg {start}") for (_, command), start in zip(steps, commands, strict=True))
     assert f'<td class="word">{escape(steps[0][1])}</td>' in html(page(next=steps))

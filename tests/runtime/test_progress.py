@@ -54,7 +54,8 @@ def test_a_file_gets_lines_and_a_terminal_bars(monkeypatch):
     monkeypatch.setattr("hardneg.runtime.progress.EVERY", 0.0)
     for terminal in (False, True):
         out = io.StringIO()
-        with Bars(Console(file=out, force_terminal=terminal, width=200)).task("encode", 2, "passages") as task:
+        monkeypatch.setattr(Bars, "_console", Console(file=out, force_terminal=terminal, width=200))
+        with Bars().task("encode", 2, "passages") as task:
             task.advance()
         told = out.getvalue()
         assert "encode" in told and ("━" in told) is terminal

@@ -16,7 +16,7 @@ def finished(tmp_path_factory, tiny_model):
     """A run folder, and its store."""
     folder = tmp_path_factory.mktemp("recipe")
     path = write_recipe(folder / "small.yaml", small_tree(small_collection(folder / "data"), tiny_model))
-    store, plan = Store(folder / "store"), make_plan(load_recipe(path))
+    store, plan = Store(folder / "store"), make_plan(load_recipe(path, settings=["title=A page"]))
     outcome = execute(plan, store, Options(device="cpu"), Watcher())
     publish(plan, outcome.artifacts, store, folder / "out")
     return folder / "out", store
@@ -35,7 +35,8 @@ def test_a_finished_run_is_diagnosed(finished):
         "collapsestar-index": "fine",
     }
     (step,) = json.loads(answer.stdout)["next"]
-    assert step["command"].startswith(("hardneg search ", "hardneg recipe run "))
+    again = f"hardneg recipe run {folder.parent}/small.yaml --preset demo --set 'title=A page' --set "
+    assert step["command"].startswith(again) and again.replace("'", "&#39;") in (folder / "report.html").read_text()
 
 
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):

@@ -16,12 +16,19 @@ _SHOWN = ("settings", "store", "device")
 _JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
 
 
+def _recipe(output: Path) -> Path:
+    if output.suffix != ".yaml":
+        raise errors.UsageError(f"{output}: must be a recipe; give a name that ends in .yaml")
+    return output
+
+
 class RecommendCommand(Command):
     """The command that writes a recipe and gives the reasons."""
 
     output = typer.Option(
-        "recommended.yaml", "--output", "-o", help="The recipe to write, NAME.yaml.", rich_help_panel="What is written"
-    )
+        "recommended.yaml", "--output", "-o", help="The recipe to write, NAME.yaml.", callback=_recipe,
+        rich_help_panel="What is written",
+    )  # fmt: skip
 
     def options(self) -> Iterator[Parameter]:
         """Yield the usual options and `--json`."""
@@ -30,8 +37,6 @@ class RecommendCommand(Command):
 
     def targets(self, args: Mapping[str, Any]) -> list[stores.Target]:
         """Return the recipe's file."""
-        if args["output"].suffix != ".yaml":
-            raise errors.UsageError(f"{args['output']}: must be a recipe; give a name that ends in .yaml")
         return [stores.Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
@@ -42,16 +47,17 @@ class RecommendCommand(Command):
         if args["as_json"]:
             return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
         terminal.say(result.answer())
-        self.show(result.section())
+        terminal.print_section(terminal.stdout_console(), result.section())
         terminal.say(f"{output}: hardneg recipe run {output}")
 
 
 class BenchCommand(Command):
     """The command that prints a table."""
 
-    def tell(self, result: Any) -> None:
-        """Print the table."""
+    def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
+        """Print the table, and write the folder."""
         terminal.say(result.text)
+        super().write(args, result, session)
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")

@@ -330,5 +330,5 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
     run = FinishedRun.open(arguments.file_path(folder, "folder"), sessions.usual_store(store))
     steps = list[tuple[str, str]]()
     with suppress(faults.HardnegError):  # without metrics that can be read there are none
-        steps = [each for each in recipes.next_steps(run.recipe, run.folder) if "hardneg diagnose" not in each[1]]
+        steps = recipes.next_steps(run.recipe, run.folder, diagnosed=True)
     return Diagnosis(tuple(_results(run)), tuple(steps))

@@ -44,7 +44,7 @@ def browse(
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export pages
     """
     with terminal.flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
-        bars = terminal.bars()
+        bars = terminal.Bars()
         session = sessions.Session.of({"store": store, "progress": bars})
         sources = path_sources(paths, dataset, split, session)
         sources = with_others(sources, run, dropped)

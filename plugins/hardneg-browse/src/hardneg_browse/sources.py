@@ -13,7 +13,6 @@ from hardneg.plugin import (
     Judgement,
     StoredCollection,
     errors,
-    given,
     layout,
     qrels_files,
     recipes,
@@ -143,8 +142,8 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session
         if dataset is None:
             return files
         stages = {"negatives": {"stage": "mine", "miner": "random"}}  # never made; a recipe needs at least one stage
-        tree = {"dataset": given.named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
-        plan = recipes.make_plan(sessions.checked_tree(tree, (), "hardneg browse"))
+        tree = {"dataset": sessions.named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
+        plan = recipes.make_plan(recipes.check_recipe(tree, Path("hardneg browse")))
         return replace(files, dataset=session.make(plan, _DATASET).artifacts[_DATASET].path)
     if len(paths) > 1:
         raise errors.UsageError("browse: give one folder, or files; add runs with {runs}", "runs")

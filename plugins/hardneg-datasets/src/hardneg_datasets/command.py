@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from hardneg.plugin import errors, records, sessions, source_files, terminal
+from hardneg.plugin import errors, recipes, records, source_files, terminal
 from hardneg_datasets.check import check
 from hardneg_datasets.fetching import fetch, find_published
 from hardneg_datasets.problems import Contents, Problem
@@ -35,9 +35,11 @@ def check_dataset(
     """
     stages = {"negatives": {"stage": "mine", "miner": "random"}}
     tree = {"dataset": dataset, "model": {"name": "none"}, "stages": stages}
-    loader = sessions.checked_tree(tree, settings, "hardneg data check").plugins["dataset", "loader"]
+    changed, problems = recipes.apply_settings(tree, settings)
+    checked = recipes.check_recipe(changed, Path("hardneg data check"), earlier=problems)
+    loader = checked.plugins["dataset", "loader"]
     folder, contents = Path(str(getattr(loader, "source", ""))).expanduser(), Contents()
-    found = _counted(check(source_files.parts_of(loader.load()), terminal.bars(), contents), limit)
+    found = _counted(check(source_files.parts_of(loader.load()), terminal.Bars(), contents), limit)
     found["read"] = _read(contents, folder if getattr(loader, "source", "") and folder.is_dir() else None)
     terminal.say(json.dumps(found, indent=1) if as_json else "\n".join(_findings(found)))
     if found["errors"]:
@@ -59,7 +61,7 @@ def fetch_dataset(
     if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
         shortage = f"needs {records.size(wanted)}, {records.size(free)} are free"
         raise errors.DataError(f"{folder}: {shortage}; choose another folder with --output")
-    progress = terminal.bars()
+    progress = terminal.Bars()
     progress.note(f"downloading into {folder}; terms of use: {known.terms}")
     for file in known.files:
         new = fetch(file, folder, progress)

@@ -144,19 +144,16 @@ class TaskSystem:
         return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
 
     def _checked(self, tree: Mapping[str, Any], task: "TaskMetadata | None" = None) -> Any:
-        def with_task(changed: dict[str, Any]) -> dict[str, Any]:
-            model = changed["model"]
-            prompts = [str(model.get(f"{side}_prompt")) for side in _SIDES] if isinstance(model, Mapping) else []
-            templates = any("{task}" in prompt for prompt in prompts)
-            if not templates or "task" in model:
-                return changed
-            return {**changed, "model": {**model, "task": _instruction(task) if task is not None else _NONE}}
-
         stages: dict[str, Any] = {VECTORS: {"stage": "encode", "precision": "fp32"}} if self.model else {}
         if self.index is not None:
             built = {"stage": "index", "backend": {"name": self.index.name, **self.index.options}}
             stages[INDEX] = {**built, "vectors": VECTORS} if self.model else built
-        return hp.sessions.checked_tree({**tree, "stages": stages}, self.settings, "mteb", with_task)
+        changed, problems = hp.recipes.apply_settings({**tree, "stages": stages}, self.settings)
+        model = changed["model"]
+        prompts = [str(model.get(f"{side}_prompt")) for side in _SIDES] if isinstance(model, Mapping) else []
+        if any("{task}" in prompt for prompt in prompts) and "task" not in model:
+            changed["model"] = {**model, "task": _instruction(task) if task is not None else _NONE}
+        return hp.recipes.check_recipe(changed, Path("mteb"), earlier=problems)
 
     def _prompts(self, task: "TaskMetadata") -> dict[str, Any]:
         """The names of the prompts in the model's folder for a task."""

@@ -57,6 +57,9 @@ def _server(environment: dict[str, str]) -> Server:
 class Program(subprocess.Popen):  # type: ignore[type-arg]
     """`subprocess.Popen` of a program of this Python, whose process the server makes and waits for."""
 
+    peak = 0
+    """Bytes of memory that it took at most, when it has ended."""
+
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest):  # type: ignore[no-untyped-def]
         pipes, environment = rest[3:9], {**(os.environ if env is None else env)}
         assert str(args[0]) == sys.executable and preexec_fn is None and not pass_fds, args
@@ -69,7 +72,7 @@ class Program(subprocess.Popen):  # type: ignore[type-arg]
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         while True:
-            pid, status = self._server.ask({"wait": self.pid})
+            pid, status, self.peak = self._server.ask({"wait": self.pid})
             if pid or wait_flags:
                 return pid, status
             time.sleep(0.01)
@@ -105,8 +108,9 @@ def _serve(channel: socket.socket) -> tuple[list[str], str]:
             os._exit(0)
         request = json.loads(message)
         if pid := request.get("wait"):
-            answer: object = os.waitpid(pid, os.WNOHANG)
-            running.discard(answer[0])  # type: ignore[index]
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            answer: object = (ended, status, usage.ru_maxrss << 10)
+            running.discard(ended)
         elif (answer := os.fork()) == 0:
             channel.close()
             return _become(request, files)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipes.recipes import NEEDS_DATASETS, small_collection
+from recipes.recipes import NEEDS_DATASETS
 from tiny import tiny_encoder, tiny_static
 from typer.testing import CliRunner
 

@@ -1,7 +1,7 @@
 """hardneg's wheel without any package of plugins/, with each of them, and with all, as strangers install them.
 
 The environment has wheels alone (`environments`), so what is not installed is not hidden: it is not there. Wheels of
-packages are on its path for a test. Each process imports much, so one runs all the commands that a test can give it.
+packages are on its path for a test. One process runs all the commands that a test can give it.
 """
 
 import json
@@ -62,10 +62,12 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
     return environment(tmp_path_factory.mktemp("core"))
 
 
-def run(core: Core, commands: Sequence[Sequence[object]], then: str = "", *words: object) -> tuple[list[str], str]:
+def run(
+    core: Core, commands: Sequence[Sequence[object]], then: str = "", *words: object, path: object = ""
+) -> tuple[list[str], str]:
     """What each command printed, and then a program with these words; all in one process."""
     arguments = (json.dumps(commands, default=str), *words)
-    first, _, rest = core("python", "-c", COMMANDS + then, *arguments).partition("\n")
+    first, _, rest = core("python", "-c", COMMANDS + then, *arguments, path=path).partition("\n")
     return json.loads(first), rest
 
 
@@ -124,7 +126,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def site(core: Core, tmp_path: Path) -> Iterator[Path]:
-    """An empty folder on the environment's path for the test."""
+    """An empty folder, on the path of what the environment's processes start."""
     packages = core("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     (path := Path(packages, "packages.pth")).write_text(f"{tmp_path / 'site'}\n")
     yield tmp_path / "site"
@@ -141,7 +143,7 @@ def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, s
     shows = [("plugins", "show", kind, name) for kind, name in SHOWN[package]]
     tests, options = ROOT / "plugins" / package / "tests", ("-q", "-x", "-p", "no:cacheprovider", "-m", "not slow")
     (listed, *shown), tested = run(
-        core, [("plugins", "list"), *shows], OWN_TESTS, *options, "--basetemp", tmp_path / "work", tests
+        core, [("plugins", "list"), *shows], OWN_TESTS, *options, "--basetemp", tmp_path / "work", tests, path=site
     )
     rows = {tuple(line.split()[:2]) for line in listed.splitlines() if line.startswith("  ")}
     assert {row for row in rows if row[1] != "hardneg"} == {
@@ -159,7 +161,7 @@ def together(core: Core, wheels: list[Path], site: Path) -> Core:
 
 
 @pytest.mark.slow
-def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp_path, tiny_model, together):
+def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp_path, tiny_model, together, site):
     """By their entry points alone: planned, checked, run, published, reported; and the analysis's command."""
     collection, out = small_collection(tmp_path / "data"), tmp_path / "out"
     lengths = {"query_length": 16, "document_length": 24}
@@ -176,6 +178,7 @@ def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp
             ("recipe", "run", *recipe, "--output", out, "--device", "cpu"),
             ("analyze", "lengths", "--corpus", collection / "corpus.jsonl", *bm25, "--json"),
         ],
+        path=site,
     )
     assert "to-judge     pool " in plan
     head, *lines = (out / "pools" / "to-judge.tsv").read_text().splitlines()

@@ -1,13 +1,13 @@
 """hardneg's wheel without any package of plugins/, with each of them, and with all, as strangers install them.
 
 The environment has wheels alone (`environments`), so what is not installed is not hidden: it is not there. Wheels of
-packages are on its path for a test. One process runs all the commands that a test can give it.
+packages are on the path of a test's processes. One process runs all the commands that a test can give it.
 """
 
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
@@ -124,19 +124,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
-@pytest.fixture
-def site(core: Core, tmp_path: Path) -> Iterator[Path]:
-    """An empty folder, on the path of what the environment's processes start."""
-    packages = core("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    (path := Path(packages, "packages.pth")).write_text(f"{tmp_path / 'site'}\n")
-    yield tmp_path / "site"
-    path.unlink()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, site, tmp_path):
-    installed = [package, *NEEDED.get(package, ())]
+def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, tmp_path):
+    installed, site = [package, *NEEDED.get(package, ())], tmp_path / "site"
     for wheel in wheels:
         if wheel.name.partition("-")[0].replace("_", "-") in installed:
             ZipFile(wheel).extractall(site)
@@ -154,14 +145,15 @@ def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, s
 
 
 @pytest.fixture
-def together(core: Core, wheels: list[Path], site: Path) -> Core:
-    """The environment with all packages, as pip installs their wheels."""
-    subprocess.run([*PIP, "install", "--no-deps", "--no-index", "--target", site, *wheels], check=True)
-    return core
+def together(wheels: list[Path], tmp_path: Path) -> Path:
+    """A folder with all packages, as pip installs their wheels."""
+    install = [*PIP, "install", "--no-deps", "--no-index", "--target", tmp_path / "site"]
+    subprocess.run([*install, *wheels], check=True)
+    return tmp_path / "site"
 
 
 @pytest.mark.slow
-def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp_path, tiny_model, together, site):
+def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp_path, tiny_model, core, together):
     """By their entry points alone: planned, checked, run, published, reported; and the analysis's command."""
     collection, out = small_collection(tmp_path / "data"), tmp_path / "out"
     lengths = {"query_length": 16, "document_length": 24}
@@ -171,14 +163,14 @@ def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp
     recipe += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     bm25 = ("--run", f"BM25={out}/runs/bm25.trec.gz")
     (plan, *_, analysis), _ = run(
-        together,
+        core,
         [
             ("recipe", "plan", *recipe),
             ("recipe", "check", *recipe),
             ("recipe", "run", *recipe, "--output", out, "--device", "cpu"),
             ("analyze", "lengths", "--corpus", collection / "corpus.jsonl", *bm25, "--json"),
         ],
-        path=site,
+        path=together,
     )
     assert "to-judge     pool " in plan
     head, *lines = (out / "pools" / "to-judge.tsv").read_text().splitlines()

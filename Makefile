@@ -10,7 +10,8 @@ VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
 HANGING = --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
-LONGEST := plugins/hardneg-ray/tests $(addprefix tests/,plugins/test_packages.py test_release.py benchmarks faults recipes/test_execute.py)
+LONGEST := $(addprefix plugins/hardneg-,ray/tests papers/tests/test_paper_runs.py papers/tests/test_verify.py)
+LONGEST += $(addprefix tests/,plugins/test_packages.py test_release.py benchmarks/test_gpu_checks.py faults)
 PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra datasets electra fast-cpu http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)
 
 .PHONY: demo test test-avx2 test-slow lint docs clean
@@ -28,7 +29,7 @@ test-avx2: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder $(HANGING)=3660 -m slow \
-		$(LONGEST) $$(grep -rl --include='test_*.py' 'mark\.slow' plugins/*/tests tests)
+		$(LONGEST) $$(grep -rl --include='test_*.py' 'mark\.slow' plugins/*/tests tests | sort)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -3,12 +3,15 @@
 # `make docs` builds the site.
 # The commands they run are printed, to copy without make. Without NUMBA_DISABLE_JIT ranx compiles longer than it works.
 # A test that hangs where no signal reaches it ends its worker, which tells where; at the second the run ends.
-# The slow tests have two workers more than there are cores, as many of them wait.
+# The slow tests have two workers more than there are cores, as many of them wait; files without any are not imported,
+# and the longest files begin first, as a file goes to one worker.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
 HANGING = --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
+LONGEST := $(addprefix plugins/hardneg-,ray/tests papers/tests/test_paper_runs.py papers/tests/test_verify.py)
+LONGEST += $(addprefix tests/,plugins/test_packages.py test_release.py benchmarks/test_gpu_checks.py faults)
 PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra datasets electra fast-cpu http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)
 
 .PHONY: demo test test-avx2 test-slow lint docs clean
@@ -25,7 +28,8 @@ test-avx2: $(VENV)/.dev
 		$(addprefix tests/,encoders indexes training losses rerankers) plugins/hardneg-fast-cpu/tests
 
 test-slow: $(VENV)/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder $(HANGING)=3660 -m slow
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder $(HANGING)=3660 -m slow \
+		$(LONGEST) $$(grep -rl --include='test_*.py' 'mark\.slow' plugins/*/tests tests | sort)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

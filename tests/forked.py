@@ -27,15 +27,15 @@ _LONGEST = 1 << 20
 
 
 class Server:
-    """Forks processes that have the libraries; it ends, and they with it, when this process does."""
+    """Forks processes of a Python that have the libraries; it ends, and they with it, when this process does."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, python: str, environment: dict[str, str]) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         with theirs:
-            command = [sys.executable, __file__, str(theirs.fileno())]
+            command = [python, __file__, str(theirs.fileno())]
             quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-            subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], **quiet)
+            subprocess.Popen(command, env={**environment, "PYTHONPATH": ""}, pass_fds=[theirs.fileno()], **quiet)
 
     def ask(self, question: dict[str, Any], files: Sequence[int] = ()) -> Any:
         with self._lock:
@@ -46,21 +46,24 @@ class Server:
 _SERVERS: dict[tuple[tuple[str, str], ...], Server] = {}
 
 
-def _server(environment: dict[str, str]) -> Server:
-    """One for each set of the variables that libraries read as they are imported."""
-    key = tuple(sorted((name, value) for name, value in environment.items() if _READ_AT_IMPORT.match(name)))
-    if key not in _SERVERS:
-        _SERVERS[key] = Server(environment)
+def _server(python: str, environment: dict[str, str]) -> Server:
+    """One for each Python and set of the variables that libraries read as they are imported."""
+    read = sorted((name, value) for name, value in environment.items() if _READ_AT_IMPORT.match(name))
+    if (key := (("", python), *read)) not in _SERVERS:
+        _SERVERS[key] = Server(python, environment)
     return _SERVERS[key]
 
 
 class Program(subprocess.Popen):  # type: ignore[type-arg]
-    """`subprocess.Popen` of a program of this Python, whose process the server makes and waits for."""
+    """`subprocess.Popen` of a program of this or another Python, whose process a server makes and waits for."""
+
+    peak = 0
+    """Bytes of memory that it took at most, when it has ended."""
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest):  # type: ignore[no-untyped-def]
         pipes, environment = rest[3:9], {**(os.environ if env is None else env)}
-        assert str(args[0]) == sys.executable and preexec_fn is None and not pass_fds, args
-        self._server = _server(environment)
+        assert preexec_fn is None and not pass_fds, args
+        self._server = _server(str(args[0]), environment)
         files = [number if pipe == -1 else pipe for number, pipe in enumerate((pipes[0], pipes[3], pipes[5]))]
         request = {"words": [str(word) for word in args[1:]], "cwd": str(cwd or os.getcwd()), "env": environment}
         self.pid = self._server.ask(request, files)
@@ -69,7 +72,7 @@ class Program(subprocess.Popen):  # type: ignore[type-arg]
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         while True:
-            pid, status = self._server.ask({"wait": self.pid})
+            pid, status, self.peak = self._server.ask({"wait": self.pid})
             if pid or wait_flags:
                 return pid, status
             time.sleep(0.01)
@@ -105,8 +108,9 @@ def _serve(channel: socket.socket) -> tuple[list[str], str]:
             os._exit(0)
         request = json.loads(message)
         if pid := request.get("wait"):
-            answer: object = os.waitpid(pid, os.WNOHANG)
-            running.discard(answer[0])  # type: ignore[index]
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+            answer: object = (ended, status, usage.ru_maxrss << 10)
+            running.discard(ended)
         elif (answer := os.fork()) == 0:
             channel.close()
             return _become(request, files)

@@ -29,7 +29,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def index() -> Iterator[str]:
     server = http.server.HTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

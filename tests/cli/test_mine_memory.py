@@ -1,7 +1,6 @@
 """The memory of `hardneg mine`, and plain commands in several processes."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import forked
 import pytest
-from processes import TORCHRUN
+from processes import codes, launch
 from recipes.recipes import large_collection
 from tiny import BY_FAMILY
 
@@ -40,12 +39,10 @@ def peak(model: Path, data: Path, folder: Path) -> int:
     output = folder / "negatives.jsonl"
     words = ["mine", "--dataset", f"beir:{data}", "--model", model, "--depth", "20", "--output", output]
     words += ["--device", "cpu", "--store", folder / "store"]
-    process = subprocess.Popen([sys.executable, "-m", "hardneg", *map(str, words)], stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
+    process = forked.Program([sys.executable, "-m", "hardneg", *words], stderr=subprocess.DEVNULL)
+    assert process.wait() == 0
     assert len(output.read_text().splitlines()) == QUERIES
-    return usage.ru_maxrss * 1024
+    return process.peak
 
 
 @pytest.mark.slow
@@ -63,17 +60,16 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, kind: str) -> None
 @pytest.mark.slow
 def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_model: Path) -> None:
     large_collection(tmp_path / "data")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    line = ["--dataset", "beir:data", "--model", str(tiny_model), "--set", "model.document_length=24"]
-    line += ["--device", "cpu"]
-    for count in "12":
-        launcher = [*TORCHRUN, "2"] if count == "2" else []
-        command = [sys.executable, *launcher, "-m", "hardneg", "search", *line, "--split", "train", "--depth", "20"]
+    line = ["search", "--dataset", "beir:data", "--model", str(tiny_model), "--set", "model.document_length=24"]
+    line += ["--device", "cpu", "--split", "train", "--depth", "20"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    for count in (1, 2):
         own = ["--store", f"store{count}", "--output", f"{count}.trec.gz"]
-        ran = forked.run([*command, *own], cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert ran.returncode == 0, ran.stderr
-        assert ran.stdout == f"{count}.trec.gz: 4,200 queries\n"
-        assert ran.stderr.count("index: encode") == ran.stderr.count("run: search") == 1
+        running = launch(["-m", "hardneg", *line, *own], count, cwd=tmp_path, **pipes)
+        told, noted = map("".join, zip(*(process.communicate() for process in running), strict=True))
+        assert codes(running) == [0] * count, noted
+        assert told == f"{count}.trec.gz: 4,200 queries\n"
+        assert noted.count("index: encode") == noted.count("run: search") == 1
     assert (tmp_path / "1.trec.gz").read_bytes() == (tmp_path / "2.trec.gz").read_bytes()
     indexes = [next(tmp_path.glob(f"store{count}/*/docid")).with_name("index").read_bytes() for count in "12"]
     assert indexes[0] == indexes[1]

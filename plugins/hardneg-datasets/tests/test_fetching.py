@@ -60,7 +60,7 @@ def server() -> Iterator[Server]:
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     served.address = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield served
     http.shutdown()

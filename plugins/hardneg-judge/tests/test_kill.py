@@ -2,11 +2,11 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 from hardneg_judge.judge import JUDGEMENTS
 from test_judge import CHAT, tree_of, written
@@ -32,7 +32,7 @@ def test_a_killed_judging_asks_nothing_twice(tmp_path, served, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     served.pause, before = 0.5, len(served.requests)
     for kept in (3, 6):
-        program = subprocess.Popen([sys.executable, KILLED, recipe, tmp_path / "killed"], env=os.environ)
+        program = forked.Program([sys.executable, KILLED, recipe, tmp_path / "killed"], env={**os.environ})
         while len(served.requests) < before + kept:
             assert program.poll() is None
             time.sleep(0.01)

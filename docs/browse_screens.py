@@ -40,7 +40,7 @@ def main() -> None:
         try:
             driver.get(page.address)
             through = WebDriverWait(driver, 600)
-            through.until(lambda found: driver.refresh() or "were gone through" in found.page_source)
+            through.until(lambda found: driver.refresh() or "queries were examined" in found.page_source)
             for name, (scheme, path, place) in SCREENS.items():
                 features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
                 driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)

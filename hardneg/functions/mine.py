@@ -66,9 +66,8 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    session, vectors = Session.of(where, mine), None
-    if index is not None or query_vectors is not None or query_ids is not None:
-        vectors = search.QueryVectors.of("mine", index, query_vectors, query_ids)
+    session, parts = Session.of(where, mine), (index, query_vectors, query_ids)
+    vectors = None if parts == (None, None, None) else search.QueryVectors.of("mine", *parts)
     named = (("run", run), ("filter_by", filter_by))
     files = {name: given.run_file(each, session.store) for name, each in named if each is not None}
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:
@@ -82,8 +81,7 @@ def mine(
     plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
     if model is not None:
         made = session.artifacts(plan)
-        scores = partial(_scores_of_model, plan, made, session)
-        return _mined(plan, session, made[layout.DATASET], made[MINED], scores)
+        return _mined(plan, session, made[layout.DATASET], made[MINED], partial(_scores_of_model, plan, made, session))
     data = session.artifacts(plan, layout.DATASET)[layout.DATASET]
     if vectors is not None:
         files["run"] = vectors.kept_run(session, depth, name := f"{vectors.queries.name}.trec.gz")[0].path / name

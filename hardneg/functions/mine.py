@@ -66,9 +66,7 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    session, vectors = Session.of(where, mine), None
-    if index is not None or query_vectors is not None or query_ids is not None:
-        vectors = search.QueryVectors.of("mine", index, query_vectors, query_ids)
+    session, vectors = Session.of(where, mine), search.QueryVectors.of("mine", index, query_vectors, query_ids)
     named = (("run", run), ("filter_by", filter_by))
     files = {name: given.run_file(each, session.store) for name, each in named if each is not None}
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:

@@ -168,6 +168,7 @@ PROGRAMS = (
     "--ink: ",
     "hardneg artifacts check",
     " --preset ",
+    "recipes/load.py: ",
     "hardneg browse",
     "hardneg evaluate --run",
     "pip install --force-reinstall",

@@ -66,8 +66,7 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    session, parts = Session.of(where, mine), (index, query_vectors, query_ids)
-    vectors = search.QueryVectors.of("mine", *parts) if any(part is not None for part in parts) else None
+    session, vectors = Session.of(where, mine), search.QueryVectors.of("mine", index, query_vectors, query_ids)
     named = (("run", run), ("filter_by", filter_by))
     files = {name: given.run_file(each, session.store) for name, each in named if each is not None}
     if [model is not None, "run" in files, vectors is not None].count(True) != 1:

@@ -60,8 +60,7 @@ def search(
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
     session, searched = Session.of(where, search), arguments.stage("search", {"depth": depth})
-    if index is not None or query_vectors is not None or query_ids is not None:
-        vectors = QueryVectors.of("search", index, query_vectors, query_ids)
+    if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
         if any(each is not None for each in (dataset, model, backend, candidates)):
             problem = "search: with {index} and {query_vectors} give no dataset, model, backend or candidates"
             raise errors.UsageError(problem, "index", "query_vectors")
@@ -132,10 +131,12 @@ class QueryVectors:
     ids: Path | None
 
     @classmethod
-    def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors":
-        """Read these arguments of a function. Raises UsageError if the index or the vectors are missing."""
+    def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
+        """Read these arguments of a function; None if none is given. Raises UsageError for an incomplete set."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
+        if not paths:
+            return None
         if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
             problem = f"{line}: {{index}} and {{query_vectors}} are used together: give {{{lacking[0]}}} too"
             raise errors.UsageError(problem, "index", "query_vectors")

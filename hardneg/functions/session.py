@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from hardneg import formats, recipes
+from hardneg.formats.text_lines import find_file
 from hardneg.functions import arguments, given
 from hardneg.records import ArtifactError, HardnegError, RecipeError, UsageError, layout, types, wording
 from hardneg.registry import configure, plugin_errors
@@ -323,7 +324,7 @@ def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
         kept = given.keep_content(store, "given-collection", lambda folder: given.write_dataset(dataset, folder))
         return f"{layout.BEIR}:{kept.path}"
     try:
-        if isinstance(dataset, os.PathLike) or formats.text_lines.find_file(Path(dataset), "corpus.jsonl") is not None:
+        if isinstance(dataset, os.PathLike) or find_file(Path(dataset), "corpus.jsonl") is not None:
             return f"{layout.BEIR}:{os.fspath(dataset)}"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)

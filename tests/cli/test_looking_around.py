@@ -116,6 +116,8 @@ def test_what_is_written_passes_its_own_tests(pytester, monkeypatch):
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(UsageError, match="did you mean 'miner'"):
         write_package("minre", "own", tmp_path / "new")
+    with pytest.raises(UsageError, match="'search': hardneg has a stage of that name; choose another"):
+        write_package("stage", "search", tmp_path / "new")
     with pytest.raises(UsageError, match="no template for filters; there are: dataset, loss, miner, stage"):
         write_package("filter", "own", tmp_path / "new")
     for name in ("Own", "my_own", "1st", "class", "own-", "../own"):

@@ -47,11 +47,6 @@ def test_a_kind_of_plugin_is_named_in_singular_or_plural(kind, tmp_path):
         hardneg(f"plugins {words}")
 
 
-def test_a_name_that_another_package_has_is_refused(tmp_path):
-    told = refused(f"plugins new stage search -o {tmp_path / 'new'}")
-    assert "'search': hardneg has a stage of that name; choose another" in told
-
-
 @pytest.mark.parametrize(
     ("word", "known", "meant"),
     [

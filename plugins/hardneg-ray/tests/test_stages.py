@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -89,6 +90,7 @@ def test_several_processes_and_a_cluster_are_refused(monkeypatch):
     with monkeypatch.context() as launched:
         launched.setenv("WORLD_SIZE", "2")
         launched.setenv("RANK", "0")
+        launched.setattr("hardneg.cli.recipe.together", nullcontext)  # there is no other process to meet
         done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray"])
     assert "--engine ray: it starts its own processes" in str(done.exception)
     done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--engine-option", "actor=2"])

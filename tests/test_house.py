@@ -73,7 +73,6 @@ def test_the_house_stays_within_its_bounds() -> None:
 
 
 def bounds_of(text: str) -> dict[str, int]:
-    """The bounds in a version of this file."""
     (found,) = [
         ast.literal_eval(node.value)
         for node in ast.parse(text).body

@@ -153,6 +153,7 @@ BROKEN = [
     ("dense", "model.safetensors", to_folder, "no weights there"),
     ("dense", "modules.json", content("[]"), "names no modules"),
     ("dense", "modules.json", to_folder, "not readable as JSON"),
+    ("dense", "modules.json", content('[{"path": "../m", "type": "sentence_transformers.M"}]'), "outside the model"),
     ("dense", OPTIONS, value(max_seq_length=1), "declares a length of 1 token: set query_length"),
     ("dense", "tokenizer_config.json", value(tokenizer_class={}), "cannot be opened"),
     ("twins", "query_1_Pooling/config.json", content("{}"), "cannot be opened"),

@@ -125,10 +125,10 @@ def read_folder(folder: Path) -> ModelFolder:
         routes = {name: [*map(str, route)] for name, route in content["structure"].items()}
         if has_router:  # modules after it are on both routes
             routed = [(folder / name, class_path) for name, class_path in content["types"].items()]
-            if any(module.parent != folder or module.name == ".." for module, _ in routed):
-                raise ModelError(f"{router}: names folders outside the model: do not use it")
         for path, classes in ((listing, listed), (router, routed)):
-            for _, class_path in classes:  # of sentence-transformers, or of PyLate, whose format it reads
+            for module, class_path in classes:  # of sentence-transformers, or of PyLate, whose format it reads
+                if folder not in (module, module.parent) or module.name == "..":
+                    raise ModelError(f"{path}: names folders outside the model: do not use it")
                 if not class_path.startswith(("sentence_transformers.", "pylate.")):
                     raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run: {WAYS_ROUND}")
         names = {module: class_path.rsplit(".")[-1] for module, class_path in (*routed, *listed)}

@@ -34,12 +34,12 @@ ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "rerank
 
 @dataclass(frozen=True)
 class RefreshRecipe:
-    """The recipe of every refresh, without its model.
+    """How each refresh is made, apart from its model.
 
-    dataset: as in a recipe. miner, filters: names and options. depth: number of documents that are searched for each
-    query, or scored by a reranker. index: a backend with its options, built for each refresh; None: exact search of the
-    vectors. candidates, run: for a reranker, the retriever of the documents that it scores, `bm25` or the name of a
-    model, or the file of a run. fill_to: shorter lists get random documents of the corpus. settings: as `--set`.
+    dataset: as in a recipe. miner, filters: names and options. depth: how many documents to search for per query, or
+    to score with a reranker. index: a backend with its options, built for each refresh; None: exact search of the
+    vectors. candidates, run: where a reranker gets the documents that it scores: `bm25` or a model's name, or the file
+    of a run. fill_to: shorter lists are filled with random documents of the corpus. settings: as `--set`.
     """
 
     dataset: str

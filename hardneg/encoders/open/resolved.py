@@ -363,7 +363,7 @@ def learner(encoder: TextEncoder) -> "Encoder":
     from hardneg.encoders.encoder import Encoder
 
     if not isinstance(encoder, Encoder):
-        raise ModelError(f"model {encoder.spec.name!r} has no weights on this machine to train: name another model")
+        raise ModelError(f"model {encoder.spec.name!r} has no local weights to train: name another model")
     return encoder
 
 

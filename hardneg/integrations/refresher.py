@@ -210,7 +210,7 @@ class Refresher:
 
 
 class RefreshCallback(TrainerCallback):  # type: ignore[misc]
-    """A callback that refreshes negatives by a schedule; the training waits meanwhile."""
+    """A callback that refreshes negatives by a schedule; training waits meanwhile."""
 
     def __init__(self, trainer: Any, refresher: Refresher, schedule: RefreshSchedule) -> None:
         self._trainer, self._refresher, self._schedule = trainer, refresher, schedule
@@ -289,7 +289,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 class RefreshedNegatives:
     """Training data for sentence-transformers' trainers whose negatives are mined again by the model in training.
 
-    Give `dataset` to the trainer; `attach` adds mining to it. The training waits meanwhile. The negatives of a step
+    Give `dataset` to the trainer; `attach` adds mining to it. Training waits meanwhile. The negatives of a step
     depend on the seeds and the step alone. A refresh mined after step n is used from step n + 2, as the batch of step
     n + 1 has been read by then, or from the first step of an epoch.
 

@@ -335,8 +335,8 @@ def read_spec(folder: Path) -> ModelSpec:
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
     """Opens a model by its spec, or by its folder if hardneg saved it.
 
-    Fields that the spec leaves open are the folder's own. device: None is the best available. precision: of the
-    encoding; None is to train.
+    Fields that the spec leaves open are the folder's own. device: None is the best available. precision: for
+    encoding; None: for training.
 
     Raises ModelError: the model does not exist, or does not support the spec.
     """

@@ -111,7 +111,7 @@ def parse_setting(value: Any) -> Any:
 def parse_model(value: Any) -> Any:
     """A model from its name alone, or from a mapping.
 
-    Its `encoder` is a plugin setting, and its `adapter` can be the path of a trained one alone.
+    Its `encoder` is a plugin setting, and its `adapter` can be just the path of a trained one.
     """
     if isinstance(value, str):
         return {"name": value}

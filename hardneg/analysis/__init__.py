@@ -1,1 +1,1 @@
-"""Analyses of runs and trainings beyond effectiveness, such as overlap, wins and losses, and recall at depth."""
+"""Analyses of runs and training beyond effectiveness, such as overlap, wins and losses, and recall at depth."""

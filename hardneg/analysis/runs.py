@@ -168,7 +168,7 @@ class Overlap(Analysis):
     def explain(self, results: Any) -> str:
         return (
             f"Means over queries: of a run's first {results['depth']} documents, the share that is among the other's; "
-            f"of a training's negatives, the share that is among the first {results['depth']} documents that the "
+            f"of the training negatives, the share that is among the first {results['depth']} documents that the "
             "trained model finds and that are not relevant."
         )
 

@@ -196,7 +196,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
             raise UsageError(f"--option {path}: no such plugin in this command; it has: {', '.join(names)}")
         plugin, key = (plugin, key) if dot else (names[0], path)
         if plugin not in read:
-            raise UsageError(f"--option {key}: an option of {{{plugin}}}, which was not given", plugin)
+            raise UsageError(f"--option {key}: this option belongs to {{{plugin}}}, which was not given", plugin)
         read[plugin] = {**plugin_setting(plugin, read[plugin]), key: value}
     return read
 

@@ -214,7 +214,7 @@ def start(
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
-    """Inspect a folder, report which trainings it allows, and write a recipe.
+    """Inspect a folder, report what can be trained with it, and write a recipe.
 
     The folder holds documents, optionally queries, and optionally judgements, in a format that a dataset reads.
 

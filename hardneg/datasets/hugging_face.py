@@ -228,7 +228,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class HuggingFace(TableLoader):
-    """A corpus, queries and qrels on the hub, streamed with `datasets`; no code of a repository is executed.
+    """A corpus, queries and qrels on the hub, streamed with `datasets`; code from the repository is never executed.
 
     `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its
     configurations of these names, and the qrels are the repository `source`-qrels if `source` is one of

@@ -263,7 +263,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class PyDocs:
-    """A retrieval problem that is on every machine: find the docstring that a one-line summary belongs to.
+    """Find the docstring that a one-line summary belongs to, in installed packages; needs no download.
 
     A docstring's first paragraph is the query, the rest is its passage, with relevance 1. Passages whose summaries
     are equal are all relevant to one query. Near-duplicates (`numpy.mean`, `DataFrame.mean`) stay: they are the hard

@@ -129,4 +129,4 @@ class EncoderFamily(Protocol):
         """The bytes of the model's files on this machine and to download. Raises ModelError."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Opens the model on a device or the best one; precision: None is to train. Raises ModelError."""
+        """Opens the model on a device or the best one; precision: None: for training. Raises ModelError."""

@@ -204,7 +204,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """The id of the document with each id, or of the first with each text; None if the corpus lacks it."""
+        """The document id for each name, an id or a text (of which the first counts); None if the corpus lacks it."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]

@@ -153,7 +153,7 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
     """The rows of several files of `write_negatives`, one file after another, with the drops that `recorded` wrote.
 
-    dropped: as many files, or none. Written again, the rows give the bytes of one file of all queries.
+    dropped: as many files, or none. Writing the rows gives the same bytes as one file of all queries.
     """
     drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
     for data in negatives:

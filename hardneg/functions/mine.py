@@ -103,7 +103,7 @@ def train(
     """Mine negatives with a model and train it on them; SentenceTransformer(FOLDER) opens the result.
 
     Raises:
-        RecipeError: an unknown option of the miner, the loss or the training.
+        RecipeError: an unknown option of the miner, the loss or training.
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """

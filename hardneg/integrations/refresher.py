@@ -34,12 +34,12 @@ ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "rerank
 
 @dataclass(frozen=True)
 class RefreshRecipe:
-    """The recipe of every refresh, without its model.
+    """How each refresh is made, apart from its model.
 
-    dataset: as in a recipe. miner, filters: names and options. depth: number of documents that are searched for each
-    query, or scored by a reranker. index: a backend with its options, built for each refresh; None: exact search of the
-    vectors. candidates, run: for a reranker, the retriever of the documents that it scores, `bm25` or the name of a
-    model, or the file of a run. fill_to: shorter lists get random documents of the corpus. settings: as `--set`.
+    dataset: as in a recipe. miner, filters: names and options. depth: how many documents to search for per query, or
+    to score with a reranker. index: a backend with its options, built for each refresh; None: exact search of the
+    vectors. candidates, run: where a reranker gets the documents that it scores: `bm25` or a model's name, or the file
+    of a run. fill_to: shorter lists are filled with random documents of the corpus. settings: as `--set`.
     """
 
     dataset: str
@@ -210,7 +210,7 @@ class Refresher:
 
 
 class RefreshCallback(TrainerCallback):  # type: ignore[misc]
-    """A callback that refreshes negatives by a schedule; the training waits meanwhile."""
+    """A callback that refreshes negatives by a schedule; training waits meanwhile."""
 
     def __init__(self, trainer: Any, refresher: Refresher, schedule: RefreshSchedule) -> None:
         self._trainer, self._refresher, self._schedule = trainer, refresher, schedule
@@ -289,7 +289,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 class RefreshedNegatives:
     """Training data for sentence-transformers' trainers whose negatives are mined again by the model in training.
 
-    Give `dataset` to the trainer; `attach` adds mining to it. The training waits meanwhile. The negatives of a step
+    Give `dataset` to the trainer; `attach` adds mining to it. Training waits meanwhile. The negatives of a step
     depend on the seeds and the step alone. A refresh mined after step n is used from step n + 2, as the batch of step
     n + 1 has been read by then, or from the first step of an epoch.
 

@@ -284,7 +284,7 @@ class Filters:
         answers: Match | None,
         known: Mapping[str, Sequence[str]],
     ) -> "Filters":
-        """Build the filters of a mining; excluded documents and those with the query's text are filtered first.
+        """Build the filters for mining; excluded documents and those with the query's text are filtered first.
 
         answers: the match of the filter `answers`, which runs before `plugins`, or None. known: positives by query.
         """

@@ -26,7 +26,7 @@ _REPLACES = {
     "warmup_ratio": {"warmup_steps"},
     "warmup_steps": {"warmup_ratio"},
 }
-"""Alternative options for the length of a training or its warm-up; a later one replaces the others."""
+"""Alternative options for the length of training or its warm-up; a later one replaces the others."""
 _MAX_BYTES, _LARGEST_COUNT, _DEEPEST, _DEEPEST_EXTENDS = 1 << 20, 100_000, 50, 8
 _TOO_DEEP = f"over {_DEEPEST} levels deep"
 
@@ -265,7 +265,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     """Merge `changes` into `base`, mapping by mapping.
 
     A plugin of another name, or a stage of another verb, inherits no options, except that a dataset keeps `withheld`.
-    The length of a training, in epochs or in steps, replaces the one inherited.
+    The length of training, in epochs or in steps, replaces the one inherited.
     """
     merged = {key: value for key, value in base.items() if key not in replaced(changes)}
     for key, value in changes.items():

@@ -310,7 +310,7 @@ def seed_section(report: ReportContent) -> Section:
     if tests:
         tables.append(_tests_table(tests, level, _SEED_COLUMNS))
     meanings = {
-        WITHIN: f"other seeds may turn the sign on the same queries (p ≥ {significance.SEED_LEVEL:g} by seeds alone).",
+        WITHIN: f"other seeds may reverse it on the same queries (p ≥ {significance.SEED_LEVEL:g} by seeds alone).",
         UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
     }
     lines = [outcomes_explained(report)] if tests else []

@@ -84,8 +84,8 @@ def graphic(
 ) -> Graphic:
     """Return a figure for a page, in the colour of the page's text.
 
-    name: unique in the page. title, description: for screen readers. draw: draws into the axes it is given. height: in
-    inches, of 7 wide.
+    name: unique in the page. title, description: for screen readers. draw: draws on the given axes. height: in
+    inches; the width is 7.
     """
     with warnings.catch_warnings(), _canvas(1, (7.0, height), _PAGE_STYLE) as (drawn, (axes,)):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")

@@ -202,7 +202,7 @@ def _outcomes(report: ReportContent, tests: Iterable[Test], named: str) -> dict[
         word, name = outcome(test, report.level), getattr(test, named)
         same = word == content.EQUIVALENT
         p = equation("TOST p", test.equivalence_holm) if same else equation("p", content.p_of(test))
-        began = "the model it began from, " if report.began and name == report.began else ""
+        began = "its initial model, " if report.began and name == report.began else ""
         by_outcome[word].append(f"{began}{_quoted(name)} ({difference(test.difference, test.interval)}, {p})")
     more = {word: [f"{len(each) - _NAMED} more"] if len(each) > _NAMED else [] for word, each in by_outcome.items()}
     return {word: joined([*each[:_NAMED], *more[word]]) for word, each in by_outcome.items() if each}

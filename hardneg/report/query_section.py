@@ -226,5 +226,5 @@ def gains_section(measured: Measured, system: str = "") -> Section | None:
         means_of_sides = [signed(fmean(side)) if side else "–" for side in sides]
         rows.append([Cell(text) for text in (name, *counts, *means_of_sides, signed(fmean(values)))])
     columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
-    lead = f"By {ordered.metric}, against {baseline}. One by one: {QUERIES}."
+    lead = f"By {ordered.metric}, against {baseline}. Individual queries are in the section {QUERIES}."
     return Section("Gains and losses by query", [Table(columns, rows)], lead=lead)

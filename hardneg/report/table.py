@@ -40,7 +40,7 @@ class Table:
 
     @property
     def signs(self) -> int:
-        """The most signs after a number."""
+        """The largest number of marks after a number in a cell."""
         return max((len(each.marks) for row in self.rows for each in row if isinstance(each, Cell)), default=0)
 
 

@@ -66,11 +66,11 @@ _REFUSED |= {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1", "ACCELERATE_MIXED_PR
 
 
 def check_settings() -> None:
-    """Raise UsageError if accelerate was launched with settings that a training does not support."""
+    """Raise UsageError if accelerate was launched with settings that training does not support."""
     if found := [
         name for name, usual in _REFUSED.items() if os.environ.get(name, usual).lower() not in (usual, "0", "no")
     ]:
-        reason = "every process holds the whole model, and `accumulate` and `precision` are options of the training"
+        reason = "every process holds the whole model, and `accumulate` and `precision` are training options"
         raise UsageError(f"{', '.join(found)}: not supported, as {reason}: remove them from the launcher's settings")
 
 

@@ -47,7 +47,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
         except (ValueError, RuntimeWarning) as error:  # numba reads NUMBA_* when it is imported
             reason = str(error).splitlines()[0].rstrip(".")
             given = ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))
-            raise UsageError(f"{purpose}: numba refuses {given} of the environment: {reason}; unset it") from error
+            raise UsageError(f"{purpose}: numba rejects {given}: {reason}; unset this variable") from error
         config.DISABLE_JIT = 0 if hasattr(fix_k, "py_func") else 1  # its lists read this when they are created
         try:
             yield

@@ -345,7 +345,7 @@ class ArtifactInput:
         return self.path
 
     def part(self, artifact_type: str) -> Path:
-        """The folder of a part of the artifact, such as the model of a training."""
+        """The folder of a part of the artifact, such as a trained model."""
         return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 

@@ -244,7 +244,7 @@ _FIELD = "analysis"
 
 def _parse_analyses(value: Any) -> tuple[Analysis, ...]:
     if not isinstance(value, Mapping) or "name" in value:
-        raise ValueError("must map each analysis by its name to its options, as {overlap: {depth: 10}} does")
+        raise ValueError("must map names of analyses to their options, such as {overlap: {depth: 10}}")
     analyses, problems = list[Analysis](), list[InitErrorDetails]()
     for name, options in value.items():
         try:

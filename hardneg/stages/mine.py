@@ -34,7 +34,7 @@ class Mine(StageSpec):
     file: negatives from another program to select from, in the format `form` of `hardneg export`. without_answers:
     apply the filter `answers` first. answer_match: match answers as words or as regular expressions. fill_to: add
     random documents up to this number of negatives, before the filters. also_qrels: positives of these files also count
-    in trainings on the negatives. permuted: give each query the lists of another. positives_of_others: replace the run
+    when training on the negatives. permuted: give each query the lists of another. positives_of_others: replace the run
     by this many random positives of other queries. planted: for this share of the queries with withheld positives, use
     these alone as the lists, and remove them from the lists of the other queries.
     """

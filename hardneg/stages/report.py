@@ -1,4 +1,4 @@
-"""Stage `report`: a page on an evaluation, its trainings and analyses, with the costs of each row."""
+"""Stage `report`: a page on an evaluation, its trained models and analyses, with the costs of each row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -150,7 +150,7 @@ def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
 
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
-    """The settings of the evaluation and, prefixed by their labels, of the trainings."""
+    """The settings of the evaluation and, prefixed by their labels, of training stages."""
     settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
     for label, sources in trained.items():
         by_seed = [source.spec.settings(source) for source in sources.values() if source.spec]

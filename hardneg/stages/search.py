@@ -143,7 +143,7 @@ def searched_queries(
             known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
             read = source_files.read_query_file(path, known, facts)
             if not write_queries(context.folder / layout.QUERIES, read):
-                raise errors.DataError(f"{path}: has only queries of the dataset; give others")
+                raise errors.DataError(f"{path}: all of its queries are in the dataset; give others")
             if same := facts.get(source_files.SAME_TEXT):
                 leak = "training on these leaks test queries if they are in the test split"
                 context.progress.note(f"{context.name}: {same} {source_files.SAME_TEXT}: {leak}")

@@ -1,4 +1,4 @@
-"""Stages `train` and `train-reranker`: trainings on mined negatives."""
+"""Stages `train` and `train-reranker`: training on mined negatives."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from hardneg.training import examples, sources
 from hardneg.training.options import RerankerOptions
 
 _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
-"""Fields that apply to a training on one collection."""
+"""Fields that apply to training on one collection."""
 
 
 class SourceOptions(BaseModel):

@@ -1,4 +1,4 @@
-"""Stages `train-queries` and `train-refreshed`: trainings that search for negatives while they run."""
+"""Stages `train-queries` and `train-refreshed`: training that searches for negatives while it runs."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -171,7 +171,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
 
 
 class TrainRefreshed(training.DualOptions):
-    """Trains a dual encoder on negatives that are mined again with its current weights during the training."""
+    """Trains a dual encoder on negatives that are mined again with its current weights during training."""
 
     version = 2
     purpose = "train the model with hard negatives that are refreshed on the way"

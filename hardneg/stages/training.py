@@ -107,11 +107,11 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """The method and its data; `ending` is closed after the training."""
+        """The method and its data; `ending` is closed after training."""
         raise NotImplementedError(f"stage {self.stage} has no method")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
-        """A function that measures the network during the training; None without validation."""
+        """A function that measures the network during training; None without validation."""
         return None
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
@@ -141,7 +141,7 @@ class TrainConfig(OptionGroup):
 
 
 class Validation(BaseModel):
-    """Validation during a training: `queries` of `split`, each with its positives and a run's top `depth` passages."""
+    """Validation during training: `queries` of `split`, each with its positives and a run's top `depth` passages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     split: fields.Name = "dev"
@@ -150,7 +150,7 @@ class Validation(BaseModel):
 
 
 class ValidationOptions(OptionGroup):
-    """The run and the queries for validation during a training."""
+    """The run and the queries for validation during training."""
 
     validation_run: Annotated[fields.Name | None, fields.MEASURED] = Field(
         default=None,

@@ -69,7 +69,7 @@ class SeededStages:
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
     def share(self, one: str, other: str) -> bool:
-        """Whether two stages depend on the seed of a common training, such as a shared warm-up."""
+        """Whether two stages depend on the same training stage, such as a shared warm-up, and so on its seed."""
         return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 

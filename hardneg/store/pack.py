@@ -62,7 +62,7 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
 
     Raises:
         DataError: the file is not a packed run, or has links, devices, or paths that lead elsewhere.
-        ArtifactError: an artifact is damaged, the store has a different one of its key, or the folder exists.
+        ArtifactError: an artifact is damaged, the store has a different one with the same key, or the folder exists.
     """
     store.root.mkdir(parents=True, exist_ok=True)
     with disk_errors(store.root), store.lock("unpack"):

@@ -151,7 +151,7 @@ class _TrainingRun:
                 state = self._judge(replace(state, step=stop))
                 if world().rank == 0:
                     if options.keep_every is not None and stop % options.keep_every == 0:
-                        card = f"# After step {stop}\n\nIntermediate weights of a training.\n"
+                        card = f"# After step {stop}\n\nIntermediate weights of a training run.\n"
                         self.method.encoder.save(self.saved / f"step-{stop}", card)
                     self._save(state)
         return state
@@ -224,7 +224,7 @@ def _learning(encoder: Any, options: LearningOptions) -> Iterator[None]:
 
 @contextmanager
 def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
-    """Make each layer of a module's transformers recompute its activations in the backward pass of a training.
+    """Make each layer of a module's transformers recompute its activations in the backward pass of training.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 

@@ -66,7 +66,7 @@ class Mixture:
 
 
 class MixedExamples:
-    """An endless sequence of examples of several sources, each in the order of a training on that source alone.
+    """An endless sequence of examples of several sources, each in the order of training on that source alone.
 
     An epoch has as many examples as all sources together. Consecutive batches may be of one source, and a source may
     start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason and

@@ -136,7 +136,7 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The state of a training; half: run the transformer in bfloat16; groups: weights whose norms are recorded."""
+    """The state of training; half: run the transformer in bfloat16; groups: weights whose norms are recorded."""
 
     accelerator: Any
     method: ExampleTraining

@@ -37,7 +37,7 @@ def drawn(section: Section | None) -> list[ElementTree.Element]:
 
 def test_gains_and_losses_stand_in_a_table_where_rounding_is_no_gain_and_lead_to_the_queries():
     section = gains_section(Measured(RESULTS, TESTS))
-    assert section is not None and section.lead.endswith("One by one: Queries.")
+    assert section is not None and section.lead.endswith("Individual queries are in the section Queries.")
     rows = [[cell.text for cell in row] for row in section.tables[0].rows]
     assert rows == [
         ["best", "2", "1", "1", "+0.7500", "−0.2500", "+0.3125"],

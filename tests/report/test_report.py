@@ -256,7 +256,7 @@ def page(**more: object) -> ReportContent:
 
 def test_the_sentence_is_about_the_system():
     assert summary(page()) == (
-        "STAR is better than the model it began from, “as shipped” (+0.2500, 95 % interval +0.125 to +0.375, "
+        "STAR is better than its initial model, “as shipped” (+0.2500, 95 % interval +0.125 to +0.375, "
         "p < 0.001) and undecided against BM25 (−0.2500, 95 % interval −0.375 to −0.125, p = 0.020), by mrr on "
         "3 queries (p after Holm's correction, level 0.01)."
     )
@@ -274,7 +274,7 @@ def test_the_sentence_says_what_is_equivalent_and_how_surely():
 
 def test_the_level_decides_what_the_sentence_the_marks_and_the_legend_say():
     easy = page(level=0.05)
-    assert "is better than the model" in summary(easy) and "worse than BM25 (−0.2500" in summary(easy)
+    assert "is better than its initial model" in summary(easy) and "worse than BM25 (−0.2500" in summary(easy)
     assert "level 0.05" in summary(easy)
     assert marks_of(page(), "BM25", "mrr") == "▲" and marks_of(easy, "BM25", "mrr") == "▲a▲b"
     assert any("▲b better, ▼b worse than STAR: p < 0.05" in line for line in legend(easy))

@@ -59,7 +59,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ([{"name": "overlap", "runs": {}}], "must map each analysis by its name to its options"),
+        ([{"name": "overlap", "runs": {}}], "must map names of analyses to their options"),
         ({"overlaps": {"runs": {}}}, "no analyses plugin is called 'overlaps'; did you mean 'overlap'"),
         ({}, "must have at least 1"),
     ],

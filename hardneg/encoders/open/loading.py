@@ -94,7 +94,7 @@ def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, A
 def load_module(model: resolved.ResolvedModel, device: str | None, precision: Precision | None) -> SentenceTransformer:
     """Loads a model with the prompts and lengths of its spec, in evaluation mode.
 
-    precision: of the encoding; None is to train, and only then a new adapter is added.
+    precision: for encoding; None: for training, which alone adds a new adapter.
 
     Raises ModelError: the files are not one complete model, or it does not support the spec.
     """

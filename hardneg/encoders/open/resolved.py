@@ -335,8 +335,8 @@ def read_spec(folder: Path) -> ModelSpec:
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
     """Opens a model by its spec, or by its folder if hardneg saved it.
 
-    Fields that the spec leaves open are the folder's own. device: None is the best available. precision: of the
-    encoding; None is to train.
+    Fields that the spec leaves open are the folder's own. device: None is the best available. precision: for
+    encoding; None: for training.
 
     Raises ModelError: the model does not exist, or does not support the spec.
     """
@@ -363,7 +363,7 @@ def learner(encoder: TextEncoder) -> "Encoder":
     from hardneg.encoders.encoder import Encoder
 
     if not isinstance(encoder, Encoder):
-        raise ModelError(f"model {encoder.spec.name!r} has no weights on this machine to train: name another model")
+        raise ModelError(f"model {encoder.spec.name!r} has no local weights to train: name another model")
     return encoder
 
 

@@ -52,8 +52,8 @@ def test_the_score_adds_copies_and_the_mean_over_systems():
     assert copy.score == pytest.approx(0.4 + (0.75 + 0.5) / 3)
     assert copy.reasons == (
         "shares 40 % of its word triples with positive p",
-        "dense ranks it at 1, above the best positive, at 4",
-        "judge ranks it at 1, above the best positive, at 2",
+        "dense ranks it at 1, the best positive at 4",
+        "judge ranks it at 1, the best positive at 2",
     )
     assert (plain.doc_id, plain.score, plain.reasons) == ("plain", 0.0, ())
 

@@ -176,7 +176,7 @@ def test_what_a_server_cannot_be_told(served: Served, monkeypatch: pytest.Monkey
     monkeypatch.setenv("NO_SUCH_KEY", "s3cret")
     opened(served, {"key": "NO_SUCH_KEY"})
     assert served.keys == ["Bearer s3cret"]
-    with pytest.raises(ModelError, match="has no weights on this machine to train"):
+    with pytest.raises(ModelError, match="has no local weights to train"):
         load_learner(spec(served))
     with pytest.raises(ModelError, match="cannot be segmented: omit segments"):
         opened(served).rows(None, Segments(2, 16), tmp_path, Silent(), World())  # type: ignore[arg-type]

@@ -184,8 +184,8 @@ class Evidence:
             positive = best[label]
             if height := above(ranks.get(doc_id), positive, len(self.lists[label].doc_ids)):
                 score += height / len(by_list)
-                where = f"at {positive.rank}" if positive else "which it lacks"
-                reasons.append(f"{label} ranks it at {ranks[doc_id].rank}, above the best positive, {where}")
+                best_is = f"the best positive at {positive.rank}" if positive else "and finds no positive"
+                reasons.append(f"{label} ranks it at {ranks[doc_id].rank}, {best_is}")
         return SuspectedNegative(self.query_id, doc_id, score, tuple(reasons), alike)
 
 

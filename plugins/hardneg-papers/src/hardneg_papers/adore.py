@@ -73,13 +73,13 @@ def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Rec
     `hardneg recipe run {}-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections {}.
     Expected from the paper preset: MRR@10 {}, R@100 {} on the dev queries (the paper's Table 2; not run by us)."""
     alone.__doc__ = said.format(f"{label}: {what}.", start, "7.2.2 and 7.3", *expected.split())
-    trains = "its query encoder trained on, on the documents it retrieves at each step, on a fixed index."
+    trains = "trains the query encoder on what it retrieves at each step, on a fixed index."
     with_adore.__doc__ = said.format(f"ADORE on {label}: {trains}", f"adore-{start}", "6.2 and 7.3", *on_top.split())
     return alone, with_adore
 
 
 inbatch_neg_passage, adore_inbatch_neg_passage = _row(
-    "inbatch-neg", "the other queries' positives as negatives, the baseline that costs least", ".264 .837", ".316 .860"
+    "inbatch-neg", "the other queries' positives as negatives, the cheapest baseline", ".264 .837", ".316 .860"
 )
 rand_neg_passage, adore_rand_neg_passage = _row(
     "rand-neg", "negatives drawn from the whole corpus, by random negative sampling", ".301 .853", ".326 .865"

@@ -12,7 +12,7 @@ _LARGE = ("24", "48", "96")
 
 
 def adore_pq(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE trained on the compressed indexes that are searched later.
+    """ADORE trained on the compressed index that it will be searched with.
 
     `hardneg recipe run adore-pq`: half an hour on one core. Source: Zhan et al., SIGIR 2021, sections 6.2.3 and 8.4.2,
     Tables 3 and 5; JPQ (centroids trained along): CIKM 2021. Expected from the paper preset, MRR@10 on the dev queries

@@ -130,7 +130,7 @@ def rows_last(book: Book, *labels: str) -> None:
 
 
 def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """BM25 and the start model in ANCE's setting: ranked out of all passages, and out of BM25's top 100.
+    """BM25 and the initial model in ANCE's setting: ranking all passages, and reranking BM25's top 100.
 
     `hardneg recipe run ance-bm25-passage`: two minutes. Source: Xiong et al., Approximate Nearest Neighbor Negative
     Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1.
@@ -161,7 +161,7 @@ def _baseline(system: str, what: str, expected: str) -> Callable[[DemoOrPaper], 
 ance_rand_neg_passage = _baseline("rand-neg", "one random passage for each query", ".552 .605 .261 .949")
 ance_nce_neg_passage = _baseline("nce-neg", "the hardest passage of the batch for each query", ".539 .602 .256 .943")
 ance_bm25_neg_passage = _baseline(
-    "bm25-neg", "one of BM25's top 100 for each query; the warm-up of ANCE too", ".591 .664 .299 .928"
+    "bm25-neg", "one of BM25's top 100 for each query; also ANCE's warm-up", ".591 .664 .299 .928"
 )
 ance_bm25_rand_neg_passage = _baseline(
     "bm25-rand-neg", "one of BM25's top 100 or, as often, a random passage", ".600 .653 .311 .952"

@@ -170,7 +170,7 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_times(preset: DemoOrPaper = "demo") -> Tree:
-    """Latency of a query with BM25 and a cross-encoder over its top 100, and with ANCE, single and in a batch.
+    """Query latency of BM25 with a cross-encoder over its top 100, and of ANCE, one query at a time and in batches.
 
     `hardneg recipe run ance-times`: half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3.
     Expected on the paper's machine, of documents (not run by us): BM25 37 ms, BERT 1.15 s; a query encoded in 2.6 ms

@@ -46,7 +46,7 @@ def _add_coverage(book: Book, runs: Tree, more: Tree) -> None:
 
 
 def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE (MaxP) on documents: each is cut into segments and has the score of its best one.
+    """ANCE (MaxP) on documents: each is cut into segments and scored by its best one.
 
       hardneg recipe run ance-maxp-document --set segments.count=8     default: four of 128 tokens; an hour
 

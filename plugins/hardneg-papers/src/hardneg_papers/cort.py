@@ -8,7 +8,7 @@ from hardneg_papers.book import Book, DemoOrPaper, Tree
 
 
 def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """CoRT on passages: a dense ranker that complements BM25, trained on BM25's negatives from rank 8 on.
+    """CoRT on passages: a dense ranker that complements BM25, trained on BM25's results from rank 8 on.
 
       hardneg recipe run cort-passage --set model.projection=32         another size of the vectors
 
@@ -28,7 +28,7 @@ def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
-    """CoRT and BM25 zipped: one document of each list in turn, CoRT's first, against each list alone.
+    """CoRT and BM25 interleaved: a document from each list in turn, CoRT first, compared with each list alone.
 
     `hardneg recipe run cort-bm25`. Source: Wrzalik and Krechel, TREC 2020, section 3.4 and Table 2.
     Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance

@@ -41,7 +41,7 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
 
 
 def equal_steps(preset: DemoOrFull = "demo") -> Tree:
-    """ADORE and ANCE compared with the same number of further steps without them.
+    """ADORE and ANCE, compared with as many further training steps without them.
 
     `hardneg recipe run equal-steps`. Each row with an arrow continues from the model before the arrow for half as many
     steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature, as
@@ -107,7 +107,7 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 
 
 def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
-    """The share of the gain of repeatedly mined hard negatives that in-batch negatives reach for free.
+    """How much of the gain of repeatedly mined hard negatives do in-batch negatives reach for free?
 
     `hardneg recipe run iterated-negatives`. `pairs` learn from one negative per query, without the batch's: a random
     one, one of the first 15, and one mined again once. The other rows have the batch's negatives too.
@@ -134,7 +134,7 @@ def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
 def many_collections(
     preset: DemoOrFull = "demo", collections: dict[str, Tree | str] | None = None, alone: list[str] | None = None
 ) -> Tree:
-    """One model for several collections, mixed by size, by its root, and evenly, compared with one model for each.
+    """One model for several collections, mixed by size, its square root, or evenly, compared with one model each.
 
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import typer
 
-from hardneg import evaluation, formats, report as reports
+from hardneg import evaluation, formats, recipes, report as reports
 from hardneg.cli import adaptor, console
 from hardneg.cli.adaptor import keyword
 from hardneg.cli.console import measured_tables, say, say_json, say_next, stdout_console, tell_left_out
@@ -343,7 +343,9 @@ def _report(**args: Any) -> None:
         raise errors.UsageError("report: give a RUNFOLDER, or {runs} and {output}", "runs", "output")
     if folder is not None:
         found = evaluation.metrics_json.read_metrics(folder / layout.METRICS)
-        return say(tables(content.ReportContent.of(args["title"] or folder.resolve().name, found)), nl=False)
+        tree = recipes.read_lock(folder)["tree"] if (folder / layout.LOCK).exists() else {}
+        title = args["title"] or tree.get("title") or folder.resolve().name
+        return say(tables(content.ReportContent.of(title, found)), nl=False)
     judging, title = _judging_of(args), args["title"] or "Results"
     runs, dataset = judging.files, judging.dataset
     judging = replace(judging, baselines=judging.baselines or [*runs][:1])

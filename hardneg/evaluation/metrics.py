@@ -149,7 +149,7 @@ def _parse(name: str) -> Metric | str:
         return f"metric '{name}': the cutoff must be a whole number above 0, as in {measure}@10"
     words = {measure: measure for measure in MEASURES} | {"success": "hit_rate", "accuracy": "hit_rate"}
     close = [words[word] for word in difflib.get_close_matches(measure.lower(), words, n=1, cutoff=0.5)]
-    number = re.sub(r"[^0-9]", "", name) or "10"
+    number = re.sub(r"[^0-9]", "", cutoff or name) or "10"
     hint = f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(MEASURES)}, with @cutoff"
     return f"unknown metric '{name}': {hint}"
 

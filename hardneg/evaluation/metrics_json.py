@@ -122,15 +122,11 @@ def write_metrics(path: Path, measured: Measured) -> None:
 
 
 def read_metrics(path: Path) -> Measured:
-    """Return the content of a file of `write_metrics`.
-
-    Raises:
-        ArtifactError: The file is missing or not a metrics file.
-    """
+    """Return the content of a file of `write_metrics`. Raises ArtifactError: it is missing or no such file."""
     try:
         return from_json(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
 
 

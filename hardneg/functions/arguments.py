@@ -63,7 +63,7 @@ Dataset = Annotated[
     str | Path | Mapping[str, Any] | Any,
     Arg(
         "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name.",
-        "a folder, a `datasets.Dataset` of pairs, or a dict of corpus, queries and qrels",
+        "a folder, a DataFrame or Dataset of pairs, or a dict of corpus, queries and qrels",
         plugin="datasets",
     ),
 ]

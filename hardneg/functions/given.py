@@ -17,9 +17,8 @@ from hardneg.functions.arguments import AnyQrels, AnyRun, Dataset
 from hardneg.records import Document, Judgement, Query, RankedList, errors, layout, wording
 from hardneg.store import Artifact, Store, digest, tree_digest
 
-_PARTS, _PAIR = ("corpus", "queries", "qrels"), ("anchor", "positive")
-_ONLY = "train"
-FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a dict, or a datasets.Dataset of pairs"
+_PARTS, _PAIR, _ONLY = ("corpus", "queries", "qrels"), ("anchor", "positive"), "train"
+FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a dict, or a DataFrame or Dataset of pairs"
 _LARGEST = 3.4028234663852886e38  # of 32 bits
 
 
@@ -106,13 +105,13 @@ def _graded(place: str, judged: Any) -> Iterator[tuple[str, int]]:
 
 def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[str, Any]]:
     """Corpus and queries by id and judgements by split, from a dict or a table of text pairs."""
-    parts = _of_pairs(dataset) if hasattr(dataset, "column_names") else dataset
+    parts = _of_pairs(dataset) if hasattr(dataset, "column_names") or hasattr(dataset, "iterrows") else dataset
     if not isinstance(parts, Mapping) or not parts:
         raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {FORMS}")
     for name in (*parts, *_PARTS):
         if name not in _PARTS:
             raise errors.DataError(f"dataset: {name!r}: no such part{wording.suggestion(str(name), _PARTS)}")
-        if not (part := parts.get(name)) or not isinstance(part, Mapping):
+        if not isinstance(part := parts.get(name), Mapping) or not part:
             form = " is empty" if isinstance(part, Mapping) else f": must be a dict by id, not {type(part).__name__}"
             raise errors.DataError(f"dataset: {name}{form}")
     qrels = parts["qrels"]
@@ -129,12 +128,13 @@ def _of_pairs(table: Any) -> dict[str, Any]:
 
     Texts in columns named `negative*` are documents too.
     """
-    if missing := [name for name in _PAIR if name not in table.column_names]:
-        there = ", ".join(table.column_names)
-        raise errors.DataError(f"dataset: no column {missing[0]!r} among {there}; rename_column gives it one")
-    columns = [*_PAIR, *(name for name in table.column_names if name.startswith("negative"))]
+    named = list(map(str, table if hasattr(table, "iterrows") else table.column_names))
+    rows = table.to_dict("records") if hasattr(table, "iterrows") else table.with_format(None)  # Python's own values
+    if missing := [name for name in _PAIR if name not in named]:
+        raise errors.DataError(f"dataset: no column {missing[0]!r} among {', '.join(named)}: rename one")
+    columns = [*_PAIR, *(name for name in named if name.startswith("negative"))]
     documents, queries, qrels = dict[str, str](), dict[str, str](), dict[str, dict[str, int]]()
-    for number, row in numbered_rows("dataset", table.with_format(None)):  # as Python's own values
+    for number, row in numbered_rows("dataset", rows):
         anchor, *texts = (text_cell("dataset", number, row, name) for name in columns)
         doc_ids = [documents.setdefault(text, f"d{len(documents)}") for text in texts]
         qrels.setdefault(queries.setdefault(anchor, f"q{len(queries)}"), {})[doc_ids[0]] = 1

@@ -330,7 +330,7 @@ class Hnsw(FaissBackend):
     """A hierarchical graph over full vectors: the fastest search on a CPU, held in memory and slow to build.
 
     Args:
-        m: links per vector on the upper levels, and half of those on the lowest one; at least 2.
+        m: links per vector on the upper levels; the lowest level has twice as many. At least 2.
         ef_construction: number of near vectors that are considered for the links of a new one.
         ef_search: number of near vectors that a search considers, at least the requested depth; stored in the index.
         threads: of the build. With 1 the same vectors, options and machine give the same bytes; with more, the links

@@ -88,11 +88,11 @@ def test_names() -> None:
 
 def test_all_bad_names_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        parse_metrics(["nDGC@10", "map", "recall@ten", "mrr@0", "accuracy", "recal_100"])
+        parse_metrics(["nDGC@10", "map", "recall@ten", "mrr@0", "accuracy", "recal_100", "P5@10"])
     message = str(caught.value)
     assert "unknown metric 'nDGC@10': did you mean ndcg@10?" in message
     assert "metric 'recall@ten': the cutoff must be a whole number above 0, as in recall@10" in message
-    assert "metric 'mrr@0'" in message
+    assert "metric 'mrr@0'" in message and "unknown metric 'P5@10': known are" in message
     assert "unknown metric 'recal_100': did you mean recall@100?" in message
     assert "unknown metric 'accuracy': did you mean hit_rate@10?" in message
     assert "\n" not in message

@@ -231,15 +231,18 @@ def by_system(
 
 
 def run_notes(
-    label: str, run: Run, query_ids: Collection[str], metrics: Sequence[str], documents: int | None = None
+    label: str, run: Run, query_ids: Qrels | Collection[str], metrics: Sequence[str], documents: int | None = None
 ) -> list[str]:
     """Return a line each on judged queries without a ranking, unjudged queries, and cutoffs below the longest list.
 
-    query_ids: the judged queries. documents: the size of the corpus; None if unknown.
+    query_ids: the judged queries, or the judgements. documents: the size of the corpus; None if unknown.
     """
     shared, notes = sum(query_id in query_ids for query_id in run), list[str]()
     if not shared:
         return [f"{label}: no query of the run is judged; check that these are its judgements"]
+    judged = query_ids if isinstance(query_ids, Mapping) else {}
+    if judged and all(judged[each].keys().isdisjoint(run[each].doc_ids) for each in judged.keys() & run.keys()):
+        notes.append(f"{label}: no document of the run is judged; check that run and judgements share a collection")
     missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
     aside = "query has no judgement and is left out", "queries have no judgement and are left out"
     for count, words in ((len(query_ids) - shared, missing), (len(run) - shared, aside)):

@@ -4,6 +4,7 @@ import inspect
 import json
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ class AdhocRecipe:
             problems = list(dict.fromkeys(map(self._by_argument, error.problems)))
             raise RecipeError(error.source, problems, ["settings", *self.arguments.values()]) from None
         for note in checked.notes:
-            tell(note)
+            tell(re.sub(r"^\{(\w+)\}", r"\1", self._by_argument(note)))
         return checked
 
     def plan(self, tell: Callable[[str], None] = warn) -> "recipes.Plan":

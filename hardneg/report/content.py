@@ -396,7 +396,7 @@ def next_steps(
 
 def _separating(problem: str, command: str, seeds: int, run: RecipeRun | None) -> tuple[str, str]:
     """Measure on more queries with a command, or train with more seeds than there are."""
-    problem = f"{problem}: measure on more queries"
+    problem = f"{problem}: search and measure on more queries"
     if run is None or seeds >= len(_SEEDS):
         return problem, command
     return f"{problem}, or train with more seeds", run.again(f"seeds={_SEEDS[: 5 if seeds else 3]}")

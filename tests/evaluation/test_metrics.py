@@ -254,6 +254,7 @@ def test_threads_measure_one_after_the_other(monkeypatch):
     assert most == [1] * 8 and scores == [{"mrr@10": {"q": 1.0}}] * 8
 
 
+CHECK = "check that run and judgements share a collection"
 JUDGED = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"c": 0}}
 
 
@@ -266,6 +267,7 @@ JUDGED = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"c": 0}}
         ({"q1": "abc"}, None, ["r: 2 judged queries are not in the run and score 0"]),
         ({"q1": "abc", "q2": "a", "q3": "a", "q9": "abcd"}, None, ["r: 1 query has no judgement and is left out"]),
         ({"q9": "abcd"}, None, ["r: no query of the run is judged; check that these are its judgements"]),
+        ({"q1": "xyz", "q2": "xyz", "q3": "xyz"}, None, [f"r: no document of the run is judged; {CHECK}"]),
     ],
 )
 def test_of_a_run(lists: dict[str, str], documents: int | None, notes: list[str]) -> None:

@@ -303,9 +303,9 @@ def show_plan(
     for line in too_large:
         say(f"too large: {line}")
     if any(layout.START in step.inputs.values() for step in plan.until(until)):
-        model = plan.recipe.models.of(plan.recipe.model)
-        for line in model.remarks:
-            say(f"model {model.spec.name}: {line}")
+        with suppress(errors.ModelError):  # told below
+            for line in plan.recipe.models.of(plan.recipe.model).remarks:
+                say(f"model {plan.recipe.model.name}: {line}")
     for problem in ahead:
         say(f"before it can run: {problem}")
 

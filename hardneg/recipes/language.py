@@ -124,12 +124,9 @@ def read_tree(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
     if {"keys", "start_model", "tree"} <= tree.keys():
-        again = f"hardneg recipe run {tree.get('recipe')}" + (
-            f" --preset {tree['preset']}" if tree.get("preset") else ""
-        )
-        raise UsageError(
-            f"{path}: not a recipe but the lock file of a finished run; run `{tree.get('command') or again}`"
-        )
+        problem, again = "not a recipe but the lock file of a finished run", f"hardneg recipe run {tree.get('recipe')}"
+        again += f" --preset {tree['preset']}" if tree.get("preset") else ""
+        raise UsageError(f"{path}: {problem}; run `{tree.get('command') or again}`")
     return tree
 
 

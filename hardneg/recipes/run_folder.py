@@ -21,7 +21,7 @@ from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors import DocIds
 from hardneg.indexes.candidate_scoring import pooled
 from hardneg.protocols import Searcher
-from hardneg.recipes import Plan, Recipe, check_recipe, parsed
+from hardneg.recipes import Plan, Recipe, check_recipe, named_recipes, parsed
 from hardneg.records import DataError, Encoded, Hits, counted, layout
 from hardneg.report.content import RecipeRun
 from hardneg.stages.evaluate import Evaluate
@@ -68,7 +68,9 @@ def read_lock(folder: Path) -> dict[str, Any]:
     try:
         lock = parsed(path.read_text(encoding="utf-8"))
         keys = {str(name): str(key) for name, key in lock["keys"].items()}
-        usual = {"recipe": "", "preset": "", "device": "cpu", "command": ""}
+        named = f"hardneg recipe run {lock.get('recipe')} --preset {lock.get('preset')}"  # of an earlier hardneg
+        command = named if lock.get("recipe") in named_recipes() else ""
+        usual = {"recipe": "", "preset": "", "device": "cpu", "command": command}
         words = {name: str(lock.get(name, default)) for name, default in usual.items()}
         return {**lock, **words, "measured": lock.get("measured"), "keys": keys, "tree": dict(lock.get("tree", {}))}
     except OSError as error:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +152,9 @@ def test_the_command_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None
 @NEEDS_DATASETS
 @NEEDS_PAPERS
 def test_a_plan_tells_what_is_missing_without_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
-
-    found = importlib.util.find_spec
+    absent = ("pyserini", "faiss")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "hardneg.recipes.lookahead.find_spec", lambda name: None if name in ("pyserini", "faiss") else found(name)
-    )
+    monkeypatch.setattr("hardneg.recipes.lookahead.find_spec", lambda name: None if name in absent else find_spec(name))
     arguments = ["recipe", "plan", "dpr-nq", "-p", "paper", "--store", str(tmp_path / "store")]
     result = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200"})
     assert result.exit_code == 0
@@ -171,6 +168,9 @@ def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypat
     line = 'before it can run: pyserini not installed: pip install "hardneg[lucene]"'
     store = ["--store", str(tmp_path / "store")]
     assert line in CliRunner().invoke(app, ["recipe", "plan", "star-passage", *store]).output
+    (tmp_path / "modules.json").write_text("{oops")
+    broken = CliRunner().invoke(app, ["recipe", "plan", "star-static", "--set", f"model={tmp_path}", *store])
+    assert broken.exit_code == 0 and "modules.json: not readable as JSON" in broken.output
     with pytest.raises(MissingDependency) as told:
         CliRunner().invoke(app, ["recipe", "run", "star-passage", *store], catch_exceptions=False)
     assert str(told.value) == line

@@ -32,16 +32,15 @@ def test_documents_go_on_from_passages(name, before):
 
 
 def test_only_run_folders_of_shipped_recipes_have_a_maker():
-    for place in ("runs/star-passage-papers/model", "runs/star-passage/model", "star-passage-paper/model", "runs"):
-        assert maker(place) is None
+    others = ("runs/star-passage-papers/model", "runs/star-passage/model", "star-passage-paper/model", "runs")
+    assert not any(map(maker, others))
     assert maker("runs/star-passage-demo/checkpoints/star/step-50") == "hardneg recipe run star-passage --preset demo"
 
 
 @pytest.mark.parametrize("read", [read_lock, lambda folder: published_indexes(folder, Store(folder))])
 def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
-    lines = ["keys:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    (tmp_path / LOCK).write_text("\n".join(lines) + "\ntree: {}\n")
+    lines = [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 10)}]\n" for n in range(10)]
+    (tmp_path / LOCK).write_text(f"keys:\n{''.join(lines)}tree: {{}}\n")
     with pytest.raises(DataError, match="damaged; run the recipe again"):
         read(tmp_path)
 
@@ -58,9 +57,10 @@ def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe):
     told = "does not exist; make it with `hardneg recipe run star-passage --preset paper`"
     with pytest.raises(ModelError, match=told):
         make_plan(recipe)
-    problems: list[HardnegError] = []
-    make_plan(recipe, problems)
+    make_plan(recipe, problems := list[HardnegError]())
     assert len(problems) == 1 and told in str(problems[0])
+    Path(LOCK).write_text("recipe: star-static\npreset: demo\nkeys: {}\n")  # without a command
+    assert read_lock(Path())["command"] == "hardneg recipe run star-static --preset demo"
 
 
 def test_its_model_is_taken_with_the_head_that_it_was_saved_with(recipe, tmp_path, tiny_model):

@@ -16,10 +16,10 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 38863,
-    "lines of hardneg and plugins": 59137,
+    "lines of hardneg": 38858,
+    "lines of hardneg and plugins": 59132,
     "lines of tests": 47790,
-    "lines of docs": 5513,
+    "lines of docs": 5512,
     "rooms": 20,
     "lines of a room": 4220,
     "files of a room": 16,

@@ -180,7 +180,6 @@ class RunsToScore:
 
 
 def _collection(dataset: str, session: Session) -> "formats.collection.StoredCollection":
-
     plan = AdhocRecipe("evaluate", dataset, settings=session.settings).plan()
     return formats.collection.StoredCollection.open(session.make_dataset(plan).path)
 
@@ -251,5 +250,4 @@ class Evaluation:
         return f"Evaluation({counted(len(queries), 'query')}; {'; '.join(means)})"
 
     def _repr_markdown_(self) -> str:
-
         return reports.page.markdown(reports.content.ReportContent.of("", self.measured))

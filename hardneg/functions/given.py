@@ -231,7 +231,6 @@ def run_file(run: AnyRun, store: Store) -> Path:
         raise errors.UsageError(f"run: cannot read {run!r:.60}; {forms}")
 
     def write(folder: Path) -> None:
-
         try:
             formats.runs.write_run(folder / layout.RUN, _ranked_lists(run))
         except UnicodeEncodeError as error:

@@ -151,7 +151,6 @@ def _mined(
     scores: Any,
     reads: Sequence[Path] = (),
 ) -> results.MinedNegatives:
-
     spec = vars(plan.steps[MINED].spec)
     source = results.TextSource(dataset.path, spec["split"], session.store, [*recipes.inputs_of(plan.recipe), *reads])
     return results.MinedNegatives.of(spec["miner"].name, made.path, made.key, made.facts, source, scores)

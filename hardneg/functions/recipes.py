@@ -352,6 +352,5 @@ class AnalysisResult:
             self.analysis.draw(self.numbers, files)
 
     def _repr_markdown_(self) -> str:
-
         section = Section(self.name, self.analysis.tables(self.numbers), self.analysis.explain(self.numbers))
         return reports.page.markdown(reports.content.ReportContent("", {}, 0, sections=[section]))

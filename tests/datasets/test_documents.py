@@ -171,7 +171,6 @@ class Stack:
 
 @cached
 def plain(a):
-
     return a
 '''
     (tmp_path / "a.py").write_text(source)

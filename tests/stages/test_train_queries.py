@@ -72,7 +72,6 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_the_documents_side_and_the_index_stay(made: tuple[Path, Store, Outcome], tiny_model: Path) -> None:
-
     outcome = made[2]
     folder = outcome.artifacts["adore"].path / "model"
     encoder = load_learner(folder, "cpu")

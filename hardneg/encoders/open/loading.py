@@ -247,7 +247,6 @@ def with_heads(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 
 
 def _with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-
     def dimension() -> int:
         for module in reversed(modules):
             if callable(size := getattr(module, "get_embedding_dimension", None)):

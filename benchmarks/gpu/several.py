@@ -47,7 +47,7 @@ def own_cards(setting: Setting) -> list[str]:
 def own_place(folder: str, small: str, devices: tuple[str, ...]) -> tuple[bool, Setting]:
     """Joins the processes that `launch` started: whether this is the first of them, and where it computes."""
     here = join(on_cpu=len(set(devices)) < len(devices))
-    return here.first, Setting(devices[int(os.environ["RANK"])], small == "1", False, Path(folder))
+    return here.rank == 0, Setting(devices[int(os.environ["RANK"])], small == "1", False, Path(folder))
 
 
 def _as_one(setting: Setting, devices: list[str]) -> Figures:

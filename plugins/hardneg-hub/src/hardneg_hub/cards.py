@@ -60,9 +60,9 @@ class RecordedRun:
 
     @property
     def shown_lock(self) -> bytes:
-        """The lock file for publication: paths of this machine are cut to names."""
+        """The lock file for publication, without the command: paths of this machine are cut to names."""
         tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
-        return yaml.safe_dump({**self.lock, "tree": tree}, sort_keys=False, allow_unicode=True).encode()
+        return yaml.safe_dump({**self.lock, "command": "", "tree": tree}, sort_keys=False, allow_unicode=True).encode()
 
     def key(self, stage: str) -> str:
         """The key of a stage's result."""

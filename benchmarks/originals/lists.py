@@ -140,7 +140,7 @@ ITEMS = {
     ],
     "ance": [
         Item(
-            "ANCE's negatives: the top; what may be drawn, and how many",
+            "ANCE's negatives: the top documents; which documents can be drawn, and how many",
             "drivers/run_ann_data_gen.py: GenerateNegativePassaageID", "`topk`, `sampled`", _ance,
         )
     ],
@@ -149,6 +149,6 @@ ITEMS = {
         Item("RocketQA's denoised negatives", "data_process/construct_marco_train_de.py", "`denoised`", _denoised),
         Item("MRR@10, MRR@100", f"metric/{_EVALUATION}", "`mrr@10`, `mrr@100`", _mrr),
     ],
-    "simans": [Item("SimANS's odds", "utils/MARCO_until_new.py: __getitem__", "`simans`", _simans)],
+    "simans": [Item("SimANS's sampling odds", "utils/MARCO_until_new.py: __getitem__", "`simans`", _simans)],
     "jpq": [Item("MRR@10, MRR@100", _EVALUATION, "`mrr@10`, `mrr@100`", _mrr)],
 }  # fmt: skip

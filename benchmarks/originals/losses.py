@@ -241,10 +241,10 @@ ITEMS = {
             _splade("InBatchPairwiseNLL", InfoNCE(negatives="own_and_positives"), in_batch=True),
         ),
         Item(
-            "SPLADE's loss of own pairs", "splade/losses/pairwise.py: PairwiseNLL", "`infonce`, `own`",
+            "SPLADE's loss on each query's own pairs", "splade/losses/pairwise.py: PairwiseNLL", "`infonce`, `own`",
             _splade("PairwiseNLL", InfoNCE(negatives="own"), in_batch=False),
         ),
-        Item("SPLADE's penalty of one side", "splade/losses/regularization.py: FLOPS", "`flops`", _flops),
+        Item("SPLADE's penalty for one side", "splade/losses/regularization.py: FLOPS", "`flops`", _flops),
     ],
     "tas-b": [Item("TAS-B's two teachers", "matchmaker/train.py, losses/msmargin.py", "`margin-mse`", _tas_b)],
     "ance-tele": [Item("ANCE-Tele's loss", "losses/contrastive_loss.py: SimpleContrastiveLoss", "`infonce`", _tele)],

@@ -19,7 +19,7 @@ BOUNDS = {
     "lines of hardneg": 38858,
     "lines of hardneg and plugins": 59132,
     "lines of tests": 47790,
-    "lines of docs": 5512,
+    "lines of docs": 5509,
     "rooms": 20,
     "lines of a room": 4220,
     "files of a room": 16,

@@ -137,7 +137,7 @@ class Overlap(Analysis):
         return {**values, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return overlaps of runs by pair, or with the run `against`, and of training negatives with runs."""
+        """Return each pair of runs' overlap, or each run's with `against`, and that of training negatives with runs."""
         runs: dict[str, Lists] = {
             label: {query_id: each.doc_ids for query_id, each in run.items()}
             for label, run in inputs.runs("runs", self.runs).items()

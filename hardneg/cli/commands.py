@@ -41,8 +41,8 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 class Command:
     """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
 
-    shows: its shared options. counts: facts to print first, each with its singular and plural noun; the other counts
-    follow as what was skipped, except those in `unsaid`.
+    shows: the shared options it offers. counts: facts to print first, each with its singular and plural noun. The other
+    counts are then listed as skipped, except those in `unsaid`.
     """
 
     output: Any = None

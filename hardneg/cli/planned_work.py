@@ -138,11 +138,11 @@ def opened(
     engine: str | None = None,
     options: Sequence[str] | None = (),
 ) -> TerminalSession:
-    """Open a session; None for the default store, device or engine. options: of the engine, KEY=VALUE.
+    """Open a session; None means the default store, device or engine. options: the engine's, as KEY=VALUE.
 
     Raises:
-        PluginError: no such engine, or no such option of it.
-        UsageError: no such device, or an engine other than the built-in one in several processes.
+        PluginError: the engine does not exist, or does not have one of the options.
+        UsageError: the device does not exist, or several processes use an engine that is not the built-in one.
     """
     if device is not None:
         check_device(device)

@@ -292,8 +292,8 @@ def seed_weights(seeds: int, system: str, options: Resampling) -> NDArray[np.flo
 def bootstrap_test(draws: NDArray[np.float64], freedom: float) -> tuple[Interval, float]:
     """Return the 95 % interval of a mean from its draws [n], and the two-sided p of a mean of 0.
 
-    The interval's percentiles are those at which a normal value is as far out as Student's t. With c of n draws on the
-    side of 0 with fewer draws, or at 0, p is that of the normal value of (1 + c) / (1 + n), looked up in Student's t.
+    The interval's ends are the quantiles q and 1 - q, where q is the normal tail beyond Student's t at 97.5 %. If c is
+    the smaller of the counts of draws <= 0 and >= 0, p is twice Student's t tail at the normal quantile of (1+c)/(1+n).
     """
     stats = distributions()
     share = float(stats.norm.sf(stats.t.ppf(0.975, freedom)))

@@ -164,13 +164,13 @@ class MinedNegatives(StoredResult):
         scores: bool = False,
         overwrite: bool = False,
     ) -> Mapping[str, int]:
-        """Write them atomically in a format; negatives: the first ones of each query, None for all.
+        """Write the negatives atomically in a format. negatives: how many per query, from the first; None for all.
 
-        Returns the count `rows`, and counts of what was skipped by reason. A file written before is replaced.
+        Returns the count `rows`, and counts of what was skipped, by reason. A file that it wrote before is replaced.
 
         Raises:
-            UsageError: unknown format, wrong suffix, a path that is an input, or an existing file of another origin and
-                `overwrite` is not set.
+            UsageError: the format is unknown, the suffix is wrong, the path is an input, or the file exists, was
+                written by something else, and `overwrite` is not set.
             DataError: no query has enough negatives.
         """
         form_names.check_form(form, arguments.file_path(path))

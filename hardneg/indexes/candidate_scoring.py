@@ -111,10 +111,10 @@ def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int6
 
 
 def angular_scores(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return 1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1: in the order of the cosines.
+    """Return 1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1. The order of the cosines is kept.
 
-    Source: Cer et al., Universal Sentence Encoder (2018), section 5, over pi as in Wrzalik and Krechel, HSRM-LAVIS at
-    TREC 2020 Deep Learning Track (2020), Eq. 1.
+    Source: Cer et al., Universal Sentence Encoder (2018), section 5; divided by pi as in Wrzalik and Krechel,
+    HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1.
     """
     angles = np.arccos(np.clip(cosines, -1, 1, dtype=np.float64))
     scores: NDArray[np.float32] = (1 - angles / np.pi).astype(np.float32)

@@ -215,7 +215,7 @@ class Negatives:
 
 
 class Written(NamedTuple):
-    """The queries written from one document, maybe none.
+    """The queries written from one document, possibly none.
 
     document: the document to train with, without the text that became a query.
     """

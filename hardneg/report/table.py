@@ -96,7 +96,7 @@ def equation(name: str, value: float) -> str:
 
 
 def bounds(interval: "Interval | None", show: str = ".3f", empty: str = "–") -> str:
-    """Return the two ends in brackets; `empty` without an interval."""
+    """Return the two ends in brackets, or `empty` if there is no interval."""
     return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else empty
 
 

@@ -373,7 +373,7 @@ class StageContext(Generic[Spec]):
         return {path.removeprefix(prefix): item for path, item in self.inputs.items() if path.startswith(prefix)}
 
     def keep_only(self, *names: str) -> None:
-        """Remove everything else from the folder, such as checkpoints and half-written files."""
+        """Remove everything but `names` from the folder, such as checkpoints and half-written files."""
         for path in (path for path in self.folder.iterdir() if path.name not in names):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

@@ -25,24 +25,24 @@ _PARTS: dict[Direction, tuple[str, ...]] = {
 class InfoNCE:
     """Cross-entropy of each query's positive among the documents of the batch, averaged over queries.
 
-    A query's other known positives are not negatives. If a row has several positives, each competes with the negatives
-    alone. A row without negatives does not count.
+    A query's other known positives are not negatives. If a row has several positives, each competes only with the
+    negatives. A row without negatives is ignored.
 
-    Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval (EMNLP 2020). Directions:
-    Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning (2023), section 3.2, all but
-    `positive-positive` in one softmax, the positive in two of them; Solatorio, GISTEmbed (2024), with `query-query` and
-    `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose program calls it
+    Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval (EMNLP 2020). For the
+    directions: Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning (2023), section 3.2,
+    all but `positive-positive` in one softmax, the positive in two of them; Solatorio, GISTEmbed (2024), with
+    `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose program calls it
     InBatchPairwiseNLL. Hardness: Lan et al., LLaVE (2025), Eq. 5, 9 for `others`; Schechter Vera et al., EmbeddingGemma
     (2025), 5 for `own`.
 
     Attributes:
         temperature: divisor of the scores.
-        negatives: `all` documents of the batch, the query's `own` mined ones, or `own_and_positives`, which adds the
-            other queries' positives.
+        negatives: `all` documents of the batch, the query's `own` mined negatives, or `own_and_positives`, which adds
+            the other queries' positives.
         directions: terms of the softmax. For a query: `query-document`, `query-query`. For its positive:
             `document-query`, `document-document` (documents of other queries), `positive-positive` (their positives).
         hardness: factor of a negative's score, without gradient and before the temperature, that is added to its logit.
-        hardness_of: negatives that the hardness applies to: `all`, the query's `own` mined ones, or the `others`.
+        hardness_of: negatives that the hardness applies to: `all`, the query's `own` mined negatives, or the `others`.
     """
 
     version: ClassVar[int] = 1
@@ -68,9 +68,9 @@ class InfoNCE:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Parts of the batch that the directions read.
+        """The parts of the batch that the directions read.
 
-        `document-query` reads other rows' scores, so it needs a batch whose rows share columns, as `query_query` does.
+        Like `query_query`, `document-query` reads other rows, so it needs a batch whose rows share columns.
         """
         return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 
@@ -104,14 +104,14 @@ class InfoNCE:
 class Nll:
     """-log softmax of each query's positive against the negatives mined for that query, averaged over queries.
 
-    Equal to `infonce` with `negatives: own`; with one negative per query, as in ANCE, to log(1 + exp(s_negative -
+    This equals `infonce` with `negatives: own`. With one negative per query, as in ANCE, it is log(1 + exp(s_negative -
     s_positive)).
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), Eq. 8 with the NLL loss of section 4.
 
     Attributes:
-        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
+        temperature: divisor of the scores; use a value below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -130,13 +130,13 @@ class Hardest:
     """log(1 + exp(s_hardest - s_positive)), averaged over queries.
 
     The hardest negative of a query is the best-scoring document of the batch that is not a known positive; ties go to
-    the first column. Only it and the positive receive gradients.
+    the first column. Only this negative and the positive receive gradients.
 
     Source: NCE Neg of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
     Retrieval (ICLR 2021), section 5 and Table 1: Eq. 3 with the highest-scoring negative of the batch.
 
     Attributes:
-        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
+        temperature: divisor of the scores; use a value below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -161,8 +161,8 @@ def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor
     `document-query` uses the validity of the other query's row, so masks apply the threshold of q' to s(q', d).
 
     Returns:
-        Scores float [B, n] in float32 or float64, 0 where masked; masks bool [B, n] of the scores that exist, and of
-        those that are negatives: a positive's own query is not.
+        Scores, float32 or float64 [B, n], 0 where masked; masks, bool [B, n], of the scores that exist and of the
+        negatives, which exclude a positive's own query.
 
     Raises:
         TrainingError: the batch lacks these scores.

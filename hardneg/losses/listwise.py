@@ -12,11 +12,11 @@ from hardneg.records import errors, types
 
 @dataclass(frozen=True)
 class Listwise:
-    """Base of the listwise losses: labels of a query's documents, and a mask of the documents to use.
+    """Base class of the listwise losses, which supplies document labels and a mask of the documents to use.
 
     Attributes:
-        labels: `judged`, 1 for the positive and 0 for every other document; `teacher`, the teacher's scores of the
-            documents that have one. Queries with a single document are skipped.
+        labels: `judged` is 1 for the positive and 0 for every other document; `teacher` is the teacher's score of each
+            document that has one. Queries with a single document are skipped.
     """
 
     version: ClassVar[int] = 1
@@ -30,7 +30,7 @@ class Listwise:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """`teacher` if its scores are the labels."""
+        """`teacher` if the labels are the teacher's scores, else nothing."""
         return ("teacher",) if self.labels == "teacher" else ()
 
     def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,7 +62,7 @@ class ListNet(Listwise):
 
 @dataclass(frozen=True)
 class ListMLE(Listwise):
-    """The negative log-likelihood of the labels' order under the Plackett-Luce model, averaged over queries.
+    """The negative log-likelihood of the label order under the Plackett-Luce model, averaged over queries.
 
     Documents with equal labels are ordered by their scores, the most likely order.
 
@@ -86,10 +86,10 @@ class ListMLE(Listwise):
 class AdrMse(Listwise):
     """Squared differences of approximate and true ranks, each over log2(1 + true rank), averaged over documents.
 
-    A rank is approximated by 1 plus the sum of sigmoid(alpha * (other score - score)) over the others; documents with
-    equal labels share the mean of their ranks.
+    A rank is approximated by 1 plus the sum of sigmoid(alpha * (other score - score)) over the other documents.
+    Documents with equal labels share the mean of their ranks.
 
-    Source: Schlatt et al., Rank-DistiLLM (ECIR 2025), ADR-MSE. Ties are shared as in sentence-transformers'
+    Source: Schlatt et al., Rank-DistiLLM (ECIR 2025), ADR-MSE. Ties are handled as in sentence-transformers'
     `ADRMSELoss`.
 
     Attributes:
@@ -122,15 +122,15 @@ class KL:
     """The mean over queries of KL(softmax(t) || softmax(s)), over the documents of a query that the teacher scored.
 
     Stage `train` supplies the teacher's scores of each query's own documents. A query with fewer than two scored
-    documents is skipped; the loss ignores which of them is the positive.
+    documents is skipped; the loss does not depend on which document is the positive.
 
     Source: Hinton et al., Distilling the Knowledge in a Neural Network (2015); for retrieval Lin et al., In-Batch
     Negatives for Knowledge Distillation with Tightly-Coupled Teachers (RepL4NLP 2021), section 3.
 
     Attributes:
-        temperature: divisor of the model's scores; below 1 for scores in a narrow range, such as cosines.
+        temperature: divisor of the model's scores; use a value below 1 for scores in a narrow range, such as cosines.
         teacher_temperature: divisor of the teacher's scores.
-        probabilities: the teacher's scores are probabilities; their logits are used.
+        probabilities: whether the teacher's scores are probabilities, which are converted to logits.
     """
 
     version: ClassVar[int] = 1

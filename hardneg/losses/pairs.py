@@ -7,7 +7,7 @@ from hardneg.records import errors, types
 
 
 def check_temperature(loss: str, temperature: float) -> None:
-    """Raise PluginError for a temperature of 0 or below."""
+    """Raise PluginError if the temperature is 0 or below."""
     if not temperature > 0:
         raise errors.PluginError(f"{loss}: temperature must be above 0, not {temperature}")
 
@@ -19,7 +19,7 @@ def safe_scores(batch: types.ScoreBatch) -> Tensor:
 
 
 def negatives(batch: types.ScoreBatch) -> Tensor:
-    """Mask of the documents that may count as negatives of each row, bool [B, M]."""
+    """The mask of documents that may be negatives of each row, bool [B, M]."""
     return batch.valid & ~batch.positive
 
 
@@ -32,14 +32,14 @@ def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Te
 
 
 def lowered(values: Tensor, counted: Tensor) -> Tensor:
-    """The values, masked with a very low finite number where `counted` is false."""
+    """The values, with a very low finite number where `counted` is false."""
     return values.masked_fill(~counted, torch.finfo(values.dtype).min / 4)
 
 
 def weighted_mean(losses: Tensor, mask: Tensor, weights: Tensor | None) -> Tensor:
     """The mean of `losses` over `mask`, weighted by row; 0 with zero gradient if the mask is empty.
 
-    Only the ratios of weights matter; a row of weight 0 counts as absent.
+    Only the ratios of the weights matter; a row with weight 0 is ignored.
     """
     counted = mask.to(losses.dtype)
     if weights is not None:
@@ -53,12 +53,12 @@ _BEYOND = 1e-6  # a run stores equal scores in small downward steps, possibly be
 
 
 def teacher_scores(loss: str, batch: types.ScoreBatch, probabilities: bool = False) -> tuple[Tensor, Tensor]:
-    """The teacher's scores, [B, M], 0 where missing, and a mask of those present, bool [B, M].
+    """The teacher's scores, [B, M], 0 where missing, and a mask of the scores that are present, bool [B, M].
 
-    probabilities: convert the scores from probabilities to logits.
+    probabilities: whether to convert the scores from probabilities to logits.
 
     Raises:
-        TrainingError: the batch has no teacher's scores, or they should be probabilities and are not.
+        TrainingError: the batch has no teacher scores, or the scores should be probabilities but are not.
     """
     if batch.teacher is None:
         raise errors.TrainingError(f"{loss}: the batch has no teacher's scores: name a run as the stage's `teacher`")

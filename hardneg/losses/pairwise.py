@@ -28,7 +28,7 @@ def pair_mean(losses: Tensor, present: Tensor, chosen: Tensor, weights: Tensor |
 class Bce:
     """Binary cross-entropy of each document's score as a logit, averaged over all documents of rows with a negative.
 
-    Meant for rerankers, whose rows hold a query's own documents: of 1 positive and 4 negatives each weighs a fifth.
+    This loss is for rerankers, whose rows hold a query's own documents. All documents of a row have equal weight.
 
     Source: Nogueira and Cho, Passage Re-ranking with BERT (2019), Eq. 1.
     """
@@ -43,7 +43,7 @@ class Bce:
 
 @dataclass(frozen=True)
 class TwoClass:
-    """Cross-entropy of a softmax over the two outputs of a reranker, relevant and not relevant.
+    """Cross-entropy of a softmax over a reranker's two outputs, relevant and not relevant.
 
     The score of a pair is the difference of its two outputs, so the value equals `bce`.
 
@@ -62,11 +62,11 @@ class RankNet:
     """Mean of log(1 + exp(s_negative - s_positive)) over the pairs of a batch.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 14;
-    with `pairs="own"` and one negative a query it is ANCE's loss (Xiong et al., ICLR 2021).
+    with `pairs="own"` and one negative per query, it is ANCE's loss (Xiong et al., ICLR 2021).
 
     Attributes:
-        pairs: negatives of a query: `all` documents of the batch, its `own` mined ones, or those `mined` for any query.
-        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
+        pairs: a query's negatives: `all` documents of the batch, its `own` mined negatives, or all `mined` negatives.
+        temperature: divisor of the scores; use a value below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -94,9 +94,9 @@ class Star:
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 13 and 14.
 
     Attributes:
-        alpha: weight of the random part L_r; none means the plain mean.
-        hard_pairs: `all` pairs a query with the hard negatives of every query in the batch, `own` with its own only.
-        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
+        alpha: weight of the random part L_r; None means the plain mean.
+        hard_pairs: `all` pairs a query with the hard negatives of the whole batch, `own` only with its own.
+        temperature: divisor of the scores; use a value below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -125,10 +125,10 @@ class Star:
 
 @dataclass(frozen=True)
 class LambdaLoss:
-    """log(1 + exp(s_negative - s_positive)) of each pair, times the change of MRR@cut if the two swap ranks.
+    """log(1 + exp(s_negative - s_positive)) of each pair, times the change in MRR@cut if the two documents swap ranks.
 
-    Stage `train-queries` supplies the ranks of the documents. A rank beyond `cut`, or an unknown one, counts as 0. The
-    batch's loss is the mean over its queries with a pair; the authors' program divides a shorter last batch by 32 too.
+    Stage `train-queries` supplies the ranks of the documents. A rank that is unknown or beyond `cut` counts as 0. The
+    loss is the mean over the batch's queries with a pair; the authors' program divides even a short last batch by 32.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 15, after
     Burges, From RankNet to LambdaRank to LambdaMART (2010).
@@ -138,7 +138,7 @@ class LambdaLoss:
         weight: `published` is |1/r_positive - 1/r_negative| with 0 for a rank beyond the cut, the change of MRR for a
             query with one positive; `exact` is the true change, which is smaller if another positive ranks higher.
         normalise: `mean` averages a query's pairs, including those of weight 0, as published; `sum` adds them up.
-        temperature: divisor of the scores; below 1 for scores in a narrow range, such as cosines.
+        temperature: divisor of the scores; use a value below 1 for scores in a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
@@ -190,16 +190,16 @@ class MarginMSE:
     products, while cosines need a `temperature`.
 
     Source: Hofstätter et al., Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation
-    (2020), section 3.1. Two teachers: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with
+    (2020), section 3.1. For two teachers: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with
     Balanced Topic Aware Sampling (SIGIR 2021), which adds the in-batch teacher's loss times 0.75.
 
     Attributes:
         temperature: divisor of the model's scores, not of the teacher's.
-        probabilities: the teacher's scores are probabilities; their logits are compared.
-        in_batch: weight of the loss by a second teacher, the stage's guide, over all pairs of a query's positive with a
-            negative of the batch; 0 turns it off.
-        in_batch_own: include a query's own negatives in the second teacher's loss; TAS-B's program leaves them to the
-            first teacher.
+        probabilities: whether the teacher's scores are probabilities, which are converted to logits.
+        in_batch: weight of the loss of a second teacher, the stage's guide, over all pairs of a query's positive and a
+            negative of the batch; 0 turns this loss off.
+        in_batch_own: whether the second teacher's loss includes a query's own negatives; in TAS-B's program only the
+            first teacher scores them.
     """
 
     version: ClassVar[int] = 1
@@ -219,7 +219,7 @@ class MarginMSE:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """A teacher, and a guide if that is the second teacher."""
+        """`teacher`, and `guide` if there is a second teacher."""
         return ("teacher", "guide") if self.in_batch else ("teacher",)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
@@ -247,17 +247,17 @@ _NEAREST = 1e-6  # the least distance to a cosine of 1 or -1 that still has a gr
 class Triplet:
     """The sum of max(0, s_negative - s_positive + margin) over all pairs of a batch, s = 1 - arccos(cosine) / pi.
 
-    Meant for a model with `similarity: cosine`. Each query is paired with every document of the batch except its known
-    positives; with the stage's option `false_negative_mask: false`, with all but its own positive, as published. Being
-    a sum, the loss of a batch of twice the size is four times as large.
+    This loss is for models with `similarity: cosine`. Each query is paired with every document of the batch except its
+    known positives or, with the stage's option `false_negative_mask: false`, except its own positive, as published.
+    Since the loss is a sum, doubling the batch size makes it about four times as large.
 
-    The arccosine has no finite derivative at 1 and -1: cosines within 1e-6 of them contribute no gradient.
+    The arccosine has no finite derivative at 1 and -1, so cosines within 1e-6 of 1 or -1 contribute no gradient.
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The authors' program
     does not bound the gradient, which is NaN at a cosine of 1.
 
     Attributes:
-        margin: required lead of a positive's score over a negative's; scores are between 0 and 1.
+        margin: required lead of a positive's score over a negative's score; scores are between 0 and 1.
     """
 
     version: ClassVar[int] = 1

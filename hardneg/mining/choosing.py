@@ -46,7 +46,7 @@ def search_queries(
 ) -> Iterator[tuple[slice, Encoded, Hits]]:
     """Search `at_once` queries at a time; yield each slice, its encoded queries, and their best documents.
 
-    seconds: counts the time to encode `queries`, and that of the `search`.
+    seconds: timer to which the times of `queries` (encoding) and `search` are added.
     """
     for start in range(0, len(texts), at_once):
         window = slice(start, start + at_once)
@@ -58,13 +58,13 @@ def search_queries(
 
 
 def as_lists(hits: Hits) -> Iterator[Listed]:
-    """Yield the hits of each query without pads."""
+    """Yield the hits of each query without padding."""
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
         yield rows[rows >= 0], scores[rows >= 0]
 
 
 def exclude(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
-    """Return the best `depth` hits of each query without its excluded documents."""
+    """Return the best `depth` hits of each query, without the query's excluded documents."""
     best = Hits(hits.rows[:, :depth].copy(), hits.scores[:, :depth].copy())
     for query, (doc_ids, out) in enumerate(zip(excluded, corpus.list_rows(excluded), strict=True)):
         if doc_ids:
@@ -78,10 +78,10 @@ def exclude(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth
 def with_positives(
     hits: Hits, searcher: Searcher, queries: Sequence[str] | Encoded, known: Sequence[Sequence[str]], corpus: Corpus
 ) -> Iterator[Listed]:
-    """Append to the hits of each query the known positives that the search missed, with their scores.
+    """Append the known positives that the search missed, with their scores, to the hits of each query.
 
     Raises:
-        UsageError: the searcher has no vectors to score them with.
+        UsageError: the searcher has no vectors to score the positives with.
     """
     for start in range(0, len(known), _LISTS):
         part = slice(start, start + _LISTS)
@@ -98,7 +98,7 @@ def permuted(
 ) -> Iterator[runs.QueryLists]:
     """Yield each query with the lists of another query, without the documents relevant to that other query.
 
-    So documents are as hard as before on average, but not for the query that they are negatives of. Queries are
+    The documents are as hard as before on average, but not for the query that they are assigned to. Queries are
     permuted in blocks of 1,024; a query alone in its block has no lists.
     """
     waiting, number = iter(listed), 0
@@ -116,9 +116,9 @@ def permuted(
 def drawn_positives(
     query_ids: Sequence[str], positives: Mapping[str, Sequence[str]], count: int, seed: int
 ) -> Iterator[runs.QueryLists]:
-    """Yield each query with a list of `count` random positives of other queries, or all if there are fewer, unscored.
+    """Yield each query with an unscored list of up to `count` random positives of other queries.
 
-    As negatives they equal the in-batch negatives of a larger batch.
+    Used as negatives, these positives act like the in-batch negatives of a larger batch.
     """
     pool = list(dict.fromkeys(doc_id for query_id in query_ids for doc_id in positives.get(query_id, ())))
     for query_id in query_ids:
@@ -135,10 +135,10 @@ def planted(
     share: float,
     seed: int,
 ) -> Iterator[runs.QueryLists]:
-    """Yield lists of withheld positives alone for a share of the queries with any, and lists without them for the rest.
+    """For a share of the queries with withheld positives, yield only these positives; for the rest, lists without them.
 
-    This share of the negatives is then false. Known positives stay in the lists, for comparison. A withheld positive
-    that is not in a list gets the score of its last document. A larger share plants the same queries and more.
+    This share of the negatives is then false. Known positives stay in the lists for comparison. A withheld positive
+    that is not in a list gets the score of the list's last document. A larger share includes a smaller one's queries.
     """
     for query_id, hits in listed:
         hidden = dict.fromkeys(withheld.get(query_id, ()))
@@ -159,14 +159,14 @@ def planted(
 
 
 class ListsOfFile:
-    """The negatives of each query in a file of any form, with texts looked up in the collection.
+    """The negatives of each query in a file of any supported form, with texts looked up in the collection.
 
-    A file of texts is held in memory, as ids. `counts`: entries that were not found, by reason, and queries of the
-    split that are not in the file.
+    A file of texts is held in memory as ids. `counts` has the entries that were not found, by reason, and the queries
+    of the split that are missing from the file.
 
     Raises:
-        UsageError: the form is unknown, or does not have the file's extension.
-        DataError: a row does not have the form, or no query of the file is in the split.
+        UsageError: the form is unknown, or does not match the file's extension.
+        DataError: a row does not have this form, or no query of the file is in the split.
     """
 
     def __init__(self, path: Path, form: str, collection: StoredCollection, split: str) -> None:
@@ -190,10 +190,10 @@ class ListsOfFile:
         self.counts = Counter({reason: count for reason, count in counts.items() if count})
 
     def listed(self, query_ids: Sequence[str], paths: dict[str, Path]) -> Iterator[runs.QueryLists]:
-        """Yield each query with its list in the file, whose scores may be nan, followed by those in runs.
+        """Yield each query with its list in the file, whose scores may be nan, and its lists in the runs.
 
         Raises:
-            DataError: a document is not in the corpus, or a run has other queries or is damaged.
+            DataError: a document is not in the corpus, a run has other queries, or a run is damaged.
         """
         for query_id, lists in runs.lists_side_by_side(paths, query_ids):
             ranked = runs.EMPTY
@@ -205,10 +205,10 @@ class ListsOfFile:
 
 
 def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, count: int) -> Iterator[Negatives]:
-    """Fill the mined negatives up to `count` per query with random documents of the corpus.
+    """Add random documents of the corpus to the mined negatives until each query has `count` negatives.
 
-    These are neither positives nor copies of them nor negatives already, and have no scores (nan). A small corpus may
-    have fewer.
+    Added documents are not positives, copies of positives or existing negatives, and have no scores (nan). A small
+    corpus may have too few documents.
 
     Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their program
     contrastors) fills short lists with random documents.
@@ -226,21 +226,21 @@ def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, co
 
 
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
-    """Return whether one of these filters requires answers."""
+    """Return whether any of the filters requires answers."""
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
 def compares(*plugins: object) -> bool:
-    """Return whether one of these miners and filters compares candidates with their query's positives."""
+    """Return whether any of the miners and filters compares candidates with their query's positives."""
     return any(getattr(plugin, "compares", False) for plugin in plugins)
 
 
 @dataclass(frozen=True)
 class Choosing:
-    """The choice of negatives by a miner and filters.
+    """The selection of negatives by a miner and filters.
 
-    positives: known positives by query; a query without any gets no negatives. seed: for miners that draw. fill_to: a
-    query with fewer negatives gets random documents of the corpus up to this number.
+    positives: known positives by query; a query without positives gets no negatives. seed: seed of miners that draw at
+    random. fill_to: number of negatives up to which random documents of the corpus are added to each query.
     """
 
     corpus: Corpus
@@ -251,7 +251,7 @@ class Choosing:
     fill_to: int | None = None
 
     def negatives(self, listed: Iterable[runs.QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
-        """Yield the negatives of each query; `facts` counts them, and the dropped candidates by reason."""
+        """Yield the negatives of each query; `facts` counts the negatives, and the dropped candidates by reason."""
         dropped, elsewhere = Counter[str](), self.filters.texts.positives_elsewhere if self.filters.texts else {}
         offered, seed = self.filters.apply(self._candidates(listed, facts), dropped), self.seed
         fill = self.fill_to

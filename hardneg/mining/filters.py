@@ -40,12 +40,12 @@ class MiningTexts:
         return [self._queries[query_id] for query_id in query_ids]
 
     def documents(self, doc_ids: Sequence[str]) -> list[Document]:
-        """Return the documents. Raises DataError if one is not in the corpus."""
+        """Return the documents. Raises DataError if a document is not in the corpus."""
         corpus = self.collection.corpus
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """Return the documents that cannot be negatives of a query because of its text (`set_aside`), by query."""
+        """Return, by query, the documents that cannot be negatives because of the query's text (`set_aside`)."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -61,7 +61,7 @@ class MiningTexts:
 
     @property
     def facts(self) -> dict[str, int]:
-        """The numbers of queries that share a text, queries without answers, and answers that cannot be matched."""
+        """Counts of queries that share a text, of queries without answers, and of answers that cannot be matched."""
         counts = Counter({"queries with the text of another": len(self._sharing)} if self._sharing else {})
         for passages in self._passages.values():
             counts.update(passages.left_out)
@@ -70,9 +70,9 @@ class MiningTexts:
 
     @cached_property
     def positives_elsewhere(self) -> dict[str, frozenset[str]]:
-        """The documents that are relevant to queries of the other splits, by split; splits without any are left out.
+        """The documents that are relevant to queries of the other splits, by split; splits without any are omitted.
 
-        A model trained with one of them as a negative has seen it before it is tested on that split.
+        A model trained on such a document as a negative has already seen it when it is tested on that split.
         """
         others = (split for split in self.collection.splits if split != self.split)
         known = {split: positives(self.collection.qrels(split)).values() for split in others}
@@ -86,13 +86,13 @@ class MiningTexts:
 
 @dataclass(frozen=True)
 class ExcludedFilter:
-    """Drop the documents that do not count for a query, or are its text, before any other filter.
+    """Drop a query's excluded documents, such as documents with the query's own text, before any other filter runs.
 
     Source: BRIGHT (Su et al., ICLR 2025), `excluded_ids`.
 
     Attributes:
-        excluded: the documents by query id.
-        reason: the reason to drop them.
+        excluded: the documents to drop, by query id.
+        reason: the reason that is recorded for a dropped document.
     """
 
     version: ClassVar[int] = 1
@@ -113,7 +113,7 @@ class AnswerFilter:
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 3.2.
 
     Attributes:
-        match: match answers as words, or as regular expressions.
+        match: whether answers are matched as words or as regular expressions.
     """
 
     version: ClassVar[int] = 1
@@ -122,7 +122,7 @@ class AnswerFilter:
     match: Literal["string", "regex"] = "string"
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `answer` for each document that contains one; queries without answers keep all."""
+        """Yield `answer` for each document that contains an answer; queries without answers keep all documents."""
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]
@@ -133,13 +133,13 @@ class AnswerFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentsFilter:
-    """Drop the documents that are judged for queries of other splits.
+    """Drop documents that are judged for queries of other splits.
 
-    A model trained with documents of dev and test queries, even as negatives, has seen them: its results there say
-    nothing about unseen documents.
+    A model trained on documents of dev and test queries, even as negatives, has seen them. Its results on those splits
+    say nothing about unseen documents.
 
     Attributes:
-        of: the split whose own documents are kept; the default is the split that is mined.
+        of: the split whose documents are kept; the default is the split that is mined.
     """
 
     version: ClassVar[int] = 1
@@ -147,7 +147,7 @@ class DocumentsFilter:
     of: str = ""
 
     def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `outside the named documents` for each such candidate. Raises DataError if there is no such split."""
+        """Yield `outside the named documents` for each dropped candidate. Raises DataError for an unknown split."""
         collection, own = texts.collection, self.of or texts.split
         if own not in collection.splits:
             raise DataError(f"documents.of: no split {own!r} in this collection; it has {', '.join(collection.splits)}")
@@ -159,16 +159,16 @@ class DocumentsFilter:
 
 @dataclass(frozen=True)
 class NearCopyFilter:
-    """Drop documents whose text resembles that of a positive: exact copies, and near ones.
+    """Drop exact and near copies of a positive's text.
 
     The resemblance of two texts is the Jaccard similarity of their sets of w-word shingles.
 
     Source: Broder, On the Resemblance and Containment of Documents (SEQUENCES 1997), section 2.
 
     Attributes:
-        resemblance: the lowest resemblance that drops a document, above 0 and at most 1.
-        words: w, the words of a shingle; a shorter text is one shingle. In scripts without spaces between words, every
-            two adjacent letters are a word.
+        resemblance: lowest resemblance at which a document is dropped, above 0 and at most 1.
+        words: w, the number of words of a shingle; a shorter text is one shingle. In scripts without spaces, every two
+            adjacent letters count as a word.
     """
 
     version: ClassVar[int] = 2
@@ -201,17 +201,17 @@ class NearCopyFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFilter:
-    """Drop documents that a rule does not keep, by their scores in the run labelled `scores`, or else in their list.
+    """Drop documents whose score fails a rule; scores are those of the run labelled `scores`, or else of the list.
 
-    The rules are those of the miners of the same names; documents drawn from the corpus have no score and are kept.
+    Each rule is that of the miner of the same name. Documents drawn from the corpus have no score and are kept.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3; Moreira et al., NV-Retriever (arXiv 2407.15831).
 
     Attributes:
-        rule: the scores to keep: denoised, below the threshold; max-score, up to it; pos-margin, at least the
-            threshold below the positive's; pos-percent, up to this share of the positive's.
-        threshold: of the rule.
-        without_positive: for a query without a scored positive, drop all candidates, or keep all.
+        rule: the scores to keep. denoised: below the threshold; max-score: up to the threshold; pos-margin: at least
+            the threshold below the positive's score; pos-percent: up to this share of the positive's score.
+        threshold: the rule's threshold.
+        without_positive: whether to drop or keep all candidates of a query without a scored positive.
     """
 
     version: ClassVar[int] = 1
@@ -244,7 +244,7 @@ class ScoreFilter:
 def paired(
     items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Result]]
 ) -> Iterator[tuple[_Item, _Result]]:
-    """Pair each item with the plugin's result for it; only what the plugin reads ahead is held.
+    """Pair each item with the plugin's result for it; only the items that the plugin reads ahead are held in memory.
 
     Raises:
         PluginError: the plugin does not return one result per item.
@@ -267,9 +267,9 @@ def paired(
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters applied one after another, and the texts that they read; none by default.
+    """Filters that are applied one after another, and the texts that they read; there are no filters by default.
 
-    aside: documents that cannot be negatives of a query because of its text, by query.
+    aside: by query, the documents that cannot be negatives because of the query's text.
     """
 
     plugins: Sequence[NegativeFilter] = ()
@@ -284,9 +284,9 @@ class Filters:
         answers: Match | None,
         known: Mapping[str, Sequence[str]],
     ) -> "Filters":
-        """Build the filters for mining; excluded documents and those with the query's text are filtered first.
+        """Build the filters for mining; excluded documents and documents with the query's text are dropped first.
 
-        answers: the match of the filter `answers`, which runs before `plugins`, or None. known: positives by query.
+        answers: how an answer filter before `plugins` matches answers; None for no filter. known: positives by query.
         """
         aside = texts.aside(known)
         first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]
@@ -294,16 +294,16 @@ class Filters:
         return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
 
     def apply(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
-        """Return the candidates without the documents that the filters drop, and count these by reason.
+        """Return the candidates without the documents that the filters drop; count the dropped documents by reason.
 
-        Known positives stay in the lists: miners leave them out themselves.
+        Known positives stay in the lists, since the miners leave them out.
         """
         for each in self.plugins:
             candidates = self._apply(candidates, each, dropped)
         return iter(candidates)
 
     def apply_to_drawn(self, mined: Iterable[Negatives]) -> Iterator[Negatives]:
-        """Return the negatives without random documents of the corpus (their score is nan) that a filter drops."""
+        """Return the negatives without the random documents (with score nan) that a filter drops."""
         for each in self.plugins:
             mined = self._apply_to_drawn(mined, each)
         return iter(mined)

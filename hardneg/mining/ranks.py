@@ -18,7 +18,7 @@ Reason = Callable[[str], str | None]
 
 
 def check_counts(**counts: int) -> None:
-    """Check that options are at least 1. Raises PluginError."""
+    """Raise PluginError if an option is below 1."""
     if min(counts.values()) < 1:
         values = " and ".join(f"{name} {count}" if len(counts) > 1 else str(count) for name, count in counts.items())
         raise PluginError(f"{' and '.join(counts)} must be 1 or above, not {values}")
@@ -27,7 +27,7 @@ def check_counts(**counts: int) -> None:
 def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Reason:
     """Return a function that gives the reason why a document cannot be a negative of the query, or None.
 
-    It accepts each document once: the second time, or if already `taken`, the document is `repeated`.
+    The function accepts each document once; a second time, or if already `taken`, the document is `repeated`.
     """
     reasons = dict.fromkeys(taken, "repeated")
     reasons |= dict.fromkeys(query.duplicates if exclude_copies else (), "duplicate")
@@ -42,7 +42,7 @@ def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) 
 
 
 def accepted(doc_ids: Iterable[str], reason: Reason, dropped: Counter[str]) -> Iterator[tuple[int, str]]:
-    """Yield the accepted documents, each with its position; count the others by reason."""
+    """Yield each accepted document with its position; count the rejected documents by reason."""
     for position, doc_id in enumerate(doc_ids):
         if (why := reason(doc_id)) is None:
             yield position, doc_id
@@ -51,13 +51,13 @@ def accepted(doc_ids: Iterable[str], reason: Reason, dropped: Counter[str]) -> I
 
 
 def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
-    """Return an order, int64 [sum of sizes], of concatenated lists that spreads each evenly over the whole."""
+    """Return an order of concatenated lists, int64 [sum of sizes], that interleaves the lists evenly."""
     shares = [(np.arange(size) + 0.5) / size for size in sizes if size]
     return np.concatenate(shares or [np.empty(0)]).argsort(kind="stable")
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
-    """Select the first `count` documents that may be negatives from these ranks of the list, counted from 0."""
+    """Select the first `count` possible negatives at the given ranks of the list, counted from 0."""
     ranking, dropped = query.ranking, Counter[str]()
     doc_ids = (ranking.doc_ids[rank] for rank in ranks)
     chosen = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]
@@ -66,9 +66,9 @@ def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: 
 
 
 def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reason, taken: int = 0) -> Negatives:
-    """Draw `count` documents of the corpus that `reason` accepts, or all there are, in random order.
+    """Draw up to `count` documents of the corpus that `reason` accepts, in random order.
 
-    taken: number of documents that `reason` rejects other than positives and copies; it sets the size of the draws.
+    taken: number of documents, besides positives and copies, that `reason` rejects; it sets the size of the draws.
     """
     dropped = Counter[str]()
     order = shuffled(query.doc_ids, max(1, count + len(query.positives) + len(query.duplicates) + taken), draws)
@@ -78,7 +78,7 @@ def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reas
 
 
 def shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
-    """Yield distinct ids in random order: permute a small corpus, sample from a large one and skip repeated ids."""
+    """Yield distinct ids in random order; a small corpus is permuted, a large one is sampled, skipping repeated ids."""
     if len(doc_ids) < 4 * wanted:
         yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))
         return
@@ -98,8 +98,8 @@ class TopK:
     top 200 are those of section 7.3.
 
     Attributes:
-        depth: number of documents to keep, counted after the exclusions; a shorter list has fewer.
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        depth: number of documents to keep, counted after the exclusions; a shorter list yields fewer.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -111,7 +111,7 @@ class TopK:
         check_counts(depth=self.depth)
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
+        """Yield the negatives of each query, best first; `seed` has no effect, since nothing is drawn at random."""
         for query in candidates:
             yield select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
 
@@ -121,14 +121,14 @@ class Window:
     """The documents from rank skip + 1 to rank `depth` of a run, without positives.
 
     Ranks are those of the run as it was retrieved, counted from 1 before any exclusion: a positive at the top uses up
-    one of the skipped ranks. The top is skipped because unlabelled positives are most frequent there.
+    one of the skipped ranks. The top is skipped because unlabelled positives are most common there.
 
     Source: Wrzalik and Krechel, CoRT, whose program draws from ranks 8 to 100: skip 7, depth 100.
 
     Attributes:
         skip: number of ranks to leave out at the top.
-        depth: the last rank to look at.
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        depth: the last rank to include.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -142,7 +142,7 @@ class Window:
             raise PluginError(f"need 0 <= skip < depth, not skip {self.skip} and depth {self.depth}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
+        """Yield the negatives of each query, best first; `seed` has no effect, since nothing is drawn at random."""
         for query in candidates:
             length = len(query.ranking.doc_ids)
             negatives = select(query, range(self.skip, min(self.depth, length)), self.depth, self.exclude_copies)
@@ -152,15 +152,15 @@ class Window:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Documents drawn uniformly, without replacement, from the first `depth` of a run, without positives.
+    """Documents drawn uniformly, without replacement, from the top `depth` documents of a run, without positives.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 5; its program keeps 20 of the top 200.
 
     Attributes:
         depth: the last rank to draw from, counted from 1 before any exclusion.
-        count: number of documents to keep; a shorter list has all of them drawn.
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        count: number of documents to keep; all documents of a shorter list are drawn.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -173,7 +173,7 @@ class Sampled:
         check_counts(depth=self.depth, count=self.count)
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, in the order they were drawn."""
+        """Yield the negatives of each query in the order in which they were drawn."""
         for query in candidates:
             length = min(self.depth, len(query.ranking.doc_ids))
             order = generator(seed, "sampled", query.query_id).permutation(length).tolist()
@@ -188,8 +188,8 @@ class Random:
     (Rand Neg).
 
     Attributes:
-        count: number of documents to draw; a smaller corpus has all of them drawn.
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        count: number of documents to draw; all documents of a smaller corpus are drawn.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -201,7 +201,7 @@ class Random:
         check_counts(count=self.count)
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, in the order they were drawn."""
+        """Yield the negatives of each query in the order in which they were drawn."""
         for query in candidates:
             draws = generator(seed, "random", query.query_id)
             yield draw(query, self.count, draws, refusal(query, self.exclude_copies))
@@ -211,16 +211,16 @@ class Random:
 class Mixed:
     """The best-ranked documents of a run with random documents of the corpus, evenly interleaved.
 
-    Any prefix of the negatives has both in the ratio. A shorter list has fewer random documents too, and a query
-    without a list has none.
+    Any prefix of the negatives has both kinds in this ratio. A shorter list also gets fewer random documents, and a
+    query without a list gets none.
 
     Source: BM25+Rand of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
     Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
 
     Attributes:
         depth: number of documents from the top, counted after the exclusions.
-        ratio: random documents per ranked one; they have no scores (nan).
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        ratio: number of random documents, which have no scores (nan), per ranked document.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -235,7 +235,7 @@ class Mixed:
             raise PluginError(f"ratio must be a number above 0, not {self.ratio}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, those of the run best first."""
+        """Yield the negatives of each query, with the negatives from the run best first."""
         for query in candidates:
             top = select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
             reason = refusal(query, self.exclude_copies, top.negatives)
@@ -250,20 +250,20 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Union:
-    """Negatives from the top of several runs, a share from each, evenly interleaved, without positives.
+    """Negatives from the top of several runs in given shares, evenly interleaved, without positives.
 
-    A document is taken once, from the first run that has it: later runs continue with their next one. A run with
-    too few documents contributes all it has. Scores are those of the run that a document is taken from.
+    A document is taken once, from the first run that has it; later runs continue with their next document. A run with
+    too few documents contributes all it has. A document's score is that of the run it is taken from.
 
     Source: ANCE-Tele (Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation
     Negatives, EMNLP 2022): its program draws 30 of the top 200 of each list.
 
     Attributes:
         count: number of documents to keep from all runs together.
-        depth: the last rank of each run to look at, counted from 1 before any exclusion.
-        shares: the share of each run, by its label, as relative numbers; empty: equal shares.
-        choice: sampled, drawn from the top of each run; top, its best-ranked ones.
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        depth: the last rank of each run to include, counted from 1 before any exclusion.
+        shares: the relative share of each run, by label; empty means equal shares.
+        choice: `sampled` draws from the top of each run; `top` takes the best-ranked documents.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -281,7 +281,7 @@ class Union:
             raise PluginError(f"shares must be numbers above 0: {', '.join(wrong)}")
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Yield the problems of the runs' labels."""
+        """Yield the problems with the runs' labels."""
         if len(runs) < 2:
             yield f"union joins several runs: give {'another one' if runs else 'two or more'}, or use miner sampled"
         if self.shares:
@@ -294,7 +294,7 @@ class Union:
         """Yield the negatives of each query.
 
         Raises:
-            PluginError: the labels of `shares` are not those of the runs.
+            PluginError: the labels of `shares` differ from the labels of the runs.
         """
         for query in candidates:
             reason, dropped = refusal(query, self.exclude_copies), Counter[str]()

@@ -44,7 +44,7 @@ FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
 
 
 def check_threshold(rule: str, name: str, value: float) -> None:
-    """Check that a rule can have this threshold. Raises PluginError."""
+    """Raise PluginError if a rule cannot have this threshold."""
     if not isfinite(value):
         raise PluginError(f"{name} must be a number, not {value}")
     if rule == "pos-percent" and not 0 < value <= 1:
@@ -60,7 +60,7 @@ def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]
 def judged(
     query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
 ) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
-    """Return the scores of documents in a list, the reason to drop each (empty: none), and notes on the query."""
+    """Return the documents' scores in a list, the reason to drop each (empty if it is kept), and notes on the query."""
     scores, known = scores_of(doc_ids, scored), scores_of(query.positives, scored)
     positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest known score
     unknown = compares and bool(np.isnan(positive[0]))
@@ -71,28 +71,28 @@ def judged(
 
 @dataclass(frozen=True)
 class SimAns:
-    """Draw ambiguous negatives: scored near the positive, neither far above it nor far below.
+    """Draw ambiguous negatives, whose scores are near the positive's, neither far above nor far below.
 
-    The odds of document d, with away = s(d) - s(positive), are exp(-sharpness * f), where f is by `form`. Draws are
-    without replacement, from the top of the list. A positive that is not in the list has no score: use a run
+    The odds of document d are exp(-sharpness * f), where `form` defines f from away = s(d) - s(positive). Draws are
+    without replacement, from the top of the list. A positive that is not in the list has no score, so use a run
     searched with `positives`.
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval (EMNLP 2022,
-    arXiv 2210.11773), Eq. 4; its programs have the other forms.
+    arXiv 2210.11773), Eq. 4; the other forms come from the authors' programs.
 
     Attributes:
-        count: number of documents to draw; a list with fewer candidates has all of them drawn.
+        count: number of documents to draw; all candidates of a shorter list are drawn.
         depth: the last rank to draw from, counted from 1 before any exclusion.
-        sharpness: the paper's a; scores of a narrow range, such as cosines, need a larger one.
-        shift: the paper's b; the forms unshifted and absolute have none.
+        sharpness: the paper's a; scores in a narrow range, such as cosines, need a larger value.
+        shift: the paper's b; the forms unshifted and absolute do not use it.
         form: paper, f = (away - shift)^2; unshifted, away^2 (the program's read-me); absolute, abs(away) (its program
             for MS MARCO passages, sharpness 3); opposite, (away + shift)^2 (its programs for NQ, TriviaQA and MS MARCO
             documents, which shift the other way than the paper).
-        positive: which score a query with several scored positives has: drawn, that of any one, as published; mean;
-            lowest.
-        without_positive: for a query without a scored positive: last, the documents of the top that rank
-            lowest, as in the programs; drop, it has no negatives.
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        positive: which score to use if a query has several scored positives: drawn, the score of a random one, as
+            published; mean; lowest.
+        without_positive: what a query without a scored positive gets: last, the lowest-ranked documents of the top, as
+            in the programs; drop, no negatives.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 2
@@ -148,17 +148,17 @@ class SimAns:
 
 @dataclass(frozen=True)
 class Filtered:
-    """The first `count` documents of a list's top that a rule keeps by their scores, without positives.
+    """The first `count` documents at the top of a list whose scores satisfy a rule, without positives.
 
-    A subclass names its rule, and the field of the rule's threshold.
+    A subclass names the rule and the field that holds the rule's threshold.
 
     Attributes:
-        depth: number of documents of the list to look at.
+        depth: number of documents at the top of the list to consider.
         count: number of documents to keep.
-        order: which of the documents that the rule keeps come first: top, as in the list; scored, the highest score of
-            the run labelled `scores` first; random, drawn.
-        fill: random: missing negatives are drawn from the list below `depth`, with any scores.
-        exclude_copies: also leave out documents whose contents equal a positive's.
+        order: the order of the documents that the rule keeps: top, as in the list; scored, by descending score in the
+            run labelled `scores`; random, in random order.
+        fill: random draws missing negatives from the list below `depth`, whatever their scores.
+        exclude_copies: whether to leave out documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -177,7 +177,7 @@ class Filtered:
         check_threshold(self.named, self.threshold, getattr(self, self.threshold))
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, with the documents that were left out of the first `depth`."""
+        """Yield each query's negatives, with the documents of the first `depth` that were left out."""
         rule = self._rule()
         for query in candidates:
             yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
@@ -211,13 +211,13 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Denoised(Filtered):
-    """The top of a list without documents that a cross-encoder does not confidently call negative.
+    """The documents at the top of a list that a cross-encoder confidently scores as negative.
 
     Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. Its program keeps the first of the top 50, and
     fills up at random from lower ranks.
 
     Attributes:
-        below: keep documents that score strictly less in the run labelled `scores`, or else in the list.
+        below: bound that a document's score must be below, in the run labelled `scores`, or else in the list.
     """
 
     version: ClassVar[int] = 1
@@ -228,12 +228,12 @@ class Denoised(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class MaxScore(Filtered):
-    """The top of a list without documents that score above a threshold.
+    """The documents at the top of a list that do not score above a threshold.
 
     Source: Merrick et al., Arctic-Embed (arXiv 2405.05374), where the threshold is tuned.
 
     Attributes:
-        highest: keep documents that score no more in the run labelled `scores`, or else in the list.
+        highest: highest score of a document that is kept, in the run labelled `scores`, or else in the list.
     """
 
     version: ClassVar[int] = 1
@@ -244,10 +244,10 @@ class MaxScore(Filtered):
 
 @dataclass(frozen=True)
 class PositiveAware(Filtered):
-    """The top of a list without documents that score too near to the query's lowest-scored positive.
+    """The documents at the top of a list that do not score too close to the query's lowest-scored positive.
 
     Attributes:
-        without_positive: for a query without a scored positive, drop all candidates, or keep all.
+        without_positive: whether to drop or keep all candidates of a query without a scored positive.
     """
 
     compares: ClassVar[bool] = True
@@ -263,12 +263,12 @@ class PositiveAware(Filtered):
 
 @dataclass(frozen=True)
 class PosMargin(PositiveAware):
-    """The top of a list without documents that score less than a margin below the query's positives.
+    """The documents at the top of a list that score at least a margin below the query's positives.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
 
     Attributes:
-        margin: keep documents that score at least this much below the positive.
+        margin: smallest distance of a document's score below the positive's score.
     """
 
     version: ClassVar[int] = 1
@@ -279,13 +279,13 @@ class PosMargin(PositiveAware):
 
 @dataclass(frozen=True)
 class PosPercent(PositiveAware):
-    """The top of a list without documents that score more than a share of the query's positives.
+    """The documents at the top of a list that score at most a share of the score of the query's positives.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos.
 
     Attributes:
-        share: keep documents that score no more than this share of the positive's score; of a score s below zero,
-            no more than s - (1 - share) |s|.
+        share: largest share of the positive's score that a document may have; if the positive's score s is negative,
+            the limit is s - (1 - share) |s|.
     """
 
     version: ClassVar[int] = 1

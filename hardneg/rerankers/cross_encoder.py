@@ -20,14 +20,14 @@ class CrossEncoder:
     Source: Nogueira and Cho, Passage Re-ranking with BERT (2019); Qu et al., RocketQA (NAACL 2021), Figure 1b.
 
     Args:
-        source: a hub id or a folder: a sequence classifier with one or two outputs; for stage train-reranker also an
-            encoder, such as packaged:all-MiniLM-L6-v2, which gets a new head.
+        source: hub id or folder of a sequence classifier with one or two outputs; stage train-reranker also accepts an
+            encoder, such as packaged:all-MiniLM-L6-v2, and gives it a new head.
         revision: a branch, tag or commit of a hub id.
-        length: the number of tokens of a pair, special tokens included; the longer of the two texts is truncated first.
-        activation: `sigmoid` turns scores into probabilities (for two outputs, the softmax); `none` leaves the logits.
-        outputs: 1 or 2 outputs of the head; by default those of the source, and 1 for a new head.
-        seed: of a new head's weights.
-        code: `native` runs a source that names custom code with transformers' own code instead.
+        length: maximum tokens of a pair, including special tokens; the longer of the two texts is truncated first.
+        activation: `sigmoid` turns scores into probabilities (a softmax for two outputs); `none` returns the logits.
+        outputs: the number of outputs of the head, 1 or 2; the default is the source's number, or 1 for a new head.
+        seed: the seed of a new head's weights.
+        code: `native` uses transformers' own code for a source that names custom code.
     """
 
     version: ClassVar[int] = 1
@@ -61,7 +61,7 @@ class CrossEncoder:
             return None
 
     def load(self, folder: Path | None = None) -> Any:
-        """Opens the source or `folder` as a sentence-transformers `CrossEncoder`. Raises ModelError: it cannot."""
+        """Open the source or `folder` as a sentence-transformers `CrossEncoder`. Raises ModelError if this fails."""
         from hardneg.rerankers import network
 
         own = folder or self._location.fetched().path
@@ -70,13 +70,13 @@ class CrossEncoder:
         return network.load_classifier(own, self.length, self.outputs, self.seed, self.activation)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yields the scores of the documents of each query."""
+        """Yield the scores of each query's documents."""
         from hardneg.rerankers import network
 
         yield from network.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Refuses a source on this machine without a head, or with other outputs. Raises ModelError."""
+        """Raise ModelError if the source is on this machine and has no head or not `outputs` outputs."""
         if (folder := self._location.folder) is None:
             return
         own, problem = own_head(folder), ""
@@ -93,7 +93,7 @@ class CrossEncoder:
 
 
 def own_head(folder: Path) -> int:
-    """The number of outputs of the folder's classifier; 0 if its configuration names none."""
+    """The number of outputs of the folder's classifier; 0 if the configuration does not name a classifier."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
     config: dict[str, Any] = model_files.read_json(folder / "config.json", object)

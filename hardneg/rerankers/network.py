@@ -36,12 +36,12 @@ _REQUESTS = 256
 def load_classifier(
     folder: Path, length: int, outputs: int | None = None, seed: int = FIXED, activation: str = "sigmoid"
 ) -> CrossEncoder:
-    """Opens the network in a folder on the CPU, with float32 weights, in evaluation mode.
+    """Load the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
-    length: tokens of a pair. outputs: of the head; None is the folder's own number, or 1 for a new head. seed: of the
-    weights that the folder lacks, such as a new head. activation: of the scores, `sigmoid` or `none`.
+    length: maximum tokens of a pair. outputs: number of outputs of the head; None means the folder's number, or 1 for a
+    new head. seed: seed of weights missing from the folder, such as a new head. activation: `sigmoid` or `none`.
 
-    Raises ModelError: the folder holds no such model, or only a part of a classifier's weights.
+    Raises ModelError if the folder holds no such model, or only a part of a classifier's weights.
     """
     model_files.read_folder(folder).check()
     labels, whole = outputs or own_head(folder) or 1, own_head(folder) and outputs in (None, own_head(folder))
@@ -63,10 +63,10 @@ def load_classifier(
 class PairNetwork:
     """A sentence-transformers `CrossEncoder` over one transformer with one or two outputs.
 
-    The transformer classifies sequences itself, or later modules are a head over its vectors.
+    Either the transformer is a sequence classifier, or the later modules are a head over its vectors.
 
-    The logit of a pair is the one output, or the second minus the first, whose sigmoid is the softmax of the two. The
-    score is the network's `activation_fn` of the logit.
+    The logit of a pair is the single output, or the second output minus the first, whose sigmoid equals their softmax.
+    The score is the network's `activation_fn` of the logit.
     """
 
     def __init__(self, module: CrossEncoder) -> None:
@@ -94,7 +94,7 @@ class PairNetwork:
         return layer
 
     def tokenise(self, queries: Sequence[str], documents: Sequence[str]) -> tokens.Tokens:
-        """Tokenises pairs of a query and a document, truncated to the network's length, the longer text first."""
+        """Tokenise query-document pairs, truncated to the network's length, the longer text first."""
         return tokens.tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
 
     def features(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, Tensor]:
@@ -108,7 +108,7 @@ class PairNetwork:
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def activated(self, logits: Sequence[float]) -> list[float]:
-        """The scores of one query's documents, in float64; different logits have different scores."""
+        """The scores of one query's documents, float64; different logits give different scores."""
         scores: list[float] = self.module.activation_fn(torch.tensor(logits, dtype=torch.float64)).tolist()
         for higher, lower in pairwise(np.lexsort((-np.asarray(logits), -np.asarray(scores))).tolist()):
             below = scores[higher] if logits[lower] == logits[higher] else math.nextafter(scores[higher], -math.inf)
@@ -116,11 +116,11 @@ class PairNetwork:
         return scores
 
     def sharing(self) -> "PairNetwork":
-        """A copy with the same weights, whose way of computing may be changed."""
+        """A copy that shares the weights, and whose computation may be changed."""
         return PairNetwork(towers.sharing(self.module))
 
     def in_bfloat16(self) -> "PairNetwork":
-        """A copy with bfloat16 weights except for the head, whose float32 sums distinguish close pairs."""
+        """A copy with bfloat16 weights, except for the float32 head, whose sums distinguish pairs with close scores."""
         copied = deepcopy(self.module)
         model = copied[0].model
         towers.hold_in(model.base_model, torch.bfloat16)
@@ -133,7 +133,7 @@ class PairNetwork:
         return PairNetwork(copied)
 
     def save(self, folder: Path, card: str) -> None:
-        """Writes a folder that `sentence_transformers.CrossEncoder(folder)` opens; `card` becomes its README.md."""
+        """Write a folder that `sentence_transformers.CrossEncoder(folder)` opens, with `card` as README.md."""
         with loading.written_whole(folder) as draft:
             loading.forget_last_call(self.module[0].tokenizer)
             self.module.save_pretrained(str(draft), create_model_card=False, safe_serialization=True)
@@ -154,9 +154,9 @@ def _agree_on_padding(tokenizer: Any, config: Any) -> None:
 
 @dataclass(frozen=True)
 class PairScorer:
-    """A network prepared to score pairs of many queries, sorted by length, in batches of about equal work.
+    """A network prepared to score pairs of many queries, sorted by length, in batches of about the same cost.
 
-    half: True if it computes in bfloat16. budget: tokens of a pass.
+    half: whether the network computes in bfloat16. budget: number of tokens per forward pass.
     """
 
     network: PairNetwork
@@ -166,7 +166,7 @@ class PairScorer:
 
     @classmethod
     def of(cls, module: CrossEncoder, device: str | None = None, options: EncodeOptions | None = None) -> "PairScorer":
-        """Prepares a network on a device; None is the best available."""
+        """Prepare a network on a device; None means the best available device."""
         options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
         half = towers.takes_bf16(options.precision, network.module, "inference")
@@ -183,27 +183,27 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """Prepares a plugin's network, or the one in `folder`. Raises ModelError: it fails to open, or is untrained."""
+        """Prepare a plugin's network, or that in `folder`. Raises ModelError if it cannot be opened or is untrained."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()
         return cls.of(module, device, options)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = lambda pairs: None) -> Iterator[Sequence[float]]:
-        """Yields the scores of each query's documents, in order; a few hundred queries are read ahead.
+        """Yield the scores of each query's documents, in order; a few hundred queries are read ahead.
 
-        advance: called with the number of pairs of each batch.
+        advance: function that is called with the number of pairs of each batch.
 
-        Raises ModelError: a score is not finite.
+        Raises ModelError if a score is not finite.
         """
         return self.rerank_blocks([requests], advance)
 
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = lambda pairs: None
     ) -> Iterator[Sequence[float]]:
-        """Yields the scores of the requests of all blocks; a block's scores do not depend on the other blocks.
+        """Yield the scores of the requests of all blocks; a block's scores do not depend on the other blocks.
 
-        The next window, of the same block or the next, is tokenised while one is scored.
+        While one window is scored, the next window, of the same or the next block, is tokenised.
         """
         windows = (window for block in blocks for window in self._windows(block))
         with ThreadPoolExecutor(max_workers=1) as tokeniser:
@@ -248,7 +248,7 @@ def best_device() -> str:
 
 
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
-    """Markdown on the network's origin and how to open it; facts: its list, in order."""
+    """A Markdown card with the network's origin and how to open it; facts: the entries of its list, in order."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
     shown = "\n".join(f"- {name}: {model_card.without_folder(value)}" for name, value in {**facts, **own}.items())
     softmax = ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"

@@ -17,10 +17,10 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class TrainingQueries:
-    """The Q training queries and their data that a batch order needs.
+    """The Q training queries, with the data that a batch order needs.
 
-    positives: known relevant documents by query id. vectors: float32 [Q, d], memory-mapped, if needed. run: an iterator
-    of one list per query, in order, if needed.
+    positives: known relevant documents by query id. vectors: float32 [Q, d], memory-mapped, if needed. run: iterator
+    over one list per query, in order, if needed.
     """
 
     query_ids: Sequence[str]
@@ -30,10 +30,10 @@ class TrainingQueries:
 
 
 class BatchOrder:
-    """Base of the batch orders.
+    """Base class of the batch orders.
 
-    needs: the required fields of `TrainingQueries`. An epoch has each query once; an order may repeat queries, and does
-    so to fill a batch.
+    needs: the required fields of `TrainingQueries`. An epoch has each query once, but an order may repeat queries, for
+    example to fill a batch.
     """
 
     version: ClassVar[int] = 1
@@ -44,10 +44,10 @@ class BatchOrder:
         return np.zeros(len(queries.query_ids), np.int64)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """The queries of an epoch in order, int64 [n]; each `size` consecutive ones are a batch.
+        """The queries of an epoch in order, int64 [n]; every `size` consecutive queries form a batch.
 
-        The result depends on the arguments alone. n is equal in all epochs, and a multiple of `size` if no batch may
-        span two epochs. groups: the result of `groups`. chosen: int64 [C], ascending, numbers of the usable queries.
+        The result depends only on the arguments. n is the same in all epochs, and is a multiple of `size` if no batch
+        may span two epochs. groups: the result of `groups`. chosen: int64 [C], ascending numbers of the usable queries.
         epoch: counted from 0.
         """
         raise NotImplementedError
@@ -56,7 +56,7 @@ class BatchOrder:
 def in_batches(queries: Rows, size: int) -> Rows:
     """Split queries, int64 [n], into batches of `size`, int64 [b, size].
 
-    The last batch is filled with the queries before it; fewer than `size` queries repeat in a single batch.
+    The last batch is filled with preceding queries; fewer than `size` queries are repeated to fill a single batch.
     """
     if len(queries) < size:
         return np.resize(queries, (min(1, len(queries)), size))
@@ -65,14 +65,14 @@ def in_batches(queries: Rows, size: int) -> Rows:
 
 
 def members(groups: Rows, chosen: Rows) -> list[Rows]:
-    """The chosen queries of each non-empty group, by number; groups: int64 [Q], chosen: int64 [C]."""
+    """The chosen queries of each non-empty group, in order of group number; groups: int64 [Q]; chosen: int64 [C]."""
     order = chosen[groups[chosen].argsort(stable=True)]
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
 @dataclass(frozen=True)
 class Shuffled(BatchOrder):
-    """Each query once an epoch, in random order; a batch may span two epochs."""
+    """Each query once per epoch, in random order; a batch may span two epochs."""
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         return chosen[generator(seed, "order", epoch).permutation(len(chosen))]
@@ -81,7 +81,7 @@ class Shuffled(BatchOrder):
 def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> tuple[Rows, NDArray[np.float32]]:
     """Cluster vectors, float32 [Q, d]; return their clusters, int64 [Q], and centroids, float32 [count, d].
 
-    Each iteration uses at most 256 vectors per cluster, drawn with the seed. name: prefix of messages.
+    Each iteration uses at most 256 vectors per cluster, drawn with the seed. name: prefix of log messages.
 
     Raises:
         MissingDependency: faiss is not installed.
@@ -105,7 +105,7 @@ def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
     """Merge each cluster of fewer than `least` vectors, smallest first, into the cluster with the nearest centroid.
 
     cluster: int64 [Q], cluster of each vector. centroids: float32 [k, d]; a merged cluster's centroid is the mean of
-    its vectors. Returns int64 [Q], numbers from 0 without gaps.
+    its vectors. Returns int64 [Q], cluster numbers from 0 without gaps.
     """
     counts, into = np.bincount(cluster, minlength=len(centroids)), np.arange(len(centroids))
     centroids, left = centroids.astype(np.float64), np.ones(len(centroids), bool)
@@ -134,11 +134,11 @@ def path_through(centroids: NDArray[np.float32]) -> Rows:
 
 @dataclass(frozen=True)
 class Clustered(BatchOrder):
-    """Each query once an epoch, with batches of one cluster or of neighbouring clusters.
+    """Each query once per epoch, in batches from one cluster or from neighbouring clusters.
 
     K-means over the queries' vectors makes about as many clusters as an epoch has batches. Each cluster fills batches
-    while it has enough queries; the remaining queries are batched along a path from each cluster to the nearest
-    unvisited one. The last batch is filled by repeating nearby queries.
+    while it has enough queries. The remaining queries are batched along a path from each cluster to the nearest
+    unvisited cluster. The last batch is filled by repeating nearby queries.
 
     Source: Morris and Rush, Contextual Document Embeddings (ICLR 2025), section 4.1.
     """
@@ -146,7 +146,7 @@ class Clustered(BatchOrder):
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The position of each query's cluster on the path, int64 [Q]. Raises MissingDependency without faiss."""
+        """The position of each query's cluster on the path, int64 [Q]. Raises MissingDependency if faiss is missing."""
         assert queries.vectors is not None
         count = max(1, len(queries.vectors) // size)
         cluster, centroids = k_means("clustered", queries.vectors, count, seed)
@@ -168,8 +168,8 @@ class Clustered(BatchOrder):
 class TopicBalanced(BatchOrder):
     """Each batch has queries of one random cluster, so that its documents share a topic.
 
-    Clusters are made once, by k-means over the queries' vectors; clusters smaller than a batch are merged into the
-    nearest one. A batch draws one of the clusters uniformly, then queries of it without replacement. An epoch has as
+    Clusters are computed once, by k-means over the queries' vectors; clusters smaller than a batch are merged into the
+    nearest one. A batch draws a cluster uniformly, then queries of that cluster without replacement. An epoch has as
     many batches as the queries fill, so queries of small clusters occur more often.
 
     The published program keeps small clusters and fills up a batch from another random cluster. Here that happens only
@@ -179,7 +179,7 @@ class TopicBalanced(BatchOrder):
     (SIGIR 2021), section 3.2, Eq. 4.
 
     Attributes:
-        clusters: number of clusters before merging; none means one per 200 queries, as the paper's 2,000 for 400,000.
+        clusters: number of clusters before merging; None means one per 200 queries, like the paper's 2,000 for 400,000.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
@@ -191,9 +191,9 @@ class TopicBalanced(BatchOrder):
             raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The cluster of each query, int64 [Q], of at least `size` queries.
+        """The cluster of each query, int64 [Q]; each cluster has at least `size` queries.
 
-        Raises MissingDependency without faiss, UsageError with more clusters than queries.
+        Raises MissingDependency if faiss is missing, and UsageError if there are more clusters than queries.
         """
         assert queries.vectors is not None
         count = self.clusters or max(1, len(queries.vectors) // 200)
@@ -213,15 +213,15 @@ class TopicBalanced(BatchOrder):
 
 @dataclass(frozen=True)
 class HardestTogether(BatchOrder):
-    """Each query once an epoch, batched with queries whose positives a run ranks high for it.
+    """Each query once per epoch, in a batch with queries whose positives a run ranks high for that query.
 
-    Two queries are neighbours if the run ranks a positive of one for the other, where it is not a positive. A batch
-    starts with a random query and adds the neighbours of its queries, best ranked first, then further random queries
-    with their neighbours. The last batch is filled by repeating queries.
+    Two queries are neighbours if the run of one query lists a positive of the other that is not also its own positive.
+    A batch starts with a random query and adds the neighbours of its queries, best ranked first, then further random
+    queries with their neighbours. The last batch is filled by repeating queries.
 
     Attributes:
         depth: rank cut-off of the lists that are searched for other queries' positives.
-        neighbours: most neighbours of a query, the best ranked.
+        neighbours: maximum number of neighbours of a query; the best-ranked are kept.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("run",)
@@ -267,9 +267,9 @@ class HardestTogether(BatchOrder):
 
 
 def nearest(pairs: Rows, queries: int, count: int) -> Rows:
-    """The `count` nearest neighbours of each query by the better rank of both directions; ties by number.
+    """The `count` nearest neighbours of each query by the better rank of both directions; ties are ordered by number.
 
-    pairs: int64 [p, 3], a query, its neighbour, and the rank. Returns int64 [queries, count], best first, padded with
+    pairs: int64 [p, 3], rows of query, neighbour, and rank. Returns int64 [queries, count], best first, padded with
     -1.
     """
     both = np.concatenate([pairs, pairs[:, [1, 0, 2]]])

@@ -23,13 +23,13 @@ Features = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """The documents of a score matrix's columns, and the documents that must not be negatives.
+    """The documents in the columns of a score matrix, and the documents that must not be negatives.
 
     Each of the B queries has 1 + n consecutive columns: its positive, then its negatives. Documents are identified by a
     hash of their contents, so that a copy equals its original.
 
-    contents: uint64 [B * (1 + n)].
-    known: uint64 [K], all known positives; owner: int64 [K], the query of each.
+    contents: uint64 [B * (1 + n)], content hash of each column's document.
+    known: uint64 [K], content hashes of all known positives; owner: int64 [K], the query of each positive.
     teacher: float32 [B, 1 + n], a teacher's scores of each query's own documents, nan if missing.
     """
 
@@ -41,7 +41,7 @@ class BatchColumns:
 
     @classmethod
     def of(cls, draw: examples.SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
-        """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
+        """Build the columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)
 
@@ -50,7 +50,7 @@ class BatchColumns:
         return len(self.contents) // self.queries
 
     def blocked(self) -> NDArray[np.bool_]:
-        """Mask of the columns with a known positive of the row's query, or a copy of one, bool [B, M]."""
+        """Mask of the columns with a known positive of the row's query, or with a copy of one, bool [B, M]."""
         return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
@@ -67,15 +67,15 @@ class BatchColumns:
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Scores of queries or of documents with each other, float [n, n], masked with -inf for related ones."""
+    """Scores between queries or between documents, float [n, n], with -inf for related pairs."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
 def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
-    """The score batch of scores, float [B, B * (1 + n)].
+    """The `ScoreBatch` of a score matrix, float [B, B * (1 + n)].
 
-    A row's own positive is valid; other columns with a known positive of the row are not. A teacher's scores are of the
-    row's own documents, nan elsewhere.
+    A row's own positive is valid; other columns with a known positive of the row are not. The teacher's scores cover a
+    row's own documents and are nan elsewhere.
     """
     width = columns.width
     column = torch.arange(len(columns.contents), device=scores.device)
@@ -90,9 +90,9 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
 
 
 def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
-    """The segments' vectors by document, float32 [D, slots, d + 1], each followed by a 1; empty slots are zero.
+    """Segment vectors grouped by document, float32 [D, slots, d + 1], with a 1 appended to each; empty slots are zero.
 
-    vectors: float32 [S, d], ordered by document. counts: int64 [D], segments of each document, at most `slots`.
+    vectors: float32 [S, d], ordered by document. counts: int64 [D], segments per document, at most `slots`.
     """
     counts = counts.to(vectors.device)
     document = torch.arange(len(counts), device=vectors.device).repeat_interleave(counts, output_size=len(vectors))
@@ -106,7 +106,7 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
     """The largest inner product of each query with a segment of each document, float32 [B, D].
 
     Only the best segment receives a gradient. queries: float [B, d]. slots: float32 [D, slots, d + 1], from `in_slots`;
-    each document has a segment.
+    each document has at least one segment.
     """
     vectors, there = slots[..., :-1], slots[..., -1] > 0
     with torch.autocast(queries.device.type, enabled=False):
@@ -117,7 +117,7 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Features of n texts in parts; position: int64 [n], index of each text in the joined parts, None with one part."""
+    """Features of n texts in parts; position: int64 [n], each text's index in the joined parts, None for one part."""
 
     features: list[Features]
     position: Tensor | None
@@ -140,10 +140,10 @@ class Parts:
 
 
 def in_parts(features: Features, size: int) -> Parts:
-    """Split features into parts of `size` texts, longest first, without columns that are padding in a whole part.
+    """Split features into parts of `size` texts, longest first, dropping columns that are padding for a whole part.
 
-    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or one value per text [n];
-    without a mask nothing is padded, and there is one part.
+    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or [n] with one value per text;
+    without a mask, nothing is padded and there is one part.
     """
     if "attention_mask" not in features or len(features["attention_mask"]) <= size:
         return Parts([features], None)
@@ -165,8 +165,8 @@ class Batch:
     queries, documents: features of this process's share, without duplicate documents.
     distinct: number of distinct documents in all shares.
     column: int64 [M], the document of each column of the scores.
-    counts: int64, segments (rows of `documents`) of each of this process's documents; None means one each.
-    guide: a guide's vectors of all `queries` and `documents`, float32 [B, d] and [D, d]; empty without a guide.
+    counts: int64, number of segments (rows of `documents`) of each of this process's documents; None means one each.
+    guide: a guide's vectors of all queries and documents, float32 [B, d] and [D, d]; empty without a guide.
     """
 
     query_ids: list[str]
@@ -180,7 +180,7 @@ class Batch:
 
 
 def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-    """The named `guide` fields of a `ScoreBatch`; column: int64 [M], the document of each column."""
+    """The requested `guide` fields of a `ScoreBatch`; column: int64 [M], the document of each column."""
     queries = guide["queries"].to(column.device, non_blocking=True)
     chosen = guide["documents"].to(column.device, non_blocking=True)[column]
     sides = {
@@ -198,7 +198,7 @@ def make_batch(
     cut: segments.Segments | None = None,
     guide: examples.Guide | None = None,
 ) -> Batch:
-    """Tokenise this process's share of the draw, with documents in segments if there is a `cut`."""
+    """Tokenise this process's share of the draw; split documents into segments if there is a `cut`."""
     rows, column = np.unique(draw.documents, return_inverse=True)
     contents, counts = corpus.contents(rows[own_share(len(rows))]), None
     if cut is None:
@@ -229,13 +229,13 @@ def make_batch(
 
 
 def own_share(total: int) -> slice:
-    """This process's share of `total` items; at least one, since each process must take part in the reduction."""
+    """This process's share of `total` items, at least one, since each process must take part in the reduction."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
 
 
 def ahead(make: Callable[[Any], Any], starts: Iterable[Any]) -> Iterator[Any]:
-    """Yield `make(start)` for each start, computed one ahead in another thread."""
+    """Yield `make(start)` for each start; another thread computes one result ahead."""
     with ThreadPoolExecutor(max_workers=1) as maker:
         waiting = None
         for start in starts:

@@ -24,10 +24,10 @@ _MODEL, _OPTIMIZER, _STATE, MANIFEST = "model.safetensors", "optimizer.safetenso
 
 @dataclass(frozen=True, slots=True)
 class TrainState:
-    """The progress of a run.
+    """The progress of a training run.
 
-    step: finished steps. best: the best dev metric so far, reached at best_step. misses: evaluations since then.
-    stopped: patience ran out. choices: computing options that were chosen for the device, by subject.
+    step: number of finished steps. best: best dev metric so far, reached at best_step. misses: evaluations since
+    best_step. stopped: whether patience ran out. choices: computing options chosen for the device, by subject.
     """
 
     step: int = 0
@@ -40,7 +40,7 @@ class TrainState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run: the newest, the one with the best weights, and weights held for a refresh.
+    """The checkpoints of one run: the newest, the best, and the weights kept for a refresh.
 
     identity: a digest of the run; checkpoints of another run are refused.
     """
@@ -49,7 +49,7 @@ class Checkpoints:
     identity: str
 
     def save(self, module: Any, optimizer: Any, state: TrainState) -> None:
-        """Write a checkpoint, then remove those that are neither the newest nor the best."""
+        """Write a checkpoint, then remove the checkpoints that are neither the newest nor the best."""
         from safetensors.torch import save_file
 
         final = self._path(state.step)
@@ -77,7 +77,7 @@ class Checkpoints:
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
-            ArtifactError: it cannot be read.
+            ArtifactError: the checkpoint cannot be read.
         """
         from safetensors.torch import load_file
 
@@ -104,14 +104,14 @@ class Checkpoints:
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
-        """Return the choices in the newest complete checkpoint; empty without one."""
+        """Return the choices in the newest complete checkpoint, or an empty mapping if there is none."""
         for step in self.steps()[-1:]:
             with suppress(ArtifactError):  # reported when the checkpoint is loaded
                 return dict(self._read_state(self._path(step)).get("choices", {}))
         return {}
 
     def load_weights(self, module: Any, step: int) -> None:
-        """Load the weights after `step`, of the newest or best checkpoint or those of `keep_weights`."""
+        """Load the weights of `step` from the newest or best checkpoint, or from those that `keep_weights` kept."""
         held, path = self._held(step), self._path(step) / _MODEL
         path = held if held.exists() and not path.exists() else path
         try:
@@ -120,7 +120,7 @@ class Checkpoints:
             raise _unreadable(path, error) from error
 
     def keep_weights(self, step: int) -> None:
-        """Keep the weights of one checkpoint beyond its removal, in place of earlier ones."""
+        """Keep the weights of one checkpoint even if it is removed later, replacing weights kept earlier."""
         held = link_file(self._path(step) / _MODEL, self._held(step))
         flush(self.folder)
         for path in self.folder.glob("weights-*.safetensors*"):
@@ -149,7 +149,7 @@ class Checkpoints:
 
 
 def save_learning(module: Any, path: Path) -> None:
-    """Write the trainable weights; the others are in the start model."""
+    """Write the trainable weights; all other weights are in the start model."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):
@@ -160,7 +160,7 @@ def save_learning(module: Any, path: Path) -> None:
 
 
 def load_learning(module: Any, path: Path) -> None:
-    """Read the weights of `save_learning`. Raises RuntimeError if weights are missing or unexpected."""
+    """Read the weights that `save_learning` wrote. Raises RuntimeError if weights are missing or unexpected."""
     from safetensors.torch import load_file, load_model
 
     if not (fixed := _fixed(module)):
@@ -191,7 +191,7 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def forget_saved(folder: Path, step: int) -> None:
-    """Remove the models saved after `step`, where a run resumes, and partial ones."""
+    """Remove partly saved models and those saved after `step`, where a run resumes."""
     for path in folder.iterdir() if folder.exists() else ():
         number = path.name.removeprefix("step-")
         if not number.isdigit() or int(number) > step:
@@ -199,13 +199,13 @@ def forget_saved(folder: Path, step: int) -> None:
 
 
 class History:
-    """A file of JSON records, each with its `step`, that is written record by record."""
+    """A file of JSON records with a `step` each, written one record at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Append one record, whole or not at all, after removing a partial one. Raises OSError if the disk is full."""
+        """Append a record, whole or not at all, after removing a partial record. Raises OSError if the disk is full."""
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
             whole = file.seek(0, os.SEEK_END)
@@ -251,9 +251,9 @@ class History:
 class Refresh:
     """Metadata of one refresh.
 
-    number: counted from 0. step: updates of the model that mined. queries, negatives: their numbers. seconds: by
-    operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` if one is built. counts:
-    excluded candidates, and negatives that are relevant to queries of another split.
+    number: counted from 0. step: updates of the model that mined. queries, negatives: numbers of queries and negatives.
+    seconds: time by operation: `encode` (corpus), `queries` (encoding), `search`, `write`, and `index` if one is built.
+    counts: numbers of excluded candidates, and of negatives that are relevant to queries of another split.
     """
 
     number: int
@@ -274,7 +274,7 @@ class Refresh:
 
 @dataclass(frozen=True)
 class RefreshFolder:
-    """The refreshes of one training run, published by a rename, with the sizes of their files.
+    """The refreshes of one training run, each published by renaming its folder.
 
     <folder>/000003/negatives.arrow     mined negatives; the newest two refreshes are kept
     <folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
@@ -299,7 +299,7 @@ class RefreshFolder:
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
         """Rename `partial`, and remove the refreshes before `oldest`, or all but the newest two.
 
-        A published refresh is complete: its manifest has the sizes of its files, and is on disk before the rename.
+        A published refresh is complete: the manifest lists the file sizes and is on disk before the rename.
         """
         partial, final = self._path(refresh.number).with_suffix(".partial"), self._path(refresh.number)
         sizes = {path.name: path.stat().st_size for path in partial.iterdir()}
@@ -336,7 +336,7 @@ class RefreshFolder:
         return None
 
     def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Remove the refreshes and vectors of models later than `step`, where training resumes."""
+        """Remove the refreshes and vectors of models after `step`, where training resumes."""
         while (newest_one := self.newest(report=report)) and newest_one.step > step:
             self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
@@ -344,7 +344,7 @@ class RefreshFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, number: int) -> None:
-        """Remove one refresh, with a rename first."""
+        """Remove one refresh, renaming its folder first."""
         doomed = self._path(number).with_suffix(".partial")
         shutil.rmtree(doomed, ignore_errors=True)
         with suppress(OSError):  # another process may have removed it
@@ -352,11 +352,11 @@ class RefreshFolder:
         shutil.rmtree(doomed, ignore_errors=True)
 
     def vectors(self, step: int) -> Path:
-        """The folder of the vectors of the model of `step`."""
+        """The folder of the corpus vectors of the model at `step`."""
         return self.folder / f"vectors-{step:09d}"
 
     def tidy(self, step: int | None = None) -> None:
-        """Remove all vectors but those of `step`, and the partial files of dead processes."""
+        """Remove the vectors of all steps except `step`, and the partial files of dead processes."""
         current = None if step is None else self.vectors(step)
         for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
             if path != current:
@@ -371,7 +371,7 @@ class RefreshFolder:
             yield
 
     def records(self) -> list[Record]:
-        """Return the records of all refreshes ever published, in order; the last record of one published twice."""
+        """Return the records of all published refreshes in order, with only the last record of each refresh."""
         return list({record["number"]: record for record in self._log().read()}.values())
 
     def _log(self) -> History:

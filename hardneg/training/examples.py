@@ -29,8 +29,8 @@ _KEYS, _SCORES, _QUERIES = "keys.i8", "scores.f4", 1024
 class Teacher:
     """A teacher's scores of query-document pairs.
 
-    documents: size of the corpus. keys: int64 [E], ascending: position of the training query times `documents`, plus
-    the document's row. values: float32 [E]. name: a digest of both.
+    documents: size of the corpus. keys: int64 [E], ascending: the training query's position times `documents` plus the
+    document's row. values: float32 [E], scores. name: digest of keys and values.
     """
 
     documents: int
@@ -40,7 +40,7 @@ class Teacher:
 
     @classmethod
     def open(cls, folder: Path, documents: int) -> "Teacher":
-        """Open the files of `write_teacher`."""
+        """Open the files that `write_teacher` wrote."""
         keys, values = folder / _KEYS, folder / _SCORES
         name = digest([file_digest(keys), file_digest(values)])
         if not keys.stat().st_size:
@@ -80,8 +80,8 @@ def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> 
 class Guide:
     """The vectors of a fixed model that judges the batch's documents.
 
-    documents: its index of the corpus. queries: float32 [Q, d], memory-mapped, of the training queries. name: a digest
-    of the sources of both.
+    documents: the guide's index of the corpus. queries: float32 [Q, d], memory-mapped, vectors of the training queries.
+    name: digest of the sources of the index and the queries.
 
     Source: Solatorio, GISTEmbed: Guided In-sample Selection of Training Negatives for Text Embedding Fine-tuning
     (2024), section 3, where the guide encodes each batch.
@@ -92,7 +92,7 @@ class Guide:
     name: str = ""
 
     def of(self, queries: Rows, rows: Rows) -> tuple[Scores, Scores]:
-        """The vectors of a batch, float32 [B, d] and [D, d]; queries: int64 [B]; rows: int64 [D], of the corpus.
+        """The vectors of a batch, float32 [B, d] and [D, d]; queries: int64 [B]; rows: int64 [D], rows of the corpus.
 
         Raises:
             UsageError: the index does not hold one vector per document.
@@ -107,14 +107,14 @@ class Guide:
 
 @dataclass(frozen=True, eq=False)
 class QueryOrder:
-    """A batch order with its groups of the training queries, int64 [Q, ...], and the batch size."""
+    """A batch order with the groups of the training queries, int64 [Q, ...], and the batch size."""
 
     plugin: BatchOrder
     groups: Rows
     size: int
 
     def of(self, chosen: Rows, epoch: int, seed: int) -> Rows:
-        """The queries of an epoch, int64 [n], from the usable ones, int64 [C]."""
+        """The queries of an epoch, int64 [n], from the usable queries, int64 [C]."""
         return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
 
     @property
@@ -144,10 +144,10 @@ class NegativeLists(Protocol):
 class TrainingData:
     """Training queries with their positives and negatives.
 
-    query_ids, texts: the training queries. positives: known relevant documents by query id; one is drawn, and none of
-    them (nor a copy) ever counts as a negative. negatives: mined ones, if any. segments: windows that documents are
-    split into, scored by the best one; None truncates documents. teacher: its scores of the queries' documents, if any.
-    order: batch order; None shuffles the queries.
+    query_ids, texts: the training queries. positives: known relevant documents by query id; one is drawn, and no
+    positive or copy of a positive counts as a negative. negatives: mined negatives, if any. segments: windows that
+    documents are split into, scored by the best window; None truncates documents. teacher: a teacher's scores of the
+    documents, if any. order: batch order; None shuffles the queries.
     """
 
     corpus: Corpus
@@ -166,7 +166,7 @@ class TrainingData:
         return replace(self, query_ids=query_ids, texts=texts)
 
     def examples(self, options: LearningOptions) -> "Examples":
-        """The examples of these queries in an endless order."""
+        """The examples of these queries in an endless sequence."""
         return Examples(self, options.negatives_per_query, options.seed, options)
 
 
@@ -179,7 +179,7 @@ class SampledBatch:
     """One batch of B queries and the documents drawn for them, as rows of the corpus.
 
     documents: int64 [B, 1 + n], each query's positive, then its negatives.
-    known: int64 [K], documents that are not negatives, such as known positives; owner: int64 [K], batch row of each.
+    known: int64 [K], documents that must not be negatives, such as positives; owner: int64 [K], the batch row of each.
     teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan if missing.
     queries: int64 [B], positions in the training data.
     """
@@ -205,7 +205,7 @@ class QueryRows:
 
     queries: int64 [B], positions in the training data.
     known: int64 [K], rows of the corpus; owner: int64 [K], ascending, batch row of each.
-    aside, aside_owner: likewise, of documents that are excluded because they contain the query's own text.
+    aside, aside_owner: the same for documents that are excluded because they contain the query's own text.
     """
 
     query_ids: list[str]
@@ -220,11 +220,11 @@ class QueryRows:
 class Examples:
     """An endless sequence of training examples, epoch after epoch.
 
-    A query's positive and its n negatives are drawn anew in each epoch with the options `drawing`; negatives without
-    replacement, unless there are fewer than n.
+    A query's positive and n negatives are drawn anew in each epoch with the options `drawing`. Negatives are drawn
+    without replacement, unless there are fewer than n.
 
-    skipped: numbers of skipped queries and positives, by reason. queries: int64, positions in the training data of the
-    queries that are used.
+    skipped: numbers of skipped queries and positives, by reason. queries: int64, positions of the usable queries in the
+    training data.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class Examples:
         return digest([*named, *(other.name for other in sources if other is not None)])
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The examples from `start` to `start + count` of the sequence. Raises DataError if a negative is unknown."""
+        """The examples at positions `start` to `start + count`. Raises DataError if a negative is not in the corpus."""
         epochs, queries, turns = self._at(start, count)
         batch = self.of(queries)
         draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))
@@ -292,7 +292,7 @@ class Examples:
         return self.of(self._at(start, count)[1])
 
     def of(self, queries: Rows) -> QueryRows:
-        """Return queries with their known positives; int64 [B], positions in the training data."""
+        """Return queries with their known positives; queries: int64 [B], positions in the training data."""
         positions, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
         query_ids, texts = ([column[query] for query in chosen] for column in (self._data.query_ids, self._data.texts))
@@ -349,10 +349,10 @@ def times_before(queries: Rows) -> Rows:
 
 
 def margin_bins(scores: Scores) -> Rows:
-    """The bin of each negative's margin, of ten bins of equal width between the smallest and the largest margin.
+    """The bin of each negative's margin, from ten bins of equal width between the smallest and the largest margin.
 
-    A margin is the teacher's score of the positive minus that of the negative; the former does not affect the bins.
-    scores: float32 [n], the teacher's, nan if missing. Returns int64 [n], 0 to 9; -1 without a score.
+    A margin is the teacher's score of the positive minus that of the negative; the positive's score has no effect here.
+    scores: float32 [n], the teacher's scores, nan if missing. Returns int64 [n], 0 to 9; -1 without a score.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 5.
@@ -370,8 +370,8 @@ def margin_bins(scores: Scores) -> Rows:
 def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
     """Draw positions of negatives, int64 [width]: a random non-empty bin, then a random position in it.
 
-    Without replacement if the teacher scored enough of them; uniformly if it scored none.
-    scores: float32 [n], the teacher's, nan if missing.
+    Positions are drawn without replacement if the teacher scored enough negatives, and uniformly if it scored none.
+    scores: float32 [n], the teacher's scores, nan if missing.
     """
     bins, positions = margin_bins(scores), np.empty(width, np.int64)
     if (bins < 0).all():

@@ -33,9 +33,9 @@ class TrainingResult:
     """The result of a training run.
 
     history: records with `step`, counted from 1, and either `loss`, `learning_rate`, `gradient_norm` and
-    `gradient_norms` (by group of layers) or `dev`, the metrics measured after it. steps: steps taken. best, best_step:
-    the best dev metric, if measured, and its step. skipped: numbers of skipped queries and positives, by reason.
-    earlier: seconds of stopped runs, up to the checkpoint that was resumed.
+    `gradient_norms` (by group of layers) or `dev`, the metrics measured after the step. steps: number of steps taken.
+    best, best_step: the best dev metric, if measured, and its step. skipped: numbers of skipped queries and positives,
+    by reason. earlier: seconds spent in stopped runs before the resumed checkpoint.
     """
 
     history: list[Record]
@@ -46,7 +46,7 @@ class TrainingResult:
     earlier: float = 0.0
 
     def facts(self, metric: str) -> dict[str, Any]:
-        """Return the facts for a manifest; metric: the dev metric that selected the best weights."""
+        """Return the facts for a manifest; metric: the name of the dev metric that selected the best weights."""
         earlier = {EARLIER: round(self.earlier, 3)} if self.earlier else {}
         best = {} if self.best is None else {"best step": self.best_step, f"best dev {metric}": self.best}
         left_out = {f"left out: {reason}": count for reason, count in self.skipped.items()}
@@ -62,15 +62,15 @@ def learn(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Train in place; the encoder ends with the best weights if there are dev metrics, else with the last.
+    """Train in place; the encoder ends with the best weights if there are dev metrics, else with the last weights.
 
-    A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`, on a CPU with weights
-    that equal those of an uninterrupted run bit for bit. `kept/` has intermediate models. Several processes each call
-    this with the same arguments and share each batch; the first one validates, reports and writes.
+    A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`. On a CPU, the weights
+    then equal the weights of an uninterrupted run bit for bit. `kept/` has intermediate models. Several processes each
+    call this with the same arguments and share each batch; the first one validates, reports and writes.
 
     Raises:
         UsageError: the options are invalid.
-        TrainingError: there is nothing to train on, a loss is not finite, or checkpoints are of another run.
+        TrainingError: there is nothing to train on, a loss is not finite, or the checkpoints belong to another run.
     """
     check_options(options)
     if options.batch_size > 100 * len(method):
@@ -105,7 +105,7 @@ def learn(
 
 
 def check_options(options: LearningOptions) -> None:
-    """Raise UsageError with all problems of the options, if any."""
+    """Raise UsageError with all problems if the options have any."""
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
 
@@ -229,7 +229,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 
     Raises:
-        UsageError: there are no layers.
+        UsageError: the module has no transformer layers.
     """
 
     def checkpointed(layer: nn.Module, forward: Any, *arguments: Any, **named: Any) -> Any:
@@ -252,7 +252,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
 
 
 def accelerated(device: torch.device) -> Any:
-    """An `Accelerator` of all processes. Raises UsageError if its launcher has settings that would change training."""
+    """An `Accelerator` of all processes. Raises UsageError if the launcher's settings would change training."""
     from accelerate import Accelerator
 
     check_settings()
@@ -266,8 +266,8 @@ def accelerated(device: torch.device) -> Any:
 def distributed(module: nn.Module) -> nn.Module:
     """The module with gradients averaged over all processes, on the device of its weights.
 
-    accelerate would use the GPU of the process's rank. Weights that no pass reaches, such as a pooler's, are looked for
-    at every step.
+    accelerate would use the GPU of the process's rank. At every step, the wrapper looks for weights that the forward
+    pass does not reach, such as a pooler's.
     """
     if world().size == 1:
         return module

@@ -16,7 +16,7 @@ from hardneg.store import FREE, LATER, legacy_key_names, options_in_key
 def option(
     default: Any, meaning: str, *, least: float | None = None, above: float | None = None, key: Any = None
 ) -> Any:
-    """A field of an options dataclass, with its bounds; key: `FREE` or `LATER` if it does not always enter keys."""
+    """A field of an options dataclass with bounds; key: `FREE` or `LATER` if the field does not always enter keys."""
     bounds = {"least": least, "above": above}
     return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
 
@@ -28,7 +28,7 @@ def with_default(owner: type[Any], name: str, default: Any) -> Any:
 
 
 def collect(options: object, hook: str, *arguments: object) -> Iterator[Any]:
-    """Yield the results of a hook from the options' class and each of its bases that defines it."""
+    """Yield the results of a hook from the options' class and from each base class that defines the hook."""
     for group in type(options).__mro__:
         if hook in vars(group):
             yield from vars(group)[hook](options, *arguments)
@@ -41,7 +41,7 @@ class CheckedOptions:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     def problems(self) -> list[str]:
-        """Return one line for each option out of bounds and each conflict."""
+        """Return one line per out-of-bounds option and per conflict between options."""
         lines = []
         for each in fields(self):
             value, least, above = getattr(self, each.name), each.metadata.get("least"), each.metadata.get("above")
@@ -136,7 +136,7 @@ class LearningOptions(CheckedOptions):
     keep_best: bool = option(True, "End with the best weights by `metric` instead of the last ones.")
 
     def total_steps(self, queries: int) -> int:
-        """The steps of the schedule for a number of queries; the last batch may start another pass to be full."""
+        """The steps of the schedule for a number of queries; another pass may start to fill the last batch."""
         if self.max_steps is not None:
             return self.max_steps
         examples = round((self.epochs or 0) * queries)
@@ -189,7 +189,7 @@ GUIDES = ("guide", *(f"guide_{part}" for part in WITH_EACH_OTHER))
 
 @dataclass(frozen=True)
 class GuidedMask(CheckedOptions):
-    """Options of the mask by a guide's scores; kind: the margin is absolute, or relative to the positive's score."""
+    """Options of the mask by a guide's scores; kind: absolute margin, or margin relative to the positive's score."""
 
     margin: float = option(0.0, "Least distance of a negative's score below the positive's.", least=0)
     kind: Literal["absolute", "relative"] = "absolute"
@@ -197,7 +197,7 @@ class GuidedMask(CheckedOptions):
 
 @dataclass(frozen=True)
 class RerankerOptions(LearningOptions):
-    """Options of a reranker's training, whose batches have `batch_size` * (1 + `negatives_per_query`) pairs.
+    """Options of reranker training, whose batches have `batch_size` * (1 + `negatives_per_query`) pairs.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 4.1; Miyato et al., Adversarial Training Methods for
     Semi-Supervised Text Classification (ICLR 2017), Eq. 5.
@@ -213,7 +213,7 @@ class RerankerOptions(LearningOptions):
     )
 
     def mistakes(self) -> Iterator[str]:
-        """Yield a missing number of negatives: there are no in-batch negatives."""
+        """Yield a mistake if there are no negatives per query, since a reranker has no in-batch negatives."""
         if self.negatives_per_query == 0:
             yield "negatives_per_query must be 1 or above: a reranker has no in-batch negatives"
 
@@ -256,11 +256,11 @@ class RefreshOptions(CheckedOptions):
     )
 
     def identity(self) -> dict[str, Any]:
-        """The options that may change the negatives."""
+        """The options that can affect the negatives."""
         return options_in_key(self)
 
     def mistakes(self) -> Iterator[str]:
-        """Yield a missing interval, and more negatives than hits."""
+        """Yield mistakes such as a missing interval, or more negatives than hits."""
         if self.every is None:
             yield f"policy {self.policy}: give every"
         if self.negatives > self.depth:
@@ -269,10 +269,10 @@ class RefreshOptions(CheckedOptions):
 
 @dataclass(frozen=True)
 class Devices(CheckedOptions):
-    """Shares of the trainer and the inferencer.
+    """The split of devices between the trainer and the inferencer.
 
-    On a CPU they divide the threads. On GPUs each trainer process has one; the inferencer has a proportional number of
-    the following GPUs, or shares the trainer's if there are no more.
+    On a CPU, they divide the threads. With GPUs, each trainer process has one GPU. The inferencer has a proportional
+    number of the following GPUs, or shares the trainer's GPUs if there are no others.
     """
 
     trainer: int = option(1, "Share of the process that trains.", least=1)
@@ -287,7 +287,7 @@ class Devices(CheckedOptions):
         return [f"cuda:{number}" for number in free] or [str(trainer)]
 
     def threads(self, total: int, here: distributed.World) -> tuple[int, int]:
-        """Divide `total` threads between each trainer process and the inferencer; at least one each."""
+        """Divide `total` threads among the trainer processes and the inferencer, with at least one each."""
         together = total * self.trainer // (self.trainer + self.inferencer)
         return max(1, together // here.local_size), max(1, total - together)
 
@@ -299,7 +299,7 @@ _LARGE_TABLES = {"packaged:wordllama": 0.03}
 
 
 def usual_rate(model: ResolvedModel) -> float | None:
-    """The default learning rate of a model, or None if its kind is unknown."""
+    """The default learning rate of a model, or None if the kind of model is unknown."""
     if model.spec.adapter is not None:
         return ADAPTER
     if model.known_family is None:

@@ -48,7 +48,7 @@ _BLOCKS = 16  # blocks of queries searched at a time and held in memory
 
 @dataclass(frozen=True)
 class FirstNegatives:
-    """A miner that truncates another miner's negatives to `count`."""
+    """A miner that keeps the first `count` negatives of another miner."""
 
     version: ClassVar[int] = 1
 
@@ -66,8 +66,8 @@ class FirstNegatives:
 class Mining:
     """Configuration of the mining of all refreshes.
 
-    seed: draws depend on it, the refresh and the query alone. miner: selects from the top of the corpus; None uses the
-    options' `choice`. backend: builds the index that a refresh searches; None searches the vectors exactly.
+    seed: draws depend only on the seed, the refresh and the query. miner: plugin that selects from the top of the
+    corpus; None uses the options' `choice`. backend: plugin that builds the index to search; None searches exactly.
     """
 
     data: examples.TrainingData
@@ -95,7 +95,7 @@ class Mining:
         return choosing.Choosing(data.corpus, data.positives, miner, self.filters, seed)
 
     def searcher(self, folder: Path, device: str) -> Searcher:
-        """A searcher of the encoded corpus by document, with the index that `backend` builds in its folder."""
+        """A searcher of the encoded corpus by document, over the index that `backend` builds in the folder."""
         exact, built = ExactOptions(device=device), folder / "searched"
         if self.backend is None:
             searcher: Searcher = open_store(folder, exact)
@@ -109,7 +109,7 @@ class Mining:
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
-    """Part `number` modulo `chunks` of `count` consecutive items; the last part takes the remainder."""
+    """Part `number` modulo `chunks` of `count` consecutive items; the last part includes the remainder."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
 
@@ -126,13 +126,13 @@ def known_to_be_relevant(
 def mine_refresh(
     encoders: Sequence[Encoder], mining: Mining, refreshes: RefreshFolder, number: int, step: int
 ) -> Refresh | None:
-    """Mine with a model of `step` updates and publish the result as refresh `number`, counted from 0.
+    """Mine with the model after `step` updates and publish the result as refresh `number`, counted from 0.
 
-    Memory does not grow with the corpus, whose vectors are written and searched block by block. Vectors that a killed
-    process left of the same model are reused. Several processes each call this with the same arguments and encode a
-    part of the corpus; the first one does the rest, and the others return None.
+    Memory does not grow with the corpus, whose vectors are written and searched block by block. Vectors of the same
+    model that a killed process left are reused. Several processes each call this with the same arguments and encode a
+    part of the corpus; the first process does the rest, and the others return None.
 
-    encoders: the same weights on each device; each encodes a part of the corpus, the first one the queries.
+    encoders: copies of the model on each device; each encodes a part of the corpus, and the first encodes the queries.
 
     Raises:
         OSError: the disk is full or cannot be written; the partial refresh is removed.
@@ -200,12 +200,12 @@ def _hits(
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the inferencer, from the trainer.
+    """The inferencer's settings, which the trainer writes.
 
-    model: the start model. collection, checkpoints, refreshes: folders. split: of the queries. first: the first step to
-    mine at. devices: to encode on; threads: on a CPU. segments: windows that documents are split into, if any.
-    pseudo_positives: a file of negatives whose positives count as relevant too. miner, filters, backend: plugins, as in
-    `Mining`.
+    model: the start model. collection, checkpoints, refreshes: folders. split: split of the queries. first: first step
+    to mine at. devices: devices to encode on. threads: CPU threads. segments: windows that documents are split into, if
+    any. pseudo_positives: a file of negatives whose positives also count as relevant. miner, filters, backend: plugins,
+    as in `Mining`.
     """
 
     model: spec.ModelSpec
@@ -299,7 +299,7 @@ def main(path: str) -> None:
     wake = threading.Event()
 
     def listen() -> None:
-        """Wake at each line from the trainer; exit when it closes the pipe."""
+        """Wake at each line from the trainer; exit when the trainer closes the pipe."""
         while sys.stdin.buffer.readline():
             wake.set()
         os._exit(0)  # without waiting for other threads: partial files are never published

@@ -25,7 +25,7 @@ class JoinedCorpora:
 
     @cached_property
     def starts(self) -> Rows:
-        """The first row of each corpus, and the total, int64 [S + 1]."""
+        """The first row of each corpus and the total number of rows, int64 [S + 1]."""
         return np.cumsum([0, *map(len, self.corpora)], dtype=np.int64)
 
     @cached_property
@@ -34,7 +34,7 @@ class JoinedCorpora:
         return np.concatenate([corpus.content_hash for corpus in self.corpora])
 
     def contents(self, rows: Rows) -> list[str]:
-        """Title, space and text of the documents in `rows`, int64 [n] in any order."""
+        """The title, a space and the text of each document in `rows`, int64 [n], in any order."""
         texts, number = np.empty(len(rows), object), np.searchsorted(self.starts, rows, "right") - 1
         for at in np.unique(number).tolist():
             chosen = np.flatnonzero(number == at)
@@ -66,11 +66,11 @@ class Mixture:
 
 
 class MixedExamples:
-    """An endless sequence of examples of several sources, each in the order of training on that source alone.
+    """An endless sequence of examples of several sources; each source is in the order of training on it alone.
 
-    An epoch has as many examples as all sources together. Consecutive batches may be of one source, and a source may
-    start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason and
-    source.
+    An epoch has as many examples as all sources together. Consecutive batches may come from one source, and a source
+    may start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason
+    and source.
     """
 
     def __init__(self, mixture: Mixture, options: LearningOptions) -> None:
@@ -104,7 +104,7 @@ class MixedExamples:
         return dict(zip(of.sources, drawn.tolist(), strict=True))
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The batch from `start` to `start + count` of the sequence. Raises DataError if a corpus lacks a negative."""
+        """The batch at positions `start` to `start + count`. Raises DataError if a negative is not in its corpus."""
         if self._mixture.one_source:
             sources, numbers = self._order.at(start // count, 1)
             return self._drawn(int(sources[0]), int(numbers[0]) * count, count)
@@ -134,7 +134,7 @@ _BLOCK = 16_384
 def source_shares(sizes: Sequence[int], temperature: float) -> NDArray[np.float64]:
     """The probability of each source, float64 [S]: n^(1/T), normalised.
 
-    T = 1 is proportional to the sizes; a larger T makes the sources more equal.
+    With T = 1 the probability is proportional to the size; a larger T makes the probabilities more equal.
 
     Source: Raffel et al., Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (JMLR
     2020), section 3.5.2.
@@ -147,14 +147,14 @@ def source_shares(sizes: Sequence[int], temperature: float) -> NDArray[np.float6
 
 
 class SourceOrder:
-    """Random sources of an endless sequence of draws, by seed and number; shares: float64 [S], their probabilities."""
+    """The random source of each draw of an endless sequence, by seed; shares: float64 [S], source probabilities."""
 
     def __init__(self, shares: NDArray[np.float64], seed: int) -> None:
         self._shares, self._seed, self._sums = shares, seed, [np.zeros(len(shares), np.int64)]
         self._last = lru_cache(2)(self._numbered)
 
     def at(self, start: int, count: int) -> tuple[Rows, Rows]:
-        """The sources of draws `start` to `start + count`, and the earlier draws of each source; int64 [count] each."""
+        """The source of each of `count` draws from `start`, and the number of its earlier draws; int64 [count] each."""
         first, skipped = divmod(start, _BLOCK)
         parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
         sources, numbers = map(np.concatenate, zip(*parts, strict=True))
@@ -181,7 +181,7 @@ class SourceOrder:
 
 
 class JoinedLists:
-    """Several files of negatives, concatenated; a `NegativeLists`."""
+    """Several files of negatives, concatenated into one `NegativeLists`."""
 
     def __init__(self, files: Sequence[NegativeLists]) -> None:
         self._files, self._starts = files, np.cumsum([0, *(len(file.counts) for file in files[:-1])], dtype=np.int64)
@@ -205,7 +205,7 @@ def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
     Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are mixed without weights.
 
     Raises:
-        TrainingError: a query is in both.
+        TrainingError: a query is in both sets.
     """
     if both := sorted({*data.query_ids} & {*more.query_ids}):
         shared = counted(len(both), "query is", "queries are")

@@ -17,7 +17,7 @@ from hardneg.training.options import LearningOptions
 
 
 class Objective(Protocol):
-    """A scalar loss of a `ScoreBatch`, or of the method's own form of scores."""
+    """A scalar loss over a `ScoreBatch`, or over a method's own type of scores."""
 
     version: ClassVar[int]
 
@@ -25,10 +25,10 @@ class Objective(Protocol):
 
 
 class ExampleTraining:
-    """A training method, with batches drawn from examples by the seed alone.
+    """A training method whose batches are drawn from examples and depend only on the seed.
 
-    encoder: the network, with `module`, `device` and `save`. trainable: the module whose weights learn and are saved in
-    checkpoints. forward_module: the module that encodes a batch in one forward pass.
+    encoder: the network, with `module`, `device` and `save`. trainable: the module whose weights are trained and saved
+    in checkpoints. forward_module: the module that encodes a batch in one forward pass.
     """
 
     examples: sources.AnyExamples
@@ -38,7 +38,7 @@ class ExampleTraining:
 
     @property
     def refresh_interval(self) -> int | None:
-        """Steps between calls of `prepare`, each with a checkpoint; None means at the start only."""
+        """Steps between calls of `prepare`, each with a checkpoint; None means one call at the start."""
         return None
 
     @property
@@ -54,7 +54,7 @@ class ExampleTraining:
         return self.examples.digest()
 
     def prepare(self, step: int) -> None:
-        """Prepare to start or continue at a step; the result depends on the weights at that step."""
+        """Prepare to start or resume at a step; the result depends on the weights at that step."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
         """Yield batches of `size` queries from these positions, tokenised one batch ahead; each has `query_ids`."""
@@ -67,7 +67,7 @@ class ExampleTraining:
     def scores(self, model: Any, batch: Any, half: bool) -> Any:
         """Return the input of the loss, such as a `ScoreBatch`.
 
-        model: `forward_module`, wrapped by accelerate. half: use bfloat16 where possible.
+        model: `forward_module`, wrapped by accelerate. half: whether to use bfloat16 where possible.
         """
         raise NotImplementedError
 
@@ -76,7 +76,7 @@ class ExampleTraining:
     ) -> tuple[Tensor, Tensor | None]:
         """Return the loss of a batch's `scores`, and the penalty to add, if any.
 
-        done: the fraction of finished steps, from 0 to below 1.
+        done: the fraction of steps that are finished, at least 0 and below 1.
         """
         return loss(self.scores(model, batch, half)), None
 
@@ -92,8 +92,8 @@ AHEAD = {"cuda": 16}  # steps queued on a device before their values are read; 1
 class TakenStep:
     """The values of one step, possibly still on the device.
 
-    number: counted from 1. query_ids: of each batch. batches: values of each batch by name, such as `loss`. norm: of
-    all gradients before clipping; norms: by group of layers. seen: the method's own metrics.
+    number: counted from 1. query_ids: query ids of each batch. batches: values of each batch by name, such as `loss`.
+    norm: norm of all gradients before clipping. norms: norms by group of layers. seen: the method's own metrics.
     """
 
     number: int
@@ -136,7 +136,7 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The state of training; half: run the transformer in bfloat16; groups: weights whose norms are recorded."""
+    """The state of training; half: whether the transformer uses bfloat16; groups: weights whose norms are recorded."""
 
     accelerator: Any
     method: ExampleTraining
@@ -151,8 +151,8 @@ class Learner:
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
     """Take one step, counted from 0, over batches that are scored one by one.
 
-    Dropout depends on the seed, the step and the batch's number in it, so that a resumed run repeats it; each process
-    has its own.
+    Dropout depends on the seed, the step, and the batch's number in the step, so that a resumed run repeats it; each
+    process has its own dropout.
     """
     model, accelerator, here = learner.model, learner.accelerator, distributed.world()
     process = [] if here.rank == 0 else [here.rank]
@@ -176,7 +176,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
 
 
 class Lamb(torch.optim.Optimizer):
-    """Adam with each tensor's step scaled to the norm of its weights, without bias correction.
+    """Adam without bias correction, with each tensor's step scaled to the norm of its weights.
 
     Source: You et al., Large Batch Optimization for Deep Learning (ICLR 2020), Algorithm 2; the weights' norm is
     clipped at 10 and bias correction omitted as in ANCE's and STAR's programs.
@@ -220,7 +220,7 @@ class Lamb(torch.optim.Optimizer):
 def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.Optimizer:
     """The optimizer of all trainable weights; biases and LayerNorm weights do not decay.
 
-    A weight with an attribute `factor` does not decay either, and learns at `factor` times the learning rate.
+    A weight with an attribute `factor` does not decay either, and its learning rate is multiplied by `factor`.
     """
     exempt = {
         id(weights)
@@ -264,8 +264,8 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
     """The trainable weights, by thirds of the transformer's layers.
 
     Embeddings and other modules before the layers belong to the bottom, modules after them to the top. Each side of a
-    twin is split by its own layers. A weight with its own learning rate is a group under its name. A model without a
-    list of layers of one class is one group, `all`; empty groups are omitted.
+    twin is split by its own layers. A weight with its own learning rate is a group named after the weight. A model
+    without a list of same-class layers is one group, `all`. Empty groups are omitted.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 4.
     """
@@ -280,7 +280,7 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
-    """The 2-norm of each group's current gradients, a scalar in float32 or float64; 0 without gradients."""
+    """The 2-norm of each group's current gradients, a scalar float32 or float64; 0 without gradients."""
     norms: dict[str, Tensor | float] = {}
     for name, group in groups.items():
         tensors = [weights.grad for weights in group if weights.grad is not None]
@@ -293,7 +293,7 @@ def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
 
 
 def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the path, ending in a dot, and the length of each outermost list of layers of one class."""
+    """Yield the path, ending in a dot, and the length of each outermost list of same-class layers."""
     for name, child in module.named_children():
         path = f"{prefix}{name}."
         if isinstance(child, nn.ModuleList) and len(child) > 1 and len({type(layer) for layer in child}) == 1:

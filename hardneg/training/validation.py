@@ -26,7 +26,7 @@ _DEPTH, _QUERIES = 100, 256
 class ValidationData:
     """The dev queries, their gains by query and document id, and the run that supplies the pool.
 
-    segments: windows that documents are split into, if any; a document then counts by its best one.
+    segments: windows that documents are split into, if any; a document's score is then that of its best window.
     """
 
     corpus: Corpus
@@ -41,9 +41,9 @@ class ValidationData:
 class Pool:
     """A part of the corpus and the Q dev queries that have a relevant document.
 
-    rows: int64 [N], ascending rows of the corpus. texts: of the queries. gains: int64 [J], above 0, ascending by query;
-    query: int64 [J], the query of each; position: int64 [J], index into `rows`, -1 for a document that is not in the
-    corpus and so counts as missed.
+    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], above 0, ascending by query.
+    query: int64 [J], the query of each gain. position: int64 [J], index into `rows`, or -1 for a document that is not
+    in the corpus and so counts as missed.
     """
 
     rows: Rows
@@ -57,8 +57,8 @@ def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Calla
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder at the time of the call.
 
     For sparse and multi-vector encoders it adds the mean number of weights or vectors, `per_query` and `per_document`.
-    The pool is all dev positives and the first `depth` documents of the run for each dev query. As the rest of the
-    corpus does not compete, the figures are too high; they serve to compare checkpoints.
+    The pool is all dev positives and the first `depth` documents of the run for each dev query. Since the rest of the
+    corpus is left out, the metrics are too high, but they serve to compare checkpoints.
 
     Raises:
         TrainingError: no dev query has a relevant document in the corpus.
@@ -106,7 +106,7 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
 def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows | None = None) -> dict[str, float]:
     """Mean metrics of Q queries over N documents; ties are broken by ascending row.
 
-    first: int64 [N], the first vector of each document if documents have several; the best one counts.
+    first: int64 [N], index of each document's first vector if documents have several vectors; the best one counts.
     """
     ranked = []
     for start in range(0, len(queries), _QUERIES):
@@ -126,7 +126,7 @@ def rerank_validation(
 ) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the network at the time of the call.
 
-    It reranks the first `depth` documents of each dev query's list; relevant ones outside of it count as missed.
+    It reranks the first `depth` documents of each dev query's list; all other relevant documents count as missed.
 
     Raises:
         TrainingError: no dev query has a relevant document.
@@ -157,11 +157,11 @@ def rerank_validation(
 
 @dataclass(frozen=True)
 class StalenessWatch:
-    """A measurement of the staleness of some training queries' negatives, every `every` steps.
+    """A measurement, every `every` steps, of how stale the negatives of some training queries are.
 
-    batch: the queries. lists: returns the negatives of Q encoded queries, int64 [Q, n], padded with -1; positives among
-    them are skipped. documents: size of the index. depth: the top of the index that negatives are compared with. Ranks
-    in the whole corpus are measured only with one vector per document.
+    batch: the queries. lists: function that returns the negatives of Q encoded queries, int64 [Q, n], padded with -1;
+    positives are skipped. documents: size of the index. depth: number of top documents that negatives are compared
+    with. Ranks in the whole corpus are measured only with one vector per document.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.
     """

@@ -35,10 +35,10 @@ QUERIES_PER_PASS = 16  # measured on two cores: padding costs a CPU more than a 
 
 
 class NegativeSource:
-    """Source of the document lists of each step.
+    """Base class of sources of the document lists of each step.
 
     live: whether lists are ranked with the current model. refresh_interval: steps between calls of `prepare`; None
-    means at the start only.
+    means one call at the start.
     """
 
     live: ClassVar[bool] = False
@@ -48,9 +48,9 @@ class NegativeSource:
         """Prepare to start or continue at a step."""
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
-        """Rows of the corpus for the queries from position `start` on, int64 [B, K], padded with -1.
+        """Each query's list, as rows of the corpus, int64 [B, K], padded with -1; the batch starts at position `start`.
 
-        vectors: of this process's share of the queries, for a live source.
+        vectors: encoded queries of this process's share, for a live source.
         """
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class NegativeSource:
 class DynamicNegatives(NegativeSource):
     """Dynamic hard negatives: the top of the index for the current encoding of each query.
 
-    collect: converts encoded queries to the form that the index takes.
+    collect: function that converts encoded queries to the index's input.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 10.
     """
@@ -75,7 +75,7 @@ class DynamicNegatives(NegativeSource):
     live = True
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
-        """Search for the whole batch, each process for its share of the queries."""
+        """Search for the whole batch; each process searches for its share of the queries."""
         assert vectors is not None
         rows = torch.from_numpy(self.in_use(batch, self.collect(vectors)))
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
@@ -99,10 +99,10 @@ class RandomNegatives(NegativeSource):
 
 @dataclass
 class NegativeTable(NegativeSource):
-    """A list for every training query, in a file of `folder`.
+    """A list for every training query, in a file in `folder`.
 
-    shape: (queries, K). make: returns the lists, ranked with the current weights. refresh_interval: steps between
-    calls of `make`; None means one call.
+    shape: (queries, K). make: function that returns the lists, ranked with the current weights. refresh_interval: steps
+    between calls of `make`; None means one call.
     """
 
     folder: Path
@@ -111,7 +111,7 @@ class NegativeTable(NegativeSource):
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Write the table if due, or open the current one; remove others. Raises TrainingError if it is missing."""
+        """Write the table if due, or open the current one; remove old tables. Raises TrainingError if none exists."""
         mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{mined_at:09d}.npy"
         if world().rank == 0:
@@ -147,14 +147,14 @@ def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blo
 
 
 def searched_lists(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
-    """A function that yields the top of the index for each query, with the encoder's current weights."""
+    """A function that yields the top of the index for each query, encoded with the current weights."""
     encode: Any = partial(encoder.encode, side="query")
     return lambda: (hits.rows for *_, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, Seconds()))
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledLists:
-    """The documents of B queries, M each: those of a list, then added positives.
+    """The documents of B queries, M per query: the documents of a list, then added positives.
 
     rows: int64 [B, M], rows of the corpus, padded with -1.
     ranks: int64 [B, M], ranks in the list, counted from 1, continued for added positives; 0 for padding.
@@ -172,7 +172,7 @@ def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], force
     """Label lists by the known positives, and add positives to them.
 
     lists: int64 [B, K], rows of the corpus, best first, padded with -1. content_hash: uint64 [N], by row of the corpus.
-    forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
+    forced: `always` adds all missing known positives to each list, `none_retrieved` only to lists without positives.
     """
     wanted = np.zeros(len(batch.known), bool)
     if forced == "always":
@@ -194,7 +194,7 @@ def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], force
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """The queries from position `start` of the sequence on, and the features of this process's share of them."""
+    """The queries of the sequence from position `start`, with the features of this process's share."""
 
     rows: QueryRows
     features: dict[str, Tensor]
@@ -215,7 +215,7 @@ class QueryTower(nn.Module):
         self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Encoded queries, float32 [B, ...], and weights of the index that learn too, if any.
+        """Encoded queries, float32 [B, ...], and the trained weights of the index, if any.
 
         Scores must use these weights, since a distributed wrapper tracks the outputs of the forward pass.
         """
@@ -230,12 +230,12 @@ class AdoreTraining(step.ExampleTraining):
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
 
     Attributes:
-        encoder: a twin; only its query side learns.
+        encoder: a twin encoder, of which only the query side is trained.
         examples: the queries and their positives.
-        searcher: the fixed index; index: its key. content_hash: uint64 [N], by row.
-        source: source of the lists of each step.
+        searcher: the fixed index; index: the index's key. content_hash: uint64 [N], by row of the corpus.
+        source: where the lists of each step come from.
         forced: rule for adding known positives to the lists. dropout: whether queries search with dropout.
-        watch: called after each step for metrics in addition to the loss.
+        watch: function that is called after each step and returns more metrics.
     """
 
     encoder: Encoder
@@ -274,7 +274,7 @@ class AdoreTraining(step.ExampleTraining):
         return batches.ahead(make, starts)
 
     def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
-        """Scores of each query's own list, with the lists and vectors of all processes."""
+        """Scores of each query's own list, for the queries of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
             searching = vectors.detach() if self.source.live else None
@@ -302,10 +302,10 @@ class AdoreTraining(step.ExampleTraining):
 
 
 def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) -> ScoreBatch:
-    """The score batch of labelled lists.
+    """The `ScoreBatch` of labelled lists.
 
-    scores: float32 [B, M]. width: documents of the M that were in the list, not added. live: whether the current model
-    ranked the lists, whose ranks are then used; otherwise documents are ranked by `scores`.
+    scores: float32 [B, M]. width: how many of the M documents were in the list, not added. live: whether the current
+    model ranked the lists; if so, their ranks are used, otherwise documents are ranked by `scores`.
     """
     positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (lists.positive, lists.valid))
     there = torch.from_numpy(lists.rows >= 0).to(scores.device)
@@ -319,7 +319,7 @@ def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) ->
 
 
 class JpqTower(QueryTower):
-    """The query side of an encoder, with an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
+    """An encoder's query side with an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
 
     The centroids have their own learning rate; the rotation is fixed.
     """
@@ -370,7 +370,7 @@ class JpqTraining(AdoreTraining):
         super().prepare(step)
 
     def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> ScoreBatch:
-        """Scores of each query's own list, with gradients to the centroids too."""
+        """Scores of each query's own list, with gradients to the queries and the centroids."""
         self.install()
         return super().scores(model, batch, half)
 

@@ -38,8 +38,8 @@ _QUERIES = 10_000  # the first ones are compared between refreshes, so that larg
 class AnceTraining(DualEncoderTraining):
     """Training of a dual encoder on refreshed negatives.
 
-    A published refresh is used from the next step whose batches are not drawn yet: one step later, as they are drawn
-    one ahead. All batches of a step, in all processes, use the same refresh.
+    A published refresh is used from the first step whose batches are not drawn yet, which is one step later, since
+    batches are drawn one step ahead. All batches of a step, in all processes, use the same refresh.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 4.
@@ -90,7 +90,7 @@ class AnceTraining(DualEncoderTraining):
         return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
     def prepare(self, step: int) -> None:
-        """Refresh the negatives if they are due, or wait for the first ones. Raises TrainingError if there are none."""
+        """Refresh the negatives if due, or wait for the first negatives. Raises TrainingError if there are none."""
         started = time.monotonic()
         self._started = self._started or started
         self._provider.prepare(step)
@@ -114,9 +114,9 @@ class AnceTraining(DualEncoderTraining):
         return batches.ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
+        """Metrics of a step: `refresh`, its number, and `lag`, the steps from the mining model to the trained model.
 
-        The first step of a refresh also has `kept`: the fraction of a query's negatives that the last refresh shares.
+        The first step of a refresh also has `kept`, the fraction of a query's negatives shared with the last refresh.
         """
         return self._uses.pop(step - 1, {})
 
@@ -167,7 +167,7 @@ def refresh_facts(
 ) -> dict[str, Any]:
     """Summarise the records of all steps and of all refreshes for the manifest.
 
-    waited: the fraction of the time spent waiting. documents: the number that a refresh encodes.
+    waited: fraction of the time spent waiting. documents: number of documents that a refresh encodes.
     """
     lags, counts, seconds = [record["lag"] for record in history if "lag" in record], Counter[str](), Counter[str]()
     seconds.update(dict.fromkeys(("encode", "queries", "search", "write"), 0))
@@ -187,9 +187,9 @@ def refresh_facts(
 
 
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
-    """The fraction of a query's negatives that it had before: the mean over queries with negatives in both files.
+    """The mean fraction of a query's negatives that are also in the earlier file, over queries with negatives in both.
 
-    None if there is no such query, as with refreshes of different parts of the queries.
+    The result is None if there is no such query, as for refreshes of different parts of the queries.
     """
     has, had = (
         {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
@@ -200,7 +200,7 @@ def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -
 
 
 class Process:
-    """The inferencer process; `report` receives each line of its output, and a line when it ends."""
+    """The inferencer process; `report` is called with each line of output, and with a line when the process ends."""
 
     def __init__(self, settings: Settings, report: Callable[[str], None]) -> None:
         self._settings, self._report, self._folder = settings, report, Path(settings.refreshes)
@@ -228,7 +228,7 @@ class Process:
         self._reader.start()
 
     def wake(self) -> None:
-        """Signal a new checkpoint."""
+        """Tell the inferencer that there is a new checkpoint."""
         if self.running and self.running.stdin:
             with suppress(OSError):
                 self.running.stdin.write("\n")
@@ -274,10 +274,10 @@ class Process:
 
 @dataclass
 class SynchronousProvider:
-    """Mining in the trainer's own processes, all of them, at each multiple of `refresh_interval`.
+    """Mining in all of the trainer's own processes at each multiple of `refresh_interval`.
 
-    The negatives of a step depend on the seed and the step alone, even in a resumed run. Damaged negatives are mined
-    again by the model that mined them, whose weights are kept. first: the first step to mine at.
+    The negatives of a step depend only on the seed and the step, even in a resumed run. Damaged negatives are mined
+    again with the kept weights of the same model. first: the first step to mine at.
     """
 
     encoder: Encoder
@@ -290,7 +290,7 @@ class SynchronousProvider:
     _last: checkpoint.Refresh | None = None
 
     def prepare(self, step: int) -> None:
-        """Mine at a multiple of the interval, unless that refresh exists.
+        """Mine at a multiple of the interval, unless the refresh exists.
 
         Raises:
             TrainingError: the negatives of this step and the weights that mined them are gone, or there is nothing to
@@ -334,10 +334,10 @@ class SynchronousProvider:
 
 @dataclass
 class BackgroundProvider:
-    """Mining in another process during training; if that process fails, training continues with its negatives.
+    """Mining in another process during training; if that process fails, training continues with its last negatives.
 
-    A resumed training continues from its newest checkpoint; refreshes mined with later ones are removed.
-    needed: whether there is nothing to train on until the first refresh.
+    A resumed run continues from its newest checkpoint; refreshes mined with later checkpoints are removed. needed:
+    whether training has no negatives until the first refresh.
     """
 
     process: Process
@@ -348,7 +348,7 @@ class BackgroundProvider:
     _last: int = -1
 
     def prepare(self, step: int) -> None:
-        """Start the other process, or signal the checkpoint; wait if there is nothing to train on.
+        """Start the other process, or notify it of the checkpoint; wait if there is nothing to train on.
 
         Raises:
             TrainingError: there is nothing to train on, and the other process has failed.

@@ -25,10 +25,10 @@ _Pass = Callable[[], Vectors]
 
 
 def guide_masked(batch: types.ScoreBatch, mask: options.GuidedMask) -> types.ScoreBatch:
-    """Mask negatives that a guide scores above g(positive) - margin. Raises TrainingError without a guide's scores.
+    """Mask negatives that a guide scores above g(positive) - margin. Raises TrainingError if there are no guide scores.
 
     guide [B, M], guide_query_query and guide_document_document are compared with the guide's score of the row's query
-    and positive, the lowest one if there are several.
+    and positive, or the lowest such score if there are several positives.
 
     Source: Solatorio, GISTEmbed (2024), section 3; margins as in sentence-transformers' `GISTEmbedLoss`.
     """
@@ -75,10 +75,10 @@ Change = Callable[[Tensor], Tensor]
 
 
 def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
-    """Vectors quantized and decoded as by an index of this precision, with a straight-through gradient.
+    """Vectors quantized and decoded as in an index of this precision, with a straight-through gradient.
 
-    `int8` is the index `sq8`: 255 steps between the minimum and maximum of each dimension. `binary` is the index
-    `binary`: the sign of each number, at the mean length of the vectors.
+    `int8` matches index `sq8`: 255 steps between the minimum and maximum of each dimension. `binary` matches index
+    `binary`: the sign of each number, scaled to the mean length of the vectors.
 
     Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic Neurons for
     Conditional Computation (2013), section 5, for the gradients.
@@ -98,9 +98,9 @@ def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
 class LossTerms:
     """Terms of the loss of a batch.
 
-    dims: weight of the loss at each number of dimensions; empty means all dimensions alone. precisions: of the
-    documents' vectors, with a loss at each. regularizer: its penalty is added. guided_mask: masks negatives by a
-    guide's scores. self_mask: masks negatives that the model scores above the positive by more than this.
+    dims: weight of the loss at each number of dimensions; empty means one loss on all dimensions. precisions:
+    precisions of the document vectors, each with a loss. regularizer: plugin whose penalty is added. guided_mask: mask
+    of negatives by a guide's scores. self_mask: margin over the positive above which the model's scores mask negatives.
 
     Source: Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), Eq. 1.
     """
@@ -112,7 +112,7 @@ class LossTerms:
     precisions: tuple[types.StoredPrecision, ...] = ()
 
     def named_with(self, examples: str) -> str:
-        """A digest of the examples and these terms; the examples' own digest if there are no terms."""
+        """A digest of the examples and these terms, or the examples' own digest if there are no terms."""
         if self == LossTerms():
             return examples
         guided, of = None if self.guided_mask is None else asdict(self.guided_mask), self.regularizer
@@ -128,7 +128,7 @@ class LossTerms:
         return named | {"guide", *(f"guide_{part}" for part in options.WITH_EACH_OTHER if part in named)}
 
     def masked(self, batch: types.ScoreBatch) -> types.ScoreBatch:
-        """The batch after all masks."""
+        """The batch with all masks applied."""
         batch = batch if self.guided_mask is None else guide_masked(batch, self.guided_mask)
         return batch if self.self_mask is None else self_masked(batch, self.self_mask)
 
@@ -136,8 +136,8 @@ class LossTerms:
         """Check that the encoder's vectors can be truncated and quantized.
 
         Raises:
-            UsageError: it has fewer dimensions.
-            ModelError: its vectors cannot be truncated.
+            UsageError: the encoder has too few dimensions.
+            ModelError: the encoder's vectors cannot be truncated.
         """
         if not self.dims and not self.precisions:
             return
@@ -148,7 +148,7 @@ class LossTerms:
     def loss(self, encoder: Any, loss_of: Callable[[Change, Change], Tensor]) -> Tensor:
         """The weighted sum of the losses at each number of dimensions and each precision of the documents.
 
-        loss_of: the loss with texts truncated by the first function and documents quantized by the second.
+        loss_of: function that returns the loss, given a function that truncates texts and one that quantizes documents.
         """
         if not self.dims and not self.precisions:
             return loss_of(lambda encoded: encoded, lambda encoded: encoded)
@@ -160,7 +160,7 @@ class LossTerms:
         return torch.stack(losses).sum()
 
     def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
-        """The regularizer's penalty of the distinct encoded queries, float [B, ...], and documents, float [D, ...].
+        """The regularizer's penalty for the distinct encoded queries, float [B, ...], and documents, float [D, ...].
 
         column: int64 [M], the document of each column of the scores. done: the fraction of finished steps.
         """
@@ -216,13 +216,13 @@ class DualEncoderTraining(step.ExampleTraining):
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: batches.Batch, half: bool) -> types.ScoreBatch:
-        """Scores of each query against each document of the batch, of all processes."""
+        """Scores of each query against each document of the batch, over all processes."""
         return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(
         self, loss: step.Objective, model: Any, batch: batches.Batch, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
-        """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
+        """The loss of the masked scores over all `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._encoded(model, batch, half)
         needs = self._terms.needs(loss)
 
@@ -297,7 +297,7 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """Functions that encode the texts of one side, or of both; `context` makes the context of a pass.
+    """Functions that encode the texts of one side or of both; `context` creates the context manager of a pass.
 
     `both` may be wrapped for several processes. It is called once with a graph, after all other parts, as the wrapper
     expects, and then reduces the gradients that all parts have accumulated; the other parts bypass it.
@@ -311,9 +311,9 @@ class Towers:
 def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
     """The vectors of both sides, with gradients that reach the weights part by part (gradient caching).
 
-    A batch of any size takes the memory of one part. All parts are encoded without a graph; the loss of the whole batch
-    gives each vector its gradient; then each part is encoded again, with a graph and the same dropout, to propagate its
-    vectors' gradients to the weights.
+    A batch of any size needs only the memory of one part. All parts are encoded without a graph; the loss of the whole
+    batch gives each vector its gradient; then each part is encoded again, with a graph and the same dropout, to
+    propagate its vectors' gradients to the weights.
 
     Source: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021),
     section 3.

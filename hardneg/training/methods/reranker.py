@@ -22,8 +22,8 @@ _PAIRS_PER_PASS = 16  # on a CPU, where padding costs more than a second pass
 class PairBatch:
     """A batch of B queries with W documents each, the positive first.
 
-    features: of this process's share of the pairs. valid: bool [B, W], as in a `ScoreBatch`. teacher: float32 [B, W],
-    the teacher's scores, nan if missing; None without a teacher.
+    features: features of this process's share of the pairs. valid: bool [B, W], as in a `ScoreBatch`. teacher: float32
+    [B, W], the teacher's scores, nan if missing; None without a teacher.
     """
 
     query_ids: list[str]
@@ -68,7 +68,7 @@ class RerankerTraining(step.ExampleTraining):
         return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
-        """Scores of each query's own documents, of all processes; with perturbed embeddings in adversarial training."""
+        """Scores of each query's own documents, over all processes; adversarial training perturbs the embeddings."""
         if not self._size:
             return self._scores(model, batch, half)
         layer = self.encoder.embeddings
@@ -114,7 +114,7 @@ def ascent(loss: Tensor, weight: Tensor, size: float) -> Tensor:
 
 @contextmanager
 def perturbed(embeddings: nn.Module, step: Tensor) -> Iterator[None]:
-    """Add `step` to the weights of an embedding layer in lookups; the weights stay, and receive their gradients."""
+    """Add `step` to an embedding layer's weights in lookups; the weights do not change, but receive the gradients."""
 
     def add(layer: nn.Module, inputs: tuple[Any, ...], vectors: Tensor) -> Tensor:
         return vectors + nn.functional.embedding(inputs[0], step).to(vectors.dtype)

@@ -22,7 +22,7 @@ SECTION = "section"
 
 
 class Trait(StrEnum):
-    """Traits of an artifact, as reasons not to use it; an outside verb may have others."""
+    """Traits of an artifact that can rule out using it; an external verb may define others."""
 
     TEXTS = "holds texts, not vectors"
     SEGMENTS = "holds several vectors a document"
@@ -40,10 +40,10 @@ class Trait(StrEnum):
 
 @dataclass(frozen=True)
 class Reference:
-    """Marks a field as the name of a stage that makes one of `artifact_types`.
+    """Marks a field as the name of a stage that makes one of the `artifact_types`.
 
-    refuses: traits that make the artifact useless here, each with what to do instead. passes: traits that the result
-    takes over from it. with_model: the index's query encoder is an input too.
+    refuses: traits that make the artifact unusable here, each with advice on what to do instead. passes: traits that
+    the result inherits from the artifact. with_model: the index's query encoder is an input too.
     """
 
     artifact_types: tuple[str, ...]
@@ -61,7 +61,7 @@ MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without
 class PluginKind:
     """Marks a field as the name (and options) of a plugin of `kind`.
 
-    location_options: options that locate the plugin's content; keys hold the digest of the content in their place.
+    location_options: options that locate the plugin's content; a key has the digest of the content in place of these.
     """
 
     kind: str
@@ -70,18 +70,18 @@ class PluginKind:
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a field as files that the stage reads, whose content counts; `form`: the expected content."""
+    """Marks a field as files that the stage reads and whose content counts; `form` is the expected content."""
 
     form: str
 
 
 @dataclass(frozen=True)
 class Option:
-    """A field's option on the command line; without this mark it is `--its-name`, with its description as help.
+    """A field's command-line option; by default `--FIELD-NAME`, with the field's description as help.
 
-    flag: another name. same: further names. argument: a positional argument. metavar: the form of its
-    value. one_of: a field with labels; a path of one of these is its label. placed: its values are distinguished by
-    their paths alone.
+    flag: another name. same: further names. argument: true for a positional argument. metavar: the form of the value.
+    one_of: a field with labels; a path found in that field stands for its label. placed: true if values are
+    distinguished by their paths alone.
     """
 
     flag: str = ""
@@ -93,7 +93,7 @@ class Option:
 
 
 def parse_setting(value: Any) -> Any:
-    """A plugin setting from `name`, `name:source` or a mapping with `name` and options."""
+    """Parse a plugin setting from `name`, `name:source` or a mapping with `name` and options."""
     if isinstance(value, str):
         name, colon, source = value.partition(":")
         return PluginSetting(name, {"source": source} if colon else {})
@@ -109,9 +109,9 @@ def parse_setting(value: Any) -> Any:
 
 
 def parse_model(value: Any) -> Any:
-    """A model from its name alone, or from a mapping.
+    """Parse a model from its name alone, or from a mapping.
 
-    Its `encoder` is a plugin setting, and its `adapter` can be just the path of a trained one.
+    Its `encoder` is a plugin setting, and its `adapter` can be just the path of a trained adapter.
     """
     if isinstance(value, str):
         return {"name": value}
@@ -133,7 +133,7 @@ def parse_model(value: Any) -> Any:
 
 
 def parse_dataset(value: Any) -> Any:
-    """The dataset's stage from its loader's setting or a folder in BEIR's form; options of the stage are among them."""
+    """Parse a dataset stage from a loader setting that may include stage options, or from a BEIR folder."""
     with suppress(OSError, ValueError, DataError):
         if isinstance(value, str) and find_file(Path(value), "corpus.jsonl"):
             value = f"{BEIR}:{value}"
@@ -155,12 +155,12 @@ def each_once(value: _Listed) -> _Listed:
 
 
 def parse_names(value: Any) -> Any:
-    """A list of names, or of plugin settings, from one or from a list."""
+    """Parse a list of names or plugin settings from a single item or a list."""
     return (value,) if isinstance(value, str | Mapping) else value
 
 
 def parse_dimensions(value: Any) -> Any:
-    """Dimensions with weights (1 for a list), largest first."""
+    """Parse dimensions with their weights (1 for a list), largest dimension first."""
     if isinstance(value, list | tuple):
         value = dict.fromkeys(each_once(value), 1.0)
     if isinstance(value, Mapping):
@@ -169,7 +169,7 @@ def parse_dimensions(value: Any) -> Any:
 
 
 def known_metric(name: str, answers: bool = False) -> str:
-    """The name of a metric, or with `answers` of an `answer@k`. Raises ValueError for unknown names."""
+    """Return the name of a known metric, with `answers` also `answer@k`. Raises ValueError for unknown names."""
     from hardneg.evaluation import metrics
 
     try:
@@ -181,7 +181,7 @@ def known_metric(name: str, answers: bool = False) -> str:
 
 
 def without_problems(options: Any) -> Any:
-    """The options, unless they have problems of their own: then a ValueError with all of them."""
+    """Return the options. Raises ValueError with all problems that the options report themselves."""
     if problems := options.problems():
         raise ValueError("; ".join(problems))
     return options
@@ -230,12 +230,12 @@ SPLIT = "The queries' split."
 
 
 def has_answers(collection: Mapping[str, Any], split: str) -> bool:
-    """Return whether the queries of a split have answers, by the facts of stage `dataset`."""
+    """Return whether the queries of a split have answers, according to the facts of stage `dataset`."""
     return bool(collection["splits"].get(split, {}).get("with_answers"))
 
 
 def marked(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _Mark, Any]]:
-    """The values in fields with such a mark, also in nested mappings and lists: path, mark, value."""
+    """Yield path, mark and value of each field with the given type of mark, also in nested mappings and lists."""
     for field_name, info in type(model).model_fields.items():
         for found in info.metadata:
             waiting = [(field_name, getattr(model, field_name))] if isinstance(found, mark) else []

@@ -79,7 +79,7 @@ _points: dict[tuple[object, ...], dict[str, importlib.metadata.EntryPoints]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """One entry point: its package, and the problem if it cannot be used."""
+    """One entry point, with its package, and the problem if the plugin cannot be used."""
 
     kind: str
     name: str
@@ -105,7 +105,7 @@ def load_plugin(kind: str, name: str) -> type[Any]:
     """Return the class of a plugin.
 
     Raises:
-        PluginError: the name is unknown (with a suggestion), claimed by two packages, or its import fails.
+        PluginError: the name is unknown (the message has a suggestion) or claimed by two packages, or the import fails.
     """
     points = [point for point in entry_points(kind) if point.name == name]
     if not points:
@@ -142,7 +142,7 @@ def configure(kind: str, setting: "PluginSetting") -> Any:
     """Return the plugin of `kind` that a setting names, built with its options.
 
     Raises:
-        PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all at once.
+        PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all are listed.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -180,7 +180,7 @@ def needs_of(loss: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Raise PluginError if one of these plugins fails in code of a package other than hardneg."""
+    """Raise PluginError if one of the plugins fails in the code of a package other than hardneg."""
     try:
         yield
     except HardnegError:
@@ -199,12 +199,12 @@ def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
 
 
 def no_such_option(option: str, known: Collection[str]) -> str:
-    """Return a message for an unknown option: the likely one, and all options."""
+    """Return a message for an unknown option, with the most likely option and all options."""
     return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
 
 
 def kind_of(word: str) -> str:
-    """The kind for a word in the singular or plural. Raises UsageError for other words."""
+    """Return the plugin kind for its name in the singular or plural. Raises UsageError for other words."""
     kind = SINGULARS.get(word, word)
     if kind not in KINDS and kind not in CHOICES:
         known = ", ".join(SINGULARS)
@@ -213,7 +213,7 @@ def kind_of(word: str) -> str:
 
 
 def not_installed(kind: str, name: str) -> str:
-    """Return how to install a known plugin whose package is missing; empty for others."""
+    """Return how to install a known plugin whose package is missing; empty for other plugins."""
     package = OUTSIDE.get((kind, name))
     if package is None or name in plugin_names(kind):
         return ""
@@ -221,7 +221,7 @@ def not_installed(kind: str, name: str) -> str:
 
 
 def install_command(package: str) -> str:
-    """Return how a package of hardneg's sources is installed."""
+    """Return the command that installs a package from hardneg's sources."""
     return f"pip install ./plugins/{package}, from a checkout of hardneg"
 
 
@@ -249,7 +249,7 @@ def _claimed_twice(kind: str, name: str, points: Iterable[importlib.metadata.Ent
 
 
 def faster(name: str) -> Any:
-    """Return a module of an installed package with faster equivalents, `passes` or `search`; None without one.
+    """Return the module `passes` or `search` of an installed package with faster code; None if no package has one.
 
     passes: `arrange(network)` makes a copy of a network faster without gradients; its vectors change by
     rounding only. `packing(encoder, side, parts)` lays out texts that are not padded, or is None. search:
@@ -309,7 +309,7 @@ def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
 
 
 def plugin_text(plugin: type[Any]) -> str:
-    """Return the docstring of a plugin's class without its options."""
+    """Return the docstring of a plugin's class without the options."""
     text, *_ = re.split(r"\n(?:Args|Attributes|Options):", inspect.cleandoc(plugin.__doc__ or ""))
     if hasattr(plugin, "model_fields"):
         text, *_ = _said_of(plugin.model_fields).split(text)

@@ -15,9 +15,9 @@ _SAMPLED = 50_000
 
 @dataclass(frozen=True)
 class Beir:
-    """A folder in BEIR's format. The queries of a split are those in its qrels.
+    """A folder in BEIR's format. A split has the queries that its qrels judge.
 
-    A query may have `answers`, a list of texts. Optional files: `groups.tsv` with the group of each passage and query
+    A query may have `answers`, a list of texts. Optional files: `groups.tsv` with the group of each passage and query,
     as `id<TAB>group` (`document-groups.tsv` and `query-groups.tsv` where passages and queries share ids), and
     `excluded.tsv` with passages to exclude for a query as `query_id<TAB>doc_id`.
 
@@ -26,7 +26,7 @@ class Beir:
 
     Args:
         source: the folder with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each plain or `.gz`.
-        judged: false reads the documents alone, from a folder without qrels.
+        judged: whether to read queries and qrels; false reads only the documents, from a folder without qrels.
     """
 
     source: str
@@ -77,7 +77,7 @@ class Beir:
         return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
 
     def query_hint(self) -> Mapping[str, int]:
-        """The approximate number of queries of each split, from the first lines and the size of its qrels."""
+        """The approximate number of queries of each split, from the first lines and the size of its qrels file."""
         hints: dict[str, int] = {}
         for split, path in ((split, Path(part.name)) for split, part in self.load().qrels_in.items()):
             judgements = zip(range(_SAMPLED), qrels.iter_qrels(path), strict=False)
@@ -88,7 +88,7 @@ class Beir:
 
 @dataclass(frozen=True)
 class BeirCollection(source_files.PartedCollection):
-    """The files of a BEIR folder: one with the queries of all splits, one maybe with the groups of both sides."""
+    """The files of a BEIR folder; one has the queries of all splits, and one may have the groups of both sides."""
 
     group_files: Mapping[Side, Path] = field(default_factory=dict)
     excluded_file: Path | None = None
@@ -109,15 +109,15 @@ class BeirCollection(source_files.PartedCollection):
         return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The memberships in the file of groups, maybe including ids of the other side."""
+        """The memberships in the groups file, which may include ids of the other side."""
         return qrels.read_groups(self.group_files[side]) if side in self.group_files else iter(())
 
     def excluded(self) -> Iterator[qrels.Exclusion]:
-        """The pairs in the file of excluded passages."""
+        """The query-document pairs in the file of excluded passages."""
         return qrels.read_excluded(self.excluded_file) if self.excluded_file else iter(())
 
     def parts(self) -> Iterator[source_files.Part]:
-        """All files; those of excluded passages and of groups come last."""
+        """All files; the files of excluded passages and of groups come last."""
         yield from super().parts()
         if self.excluded_file:
             yield source_files.line_part(self.excluded_file, qrels.parse_exclusion)

@@ -35,8 +35,8 @@ _ATTRIBUTES = re.compile(r"(?:(?<=\))|[ \t]+(?=\{[^{}]*\}[ \t]*$))\{(?::|[ \t]*[
 class Block(NamedTuple):
     """A heading or a paragraph.
 
-    line: its first line, from 1; in a PDF the page. level: of a heading, 1 for the highest; 0 for text. lines: true if
-    line breaks in the text are those of the file.
+    line: the number of the first line, from 1; in a PDF, the page number. level: the heading level, 1 for the highest;
+    0 for text. lines: true if the text keeps the line breaks of the file.
     """
 
     line: int
@@ -46,9 +46,9 @@ class Block(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A document: a file, or one row of a file of rows.
+    """A document: a whole file, or one row of a file of rows.
 
-    row: its line in a file of rows, else 0. whole: each block is a passage and is not cut.
+    row: the line number in a file of rows, otherwise 0. whole: true if each block is one passage and is not cut.
     """
 
     blocks: Sequence[Block]
@@ -58,7 +58,7 @@ class Text(NamedTuple):
 
 
 def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
-    """The documents of a file with their lines, read by the file's suffix; errors in place of unreadable ones."""
+    """The numbered documents of a file, parsed by its suffix, with errors in place of unreadable documents."""
     try:
         yield from FORMS[path.suffix.lower()](path)
     except DataError as error:
@@ -298,6 +298,6 @@ _LIBRARIES = {".md": "markdown-it-py", ".markdown": "markdown-it-py", ".pdf": "p
 
 
 def reader_of(path: Path) -> str:
-    """The reader of a file: its suffix, and the version of the library that parses it."""
+    """The identity of a file's reader: the suffix, and the version of the parsing library."""
     suffix = path.suffix.lower()
     return f"{suffix} {version(_LIBRARIES[suffix])}" if suffix in _LIBRARIES else suffix

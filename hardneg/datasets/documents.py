@@ -22,7 +22,7 @@ _SHOWN = 20
 
 
 class Passage(NamedTuple):
-    """A piece of a document: its first line, its headings in one line, and its text."""
+    """A piece of a document: the number of its first line, its headings joined in one line, and its text."""
 
     line: int
     title: str
@@ -44,7 +44,7 @@ def _words(pieces: Iterable[_Piece]) -> int:
 
 @dataclass(frozen=True)
 class Cutting:
-    """The sizes of passages in words: the most, the fewest, and the overlap of neighbours at most.
+    """The sizes of passages in words: the maximum, the minimum, and the maximum overlap of neighbours.
 
     Words are counted as in `word_spans`; a section with fewer than `least` is joined with the next one.
     """
@@ -120,19 +120,19 @@ class Cutting:
 class Documents:
     """A folder of documents, cut into passages by headings and sentences. It has no queries.
 
-    A passage's id is `FILE:LINE` of its start (in a PDF the page); its title is the headings above it. All passages
-    of a file are one group; in JSON Lines and CSV each row is a document, with `text` and optionally `title`.
+    A passage's id is `FILE:LINE` of its start (in a PDF, the page); its title consists of the headings above it. All
+    passages of a file are one group; in JSON Lines and CSV each row is a document, with `text` and optionally `title`.
 
     Args:
-        source: the folder.
+        source: the folder to read.
         glob: the pattern of files to read, such as `guide/**/*.md`; hidden files are ignored.
-        forms: suffixes to read, such as `[md, html]`; by default all of txt, md, html, jsonl, csv, pdf. `py` must be
-            named; each function and class is then one passage.
-        words: the length of passages in words separated by white space, 1.3 to 1.5 tokens of most models; in scripts
+        forms: suffixes to read, such as `[md, html]`; by default txt, md, html, jsonl, csv and pdf. `py` is read only
+            if named; each function and class is then one passage.
+        words: passage length in words separated by white space (1.3 to 1.5 tokens each in most models); in scripts
             without spaces, such as Chinese, Japanese or Thai, every two characters are a word.
-        min_words: shorter sections, and shorter last passages of one, are joined with their neighbour in the file.
-        overlap: the most words, in whole sentences, that a passage shares with the next one.
-        without: names of files to skip, such as those of queries.
+        min_words: the minimum length; a shorter section or last passage joins its neighbour in the file.
+        overlap: the maximum number of words, in whole sentences, that a passage shares with the next one.
+        without: names of files to skip, such as query files.
     """
 
     source: str
@@ -149,9 +149,9 @@ class Documents:
         """The folder, opened for streaming.
 
         Raises:
-            UsageError: unknown forms or invalid sizes, all in one line.
-            DataError: the folder does not exist, or has no file to read.
-            MissingDependency: `forms` has pdf, and pypdf is not installed.
+            UsageError: forms are unknown or sizes are invalid; one line names all of them.
+            DataError: the folder does not exist, or has no readable file.
+            MissingDependency: `forms` includes pdf, but pypdf is not installed.
         """
         suffixes = self._suffixes()
         if not self.source:
@@ -221,7 +221,7 @@ class Documents:
 class DocumentFolder:
     """The passages of a folder's files, in the order of their names.
 
-    left_out: the number of files not read, by suffix. links: links that are not followed.
+    left_out: the number of files not read, by suffix. links: the links that are not followed.
     """
 
     folder: Path
@@ -233,10 +233,10 @@ class DocumentFolder:
     _members: dict[Path, list[Membership]] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
-        """The passages.
+        """Yield the passages.
 
         Raises:
-            DataError: at the end, with the first of the files or rows that cannot be read, one per line.
+            DataError: files or rows cannot be read; raised at the end, it lists the first of them, one per line.
         """
         errors: list[DataError] = []
         for part in self.parts():
@@ -275,7 +275,7 @@ class DocumentFolder:
                     yield Membership(passage.doc_id, group)
 
     def notes(self) -> Sequence[str]:
-        """The files not read by suffix, the links not followed, and the files without text."""
+        """Notes on the files not read, by suffix, the links not followed, and the files without text."""
         notes = [f"left out: {_suffix_counts(self.left_out)}, not among the forms to read"] if self.left_out else []
         if self.links:
             notes.append(f"left out: {counted(len(self.links), 'link')} to no file here, such as {self.links[0].name}")

@@ -16,14 +16,14 @@ TRAIN = "train"
 
 @dataclass(frozen=True)
 class Withheld:
-    """The labels of split `train`, and the documents, to withhold; draws depend on the seed and the ids alone.
+    """Options to withhold labels of split `train` and documents; the choice depends only on the seed and the ids.
 
     Attributes:
-        unlabelled: the share of the queries that become split `unlabelled`, without judgements and answers.
-        positives: the share of positives hidden from the other queries with several; one always stays.
-        seed: of the draws; a larger share withholds the same and more.
-        halves: add half of the text of each positive of train to the corpus as an unlabelled document.
-        siblings: the number of other documents that stay in each group, in addition to one relevant document.
+        unlabelled: the share of queries to move to split `unlabelled`, without judgements and answers.
+        positives: the share of positives to hide from each other query that has several; one always stays.
+        seed: the random seed; with the same seed, a larger share withholds everything that a smaller share does.
+        halves: whether to add half of the text of each training positive to the corpus as an unlabelled document.
+        siblings: the number of documents to keep in each group, in addition to one relevant document.
         groups: the share of the groups to remove, with their documents and their training queries.
     """
 
@@ -51,7 +51,7 @@ class Withheld:
     def left_of(self, documents: int, queries: Mapping[str, int]) -> tuple[int, dict[str, int]]:
         """Estimate the number of remaining documents and queries by split, ignoring halves and siblings.
 
-        queries: of the whole collection by split, including `train`. Documents relevant to other splits stay.
+        queries: the numbers of all queries by split, including `train`. Documents relevant to other splits stay.
         """
         remaining, others = queries[TRAIN] * (1 - self.groups), sum(queries.values()) - queries[TRAIN]
         unlabelled = round(remaining * self.unlabelled)
@@ -60,7 +60,7 @@ class Withheld:
         return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
 
     def of(self, whole: Collection) -> "WithheldCollection":
-        """The collection without the withheld parts. Raises DataError if it needs groups and has none."""
+        """The collection without the withheld parts. Raises DataError if it has none of the required groups."""
         if self.siblings is not None:
             whole = _reduce_groups(whole, self.siblings, self.seed)
         if self.groups:
@@ -90,13 +90,13 @@ class _Whole:
         return self.whole.notes()
 
     def parts(self) -> Iterator[source_files.Part]:
-        """The parts of the whole collection, to locate mistakes."""
+        """The parts of the whole collection, used to locate mistakes."""
         return source_files.parts_of(self.whole)
 
 
 @dataclass(frozen=True)
 class PartOfCollection(_Whole):
-    """A collection without some of its documents and queries and their judgements."""
+    """A collection from which some documents and queries, with their judgements, are left out."""
 
     removed: frozenset[str]
     removed_queries: frozenset[str]
@@ -110,7 +110,7 @@ class PartOfCollection(_Whole):
         return (query for query in self.whole.queries(split) if query.query_id not in self.removed_queries)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of a split's remaining queries and documents."""
+        """The judgements that link a split's remaining queries to remaining documents."""
         judgements = (each for each in self.whole.qrels(split) if each.query_id not in self.removed_queries)
         return (each for each in judgements if each.doc_id not in self.removed)
 
@@ -126,12 +126,12 @@ class PartOfCollection(_Whole):
 
 @dataclass(frozen=True)
 class WithheldCollection(_Whole):
-    """A collection with its withheld judgements apart; queries of other splits are unchanged."""
+    """A collection whose withheld judgements are kept apart; queries of other splits are unchanged."""
 
     shares: Withheld
 
     def documents(self) -> Iterator[Document]:
-        """The corpus; each positive is followed by its half, if any."""
+        """The corpus; the half of a positive, if there is one, follows it."""
         for document in self.whole.documents():
             yield document
             if document.doc_id in self._halved:
@@ -139,7 +139,7 @@ class WithheldCollection(_Whole):
                 yield Document(_half_id(document.doc_id), half(document.text, second))
 
     def splits(self) -> Sequence[str]:
-        """The splits of the whole collection, and `unlabelled` if queries are moved there.
+        """The splits of the whole collection, and `unlabelled` if queries are moved to it.
 
         Raises DataError if split `train` is missing, or split `unlabelled` exists already.
         """
@@ -173,7 +173,7 @@ class WithheldCollection(_Whole):
         return answers if split != TRAIN else (item for item in answers if not self._moves(item.query_id))
 
     def withheld(self) -> Iterator[Judgement]:
-        """The withheld judgements, including those of halves."""
+        """The withheld judgements, including the judgements of halves."""
         for judgement in self.whole.qrels(TRAIN):
             if self._withholds(judgement):
                 yield judgement
@@ -279,7 +279,7 @@ def _positives(collection: Collection, splits: Sequence[str]) -> dict[str, set[s
 
 
 def half(text: str, second: int) -> str:
-    """The first or second half of a text, cut at the first space after the middle, else in the middle.
+    """The first or second half of a text, cut at the first space after the middle, or in the middle if none follows.
 
     A text in a script without spaces between words is cut in the middle.
     """

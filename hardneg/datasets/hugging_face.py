@@ -19,7 +19,7 @@ _SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
 
 @dataclass(frozen=True)
 class HubTable:
-    """The location of one table; None values follow from the loader's `source` and the usual layouts.
+    """The location of one table; values left at None are derived from the loader's `source` and the usual layouts.
 
     repo: a hub id or a local folder.
     config: the configuration of the repository; in a plain local folder, the subfolder or file stem.
@@ -34,12 +34,12 @@ class HubTable:
 
     @property
     def title(self) -> str:
-        """The repository and configuration, as in errors."""
+        """The repository and configuration, as shown in errors."""
         return f"{self.repo}[{self.config or 'default'}]"
 
     @property
     def local(self) -> Path | None:
-        """The local path that `repo` names, None for a hub id."""
+        """The local path that `repo` names; None for a hub id."""
         path = Path(self.repo or "").expanduser()
         return path if self.repo and path.exists() else None
 
@@ -48,7 +48,7 @@ def open_table(table: HubTable) -> dict[str, Any]:
     """Open the table's splits as streaming datasets, by name (`validation` is `dev`).
 
     Raises:
-        DataError: the table cannot be reached, or has no such split.
+        DataError: the table cannot be reached, or does not have the requested split.
         MissingDependency: the `datasets` package is not installed.
     """
     with _refusals(table) as datasets:
@@ -87,7 +87,7 @@ def _refusals(table: HubTable) -> Iterator[Any]:
 
 
 def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Number rows from 1; `title` names them in errors. Raises DataError if reading fails."""
+    """Number rows from 1; `title` names the table in errors. Raises DataError if reading fails."""
     number = 0
     try:
         for number, row in enumerate(rows, 1):
@@ -104,7 +104,7 @@ def row_part(
     parse: Callable[[str, int, Any], Iterable[source_files.Record]],
     split: str | None = None,
 ) -> source_files.Part:
-    """The records that `parse` makes of each row of a table or other stream; `title` names it in errors."""
+    """The records that `parse` makes from each row of a table or other stream; `title` names the source in errors."""
 
     def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
         try:
@@ -122,9 +122,9 @@ def row_part(
 def table_digest(table: HubTable) -> str:
     """The identity of a repository's content: a digest of a local folder's files, or the hub's commit.
 
-    A full commit hash as revision is returned unchanged; any other is looked up on the hub.
+    A full commit hash as revision is returned unchanged; any other revision is looked up on the hub.
 
-    Raises DataError if the hub cannot be reached, or has no such repository.
+    Raises DataError if the hub cannot be reached, or the repository does not exist.
     """
     if table.local is not None:
         if table.local.is_file():
@@ -181,7 +181,7 @@ def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
 
 
 class TableLoader:
-    """A loader of tables; the first is the corpus."""
+    """A loader of tables; the first table is the corpus."""
 
     def tables(self) -> tuple[HubTable, ...]:
         """The tables, the corpus first."""
@@ -214,7 +214,7 @@ class TableLoader:
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns; the column of titles is optional, as are its values."""
+    """The names of the columns; the title column is optional, and so are the values in it."""
 
     doc_id: str = "_id"
     title: str = "title"
@@ -231,10 +231,10 @@ class HuggingFace(TableLoader):
     """A corpus, queries and qrels on the hub, streamed with `datasets`; code from the repository is never executed.
 
     `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its
-    configurations of these names, and the qrels are the repository `source`-qrels if `source` is one of
-    BeIR's, the folder `qrels` of a local `source`, or else the configuration `default`. The splits are those of
-    the qrels; `validation` is `dev`. Ids may be integers. If the query table has a split of the same name, that
-    split is read, otherwise the whole table; queries without judgements are left out and noted.
+    configurations of these names. The qrels are the repository `source`-qrels if `source` is a BeIR repository, the
+    folder `qrels` of a local `source`, or otherwise the configuration `default`. The splits are the splits of the
+    qrels; `validation` is `dev`. Ids may be integers. If the query table has a split of the same name, that split is
+    read, otherwise the whole table; queries without judgements are left out and noted.
 
     MS MARCO passages are `HuggingFace("mteb/msmarco")`; the splits are train, dev and test. A repository with a
     loading script is refused. A commit hash as `revision` pins the data and needs no look-up on the hub.
@@ -242,10 +242,10 @@ class HuggingFace(TableLoader):
     Args:
         source: a hub id, or a local folder of the same layout.
         revision: a branch, tag or commit of the repository.
-        corpus: the table of documents, if not the configuration `corpus`.
-        queries: the table of queries, if not the configuration `queries`.
-        qrels: the table of judgements, if not found as described above.
-        columns: the names of the columns, if not BEIR's.
+        corpus: the table of documents, by default the configuration `corpus`.
+        queries: the table of queries, by default the configuration `queries`.
+        qrels: the table of judgements, by default found as described above.
+        columns: the names of the columns, by default BEIR's names.
     """
 
     source: str

@@ -23,7 +23,7 @@ class Heading:
     A passage gets at most one query, however many are requested, and none without a title.
 
     Args:
-        words: the fewest words of a title to use.
+        words: the minimum number of words in a usable title.
     """
 
     version: ClassVar[int] = 2
@@ -31,7 +31,7 @@ class Heading:
     words: int = 2
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """The title of each document, and the document without it."""
+        """Yield the title of each document, and the document without its title."""
         for document in documents:
             title = " ".join(document.title.split())
             fits = count > 0 and len(word_spans(title)) >= self.words and bool(document.text.strip())
@@ -46,7 +46,7 @@ class FirstSentence:
     a docstring.
 
     Args:
-        words: the fewest and the most words of a sentence to use.
+        words: the minimum and maximum number of words in a usable sentence.
     """
 
     version: ClassVar[int] = 1
@@ -57,7 +57,7 @@ class FirstSentence:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """The first sentence of each document's docstring, and the document without the docstring."""
+        """Yield the first sentence of each document's docstring, and the document without the docstring."""
         for document in documents:
             body = getattr(pydocs.parsed(document.text), "body", [])
             node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], pydocs.Definition) else None
@@ -71,16 +71,16 @@ class FirstSentence:
 
 @dataclass(frozen=True)
 class InverseCloze:
-    """Removes sentences from a passage and uses them as queries, so that a model learns to match beyond equal words.
+    """Removes sentences from a passage and uses them as queries, so that a model learns more than word matching.
 
     At least one sentence stays in the passage. A repeated sentence is removed everywhere.
 
     Source: Lee et al., Latent Retrieval for Weakly Supervised Open Domain Question Answering (ACL 2019): the Inverse
-    Cloze Task. A sentence stays in its passage in 10 % of the cases.
+    Cloze Task. In the paper, a sentence stays in its passage in 10 % of the cases.
 
     Args:
-        kept: the share of the queries whose sentence stays in the passage.
-        words: the fewest and the most words of a sentence to use.
+        kept: the share of queries whose sentence stays in the passage.
+        words: the minimum and maximum number of words in a usable sentence.
     """
 
     version: ClassVar[int] = 3
@@ -94,7 +94,7 @@ class InverseCloze:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield up to `count` sentences of each document, and the document without them."""
+        """Yield up to `count` sentences of each document, and the document without these sentences."""
         for document in documents:
             parts = sentences(document.text)
             different = list(dict.fromkeys(parts))
@@ -111,15 +111,15 @@ class InverseCloze:
 class Crop:
     """Draws independent spans of words from a passage: one replaces the passage, the others are its queries.
 
-    They may overlap, so that a model still values equal words.
+    The spans may overlap, so that a model still learns to match shared words.
 
     Source: Izacard et al., Unsupervised Dense Information Retrieval with Contrastive Learning (TMLR 2022):
     independent random crops. Words are counted here, not tokens.
 
     Args:
         shortest: the length of the shortest span, as a share of the passage's words.
-        longest: the length of the longest span, likewise.
-        words: the fewest words of a passage with queries; a span has at least a quarter of them.
+        longest: the length of the longest span, as a share of the passage's words.
+        words: the minimum number of words in a passage that gets queries; a span has at least a quarter of this number.
     """
 
     version: ClassVar[int] = 2
@@ -135,7 +135,7 @@ class Crop:
             raise PluginError(f"words must be 4 or above, not {self.words}")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """`count` spans of each document, and the document with another span as its text."""
+        """Yield `count` spans of each document, and the document with another span as its text."""
         for document in documents:
             words = word_spans(document.text)
             if len(words) < self.words:

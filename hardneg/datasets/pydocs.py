@@ -31,13 +31,13 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class SourceFile:
-    """The bytes of a Python file, located as `ast` locates its nodes."""
+    """The bytes of a Python file, addressed by line and column as in the nodes of `ast`."""
 
     content: bytes
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines in UTF-8, without line ends; a node's `lineno` counts lines from 1, its `col_offset` bytes."""
+        """The UTF-8 lines without line ends; a node's `lineno` counts lines from 1, and `col_offset` counts bytes."""
         return [line.encode() for line in util.decode_source(self.content).split("\n")]
 
     @cached_property
@@ -50,16 +50,16 @@ class SourceFile:
         return [0, *accumulate(len(line) + 1 for line in self.lines)]
 
     def at(self, line: int, column: int) -> int:
-        """The offset of a position in `text`."""
+        """The byte offset of a position in `text`."""
         return self._starts[line - 1] + column
 
     def end(self, node: ast.stmt) -> int:
-        """The offset in `text` where a node ends."""
+        """The byte offset in `text` where a node ends."""
         return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
 
 def parsed(source: str | bytes) -> ast.Module | SyntaxError:
-    """The syntax tree of a module's source, or a SyntaxError for whatever the parser raises."""
+    """The syntax tree of a module's source. Any exception of the parser becomes a SyntaxError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -76,7 +76,7 @@ def first_sentence(docstring: str) -> str:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
-    """The outermost functions and classes, and documented ones within others, with their dotted names in order."""
+    """The outermost functions and classes, and documented nested definitions, in order with dotted names."""
     waiting: list[tuple[ast.AST, str]] = [(tree, "")]
     while waiting:
         node, name = waiting.pop()
@@ -93,10 +93,10 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
-    """The code from `def` or `class` on, verbatim, with or without its docstring.
+    """The verbatim code from `def` or `class` on, with or without the docstring.
 
-    The bodies of documented definitions within it become `...`, so that no passage contains another or its docstring.
-    Decorators, empty lines and the indentation of the whole are removed.
+    The bodies of documented definitions within it become `...`, so that no passage contains another passage or its
+    docstring. Decorators, empty lines and common indentation are removed.
     """
     own, position, parts = node.body[0], file.at(node.lineno, 0), []
     inner, waiting = list[Definition](), _children(node)
@@ -121,7 +121,7 @@ def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
 class Docstring(NamedTuple):
     """A docstring with the dotted name of its object, such as `numpy.ma.core.MaskedArray.mean`, and its location.
 
-    scope: the name of the enclosing class (a class is its own scope), else of the module.
+    scope: the name of the enclosing class (a class is its own scope), or of the module if there is no class.
     """
 
     name: str
@@ -135,7 +135,7 @@ def find_package(package: str) -> Path:
     """The folder of an installed package, or the file of a single module.
 
     Raises:
-        UsageError: a dotted name: finding it would import its parent.
+        UsageError: the name is dotted, so that finding the package would import its parent.
         MissingDependency: the package is not installed, or has no Python source.
     """
     if not package.isidentifier():
@@ -153,7 +153,7 @@ def find_package(package: str) -> Path:
 
 
 def installed_packages() -> list[str]:
-    """The names of this environment's packages that have Python source, without editable installs."""
+    """The names of this environment's packages that have Python source, except editable installs."""
     roots = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     names = []
     for name in sorted(metadata.packages_distributions()):
@@ -169,7 +169,7 @@ def installed_packages() -> list[str]:
 def package_version(package: str) -> str:
     """The version of a package, or a digest of its files if it has none.
 
-    Raises UsageError, MissingDependency as `find_package`.
+    Raises UsageError and MissingDependency as `find_package` does.
     """
     try:
         return metadata.version(_DISTRIBUTIONS.get(package, package))
@@ -185,12 +185,12 @@ def _source_files(root: Path) -> list[str]:
 
 
 def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
-    """All docstrings of a package's modules, classes, functions and methods, except those of its tests.
+    """All docstrings of a package's modules, classes, functions and methods, except the docstrings of its tests.
 
     Args:
-        package: a top-level name.
-        left_out: counts what is skipped, by reason.
-        seen: digests of the files read so far; a file with the same bytes as one of them is skipped.
+        package: the top-level name of a package.
+        left_out: a counter of skipped items by reason, updated here.
+        seen: digests of the files read so far; a file whose digest is already known is skipped.
     """
     root = find_package(package)
     for path in _source_files(root):
@@ -233,7 +233,7 @@ def _docstrings(module: str, source: bytes, left_out: Counter[str]) -> Iterator[
 
 
 class SplitShares(NamedTuple):
-    """The shares of the queries for development and for tests; the rest are for training."""
+    """The shares of queries for development and testing; the rest are for training."""
 
     dev: float
     test: float
@@ -270,13 +270,13 @@ class PyDocs:
     negatives. Source files are parsed, never imported.
 
     Args:
-        packages: top-level names of installed packages; `*` stands for all of this environment but editable ones.
-        max_passages: the cap; the sample depends on the ids alone, and a higher cap only adds passages.
-        min_passage_words: shorter passages are left out.
-        query_words: fewest and most words of a query.
-        seed: of the sample and the splits.
-        dev_share: the share of the queries for development.
-        test_share: the share of the queries for tests; the rest are for training.
+        packages: top-level names of installed packages; `*` stands for all installed packages but editable ones.
+        max_passages: the cap on passages; the sample depends only on the ids, and a higher cap only adds passages.
+        min_passage_words: the minimum number of words in a passage; shorter passages are left out.
+        query_words: the minimum and maximum number of words in a query.
+        seed: the random seed for the sample and the splits.
+        dev_share: the share of queries for development.
+        test_share: the share of queries for testing; the rest are for training.
     """
 
     packages: tuple[str, ...] = ("numpy", "scipy", "pandas", "sklearn", "matplotlib", "networkx")
@@ -295,7 +295,7 @@ class PyDocs:
 
         Raises:
             MissingDependency: a package is not installed.
-            UsageError: no package, a dotted name, a cap under 1, or shares that leave a split empty.
+            UsageError: no package is given, a name is dotted, the cap is below 1, or the shares leave a split empty.
         """
         return PyDocsCollection(*self._parts())
 
@@ -306,7 +306,7 @@ class PyDocs:
         return store.digest([self.name, self.version, options, versions, list(sys.version_info[:2])])
 
     def size_hint(self) -> int:
-        """The cap on passages, which the default packages reach."""
+        """The maximum number of passages, which the default packages reach."""
         return self.max_passages
 
     def query_hint(self) -> Mapping[str, int]:
@@ -397,11 +397,11 @@ class PyDocsCollection:
         return iter(self.passages)
 
     def splits(self) -> Sequence[str]:
-        """The splits train, dev, test."""
+        """The splits `train`, `dev` and `test`."""
         return list(self.by_split)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The summaries; a query's id is the name of one object that it describes."""
+        """The summaries; the id of a query is the name of one object that the summary describes."""
         return (query for query, _ in self.by_split[split])
 
     def qrels(self, split: str) -> Iterator[Judgement]:
@@ -414,5 +414,5 @@ class PyDocsCollection:
 
 
 def text_key(text: str) -> str:
-    """The text without case and without punctuation at its end: equal queries have equal keys."""
+    """The case-folded text without final punctuation, so that equal queries have equal keys."""
     return text.casefold().rstrip(" .:")

@@ -20,9 +20,9 @@ AGAIN = "run the call or command that made it again"
 
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
-    """Map the record batches of an Arrow file; `whole` reads them into memory, for a file that may be removed.
+    """Map the record batches of an Arrow file; `whole` reads the file into memory, in case it is removed later.
 
-    Raises ArtifactError if it is missing, truncated, or has other columns.
+    Raises ArtifactError if the file is missing, is truncated, or has other columns.
     """
     try:
         reader = pa.ipc.open_file(pa.OSFile(str(path)) if whole else pa.memory_map(str(path)))
@@ -36,7 +36,7 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Map a .npy file. Raises ArtifactError if it is missing, truncated, or of another shape or type."""
+    """Map a .npy file. Raises ArtifactError if the file is missing, truncated, or of another shape or type."""
     if 0 in shape and path.exists():
         return np.empty(shape, dtype)
     array = _mapped(path)
@@ -54,13 +54,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def write_header(file: IO[bytes], dtype: str, count: int) -> None:
-    """Write the .npy header of `count` numbers; its length is the same for every count."""
+    """Write the .npy header for `count` numbers; the header has the same length for every count."""
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (count,)})
 
 
 @contextmanager
 def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[NDArray[Any]], object]]:
-    """A function that appends parts of `count` numbers of a NumPy type such as `<f4` to a new .npy file."""
+    """Yield a function that appends parts of an array of `count` numbers to a new .npy file."""
     with replacing(path) as file:
         write_header(file, dtype, count)
         yield lambda part: file.write(np.ascontiguousarray(part, dtype).data)
@@ -86,7 +86,7 @@ class NumberFile:
         return len(self.mapped)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Copy the numbers from `start` to `stop`; leaves no pages mapped. Raises ArtifactError if truncated."""
+        """Copy numbers `start` to `stop`, leaving no pages mapped. Raises ArtifactError if the file is truncated."""
         offset = self.mapped.offset + start * self.mapped.itemsize
         numbers = np.fromfile(self.path, self.dtype, stop - start, offset=offset)
         if len(numbers) != stop - start:
@@ -108,7 +108,7 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each text: uint64 [n], the same on every machine. Callers compare texts of equal hashes."""
+    """A 64-bit hash of each text: uint64 [n], the same on every machine. Callers compare texts with equal hashes."""
     blake = hashlib.blake2b
     digests = b"".join([blake(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(digests, "<u8").astype(np.uint64)
@@ -122,9 +122,9 @@ def normalise(text: str) -> str:
 def find_equal(
     sorted_hashes: NDArray[np.uint64], wanted: NDArray[np.uint64], order: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The range [first, end) of each wanted hash in an array that is sorted, or sorted by `order`.
+    """Return the range [first, end) of each wanted hash in an array that is sorted directly or by `order`.
 
-    Both are int64 [len(wanted)]; first equals end where the hash is absent.
+    first and end are int64 [len(wanted)], and equal where the hash is absent.
     """
     first = np.searchsorted(sorted_hashes, wanted, "left", sorter=order)
     end = np.searchsorted(sorted_hashes, wanted, "right", sorter=order)
@@ -132,7 +132,7 @@ def find_equal(
 
 
 def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All positions of the ranges [first, end), concatenated, and the index of each position's range."""
+    """Return the concatenated positions of all ranges [first, end), and the index of the range for each position."""
     lengths = end - first
     owner = np.repeat(np.arange(len(first)), lengths)
     begins = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -140,15 +140,15 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
-    """Mark the wanted passages that are positives of each query, by their rows, or by content hashes to catch copies.
+    """Mark the wanted passages that are positives of each query, given as rows, or as content hashes to catch copies.
 
     Args:
-        wanted: [M], the same for all B queries, or [B, M].
-        known: [K], the queries' positives; owner: int64 [K], the query of each.
-        queries: B.
+        wanted: passages, [M] if they are the same for all B queries, otherwise [B, M].
+        known: [K], the positives of all queries; owner: int64 [K], the query of each positive.
+        queries: B, the number of queries.
 
     Returns:
-        bool [B, M].
+        bool [B, M], true for positives.
     """
     distinct, number = np.unique(known, return_inverse=True)
     if not len(distinct):

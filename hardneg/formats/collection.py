@@ -43,7 +43,7 @@ class Queries:
 
     @classmethod
     def open(cls, path: Path) -> "Queries":
-        """Read a file of `write_queries`. Raises ArtifactError if it is missing or damaged."""
+        """Read a file written by `write_queries`. Raises ArtifactError if the file is missing or damaged."""
         try:
             with pa.memory_map(str(path)) as file:
                 table = pa.ipc.open_file(file).read_all()
@@ -54,7 +54,7 @@ class Queries:
 
 
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
-    """Write the queries of one split in order, whole or not at all; return their ids.
+    """Write the queries of one split in order, completely or not at all; return their ids.
 
     Raises DataError if a query id is repeated, empty or has white space, or a query has no text.
     """
@@ -113,14 +113,14 @@ class StoredCollection:
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """The judgements of one split for training, maybe empty. Raises DataError for an unknown split."""
+        """The judgements of one split for training, possibly empty. Raises DataError for an unknown split."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """All judgements of one split for evaluation: unknown documents count as missed, as in trec_eval."""
+        """All judgements of one split for evaluation, where unknown documents count as missed, as in trec_eval."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -131,14 +131,14 @@ class StoredCollection:
         return union
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
-        """The answers to the queries of one split by query id, maybe empty. Raises DataError for an unknown split."""
+        """The answers for one split by query id, possibly empty. Raises DataError for an unknown split."""
         path = self.folder / "answers" / f"{self._known(split)}.jsonl"
         lines = text_lines.read_lines(path) if path.exists() else ()
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in lines)
         return {text_lines.id_field(*row, "query_id"): text_lines.texts_field(*row, "answers") for row in rows}
 
     def all_qrels(self) -> Qrels:
-        """The union of the judgements of all splits; where splits disagree about a pair, the highest counts."""
+        """The union of the judgements of all splits; where splits disagree about a pair, the highest grade counts."""
         union: Qrels = {}
         for split in self.splits:
             for query_id, judged in self.qrels(split).items():
@@ -153,14 +153,14 @@ class StoredCollection:
         return _qrels(path) if path.exists() else {}
 
     def excluded(self) -> dict[str, list[str]]:
-        """The excluded documents by query id: neither results nor negatives of the query; maybe empty."""
+        """The documents by query id that are neither results nor negatives of the query; possibly empty."""
         path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
         for query_id, doc_id in qrels.read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
-        """The group of each document or query that has one, by its id; maybe empty."""
+        """The groups of documents or queries by id, without those that have no group; possibly empty."""
         path = self.folder / "groups" / f"{side}.tsv"
         return dict(qrels.read_groups(path)) if path.exists() else {}
 
@@ -186,20 +186,20 @@ def write_collection(
     Judgements of unknown documents or queries are stored separately, counted and noted.
 
     Args:
-        collection: a dataset loader's result.
+        collection: the result of a dataset loader.
         folder: a new or empty folder.
-        progress: reports the documents written, and the notes.
-        corpus: an existing corpus with the same documents; its files are linked.
-        exclude_own: exclude the document with a query's id for that query.
+        progress: the reporter of the documents written and of the notes.
+        corpus: an existing corpus with the same documents, whose files are linked.
+        exclude_own: whether to exclude, for each query, the document with the query's id.
 
     Returns:
-        Counts: `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, the judgements
-        left out by reason, the queries without a relevant document, and those `with_answers`; and where they occur,
-        `withheld`: the same of judgements withheld from training, and by split the `hidden` positives of queries that
-        have others; `excluded`: pairs of a query and an excluded document; `groups`: documents and queries with a
-        group. `notes`: the same as text.
+        Counts: `documents`; `splits`, for each split `queries`, `judgements`, `highest_grade`, the judgements left out
+            by reason, the queries without a relevant document, and the queries `with_answers`; `notes`, the same as
+            text. Counts that are present only if they apply: `withheld`, the same for judgements withheld from
+            training, and by split the `hidden` positives of queries that have other positives; `excluded`, pairs of a
+            query and an excluded document; `groups`, documents and queries with a group.
 
-    Raises DataError if ids are repeated, empty or contain white space, or a pair has two different judgements.
+    Raises DataError if an id is repeated, empty or contains white space, or a pair has two different judgements.
     """
     splits = collection.splits()
     problems = [problem for split in splits if (problem := source_files.split_problem(split))]
@@ -345,7 +345,7 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
 
 @contextmanager
 def locating(collection: Collection) -> Iterator[None]:
-    """Add file and line to an `Unplaced` error, by a second pass over the collection."""
+    """Add the file and line to an `Unplaced` error in a second pass over the collection."""
     try:
         yield
     except text_lines.Unplaced as error:
@@ -370,11 +370,11 @@ def _place(error: text_lines.Unplaced, collection: Collection) -> str:
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """The positives of each query: the known ones, then those of the files, without repetition.
+    """The positives of each query: known positives first, then positives from the files, without repetition.
 
     Args:
         known: positives by query id.
-        files: judgements in TREC's or BEIR's format. A relevance of zero or less removes nothing.
+        files: judgements in TREC's or BEIR's format. A relevance of zero or less does not remove a positive.
         collection: the collection of the queries and documents.
 
     Raises DataError if a file has a mistake, or judges an unknown query or document.

@@ -29,7 +29,7 @@ Rows = NDArray[np.int64]
 def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress) -> int:
     """Write documents in the given order into `folder`, which the caller renames when it is complete.
 
-    Memory: one batch of documents, then 16 bytes per document to sort the hashes.
+    Memory use is one batch of documents, then 16 bytes per document to sort the hashes.
 
     Returns:
         The number of documents.
@@ -96,8 +96,8 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
 class Corpus:
     """A corpus that `write_corpus` wrote; texts are read on access and not cached.
 
-    starts: int64 [batches + 1], the first row of each record batch, and the number of rows.
-    content_hash: uint64 [N] memory map, by row, of the contents with white space normalised.
+    starts: int64 [batches + 1], the first row of each record batch, then the total number of rows.
+    content_hash: uint64 [N] memory map, the hash of each row's contents with white space normalised.
     content_order: int64 [N] memory map, the rows in the order of their content hash.
     """
 
@@ -110,7 +110,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Map the files of a folder. Raises ArtifactError if one is missing, truncated or of another format."""
+        """Map the files of a folder. Raises ArtifactError if a file is missing, truncated or of another format."""
         folder = Path(folder)
         batches = arrays.map_batches(folder / TEXTS, COLUMNS)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
@@ -137,7 +137,7 @@ class Corpus:
         return CorpusIds(self)
 
     def contents(self, rows: Rows) -> list[str]:
-        """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
+        """The title, a space and the text of each document in `rows`: int64 [n], any order, repeats allowed."""
         return [document.contents for document in self.documents_at(rows)]
 
     def documents_at(self, rows: Rows) -> list[Document]:
@@ -160,7 +160,7 @@ class Corpus:
             yield from map(Document, doc_ids, texts, titles)
 
     def columns(self, columns: list[int]) -> Iterator[pa.RecordBatch]:
-        """Some columns of `COLUMNS`, by number, in record batches of a few thousand rows."""
+        """Yield the columns of `COLUMNS` with the given numbers, in record batches of a few thousand rows."""
         for start in range(0, len(self), _READ):
             yield from self._parts(start, min(start + _READ, len(self)), columns)
 
@@ -185,14 +185,14 @@ class Corpus:
         return result[indices]
 
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> Rows:
-        """The row of each id: int64 [n]. Raises DataError for an unknown one, naming it by `what`, with `advice`."""
+        """The row of each id: int64 [n]. Raises DataError for an unknown id; `what` is the noun in the message."""
         rows = self.rows(doc_ids)
         if (rows < 0).any():
             raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus: {advice}")
         return rows
 
     def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> Rows:
-        """The rows of lists of at most `length` negatives: int64 [n, length], padded with -1.
+        """The rows of the negatives in lists of at most `length`: int64 [n, length], padded with -1.
 
         Raises DataError for an unknown id, with `advice` in the message.
         """
@@ -202,7 +202,7 @@ class Corpus:
         return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=-1)
 
     def list_rows(self, lists: Sequence[Sequence[str]]) -> Rows:
-        """The rows of lists of documents: int64 [Q, length of the longest]; -1 for padding and for unknown ids."""
+        """The rows of the documents in lists: int64 [Q, length of the longest list]; -1 for padding and unknown ids."""
         lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
         rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
         rows[np.arange(rows.shape[1]) < lengths[:, None]] = self.rows([doc_id for part in lists for doc_id in part])
@@ -247,7 +247,7 @@ class Corpus:
 
 
 class CorpusIds(Sequence[str]):
-    """A view of a corpus's ids by row; a slice is a list."""
+    """A view of a corpus's ids by row; slicing returns a list."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
@@ -274,19 +274,19 @@ class CorpusIds(Sequence[str]):
 
 
 def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:
-    """The candidates of one query with its positives `known`, whose copies are looked up in the corpus."""
+    """The candidates of one query with positives `known`; copies of the positives are looked up in the corpus."""
     copies = corpus.copies(corpus.rows(known))
     duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
 
 
 def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:
-    """Find documents that are the query itself: equal to its text, or with its id and, ignoring titles, its text.
+    """Find documents that are the query itself: equal to the query's text, or, without their title, to its text and id.
 
     White space is ignored.
 
     Returns:
-        int64 [n], rows of the corpus, maybe repeated; int64 [n], the position of each row's query.
+        int64 [n], rows of the corpus, possibly repeated; int64 [n], the position of the query for each row.
     """
     plain = [normalise(text) for text in texts]
     position, owner = ranges(*find_equal(corpus.content_hash, hash_texts(plain), corpus.content_order))
@@ -301,11 +301,11 @@ def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]
 def set_aside(
     corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str], positives: Mapping[str, Sequence[str]]
 ) -> tuple[dict[int, Rows], set[str]]:
-    """Find the documents to exclude per query: itself, positives of queries with the same text, and copies of both.
+    """Find the documents to exclude per query: the query itself, positives of queries with equal text, and all copies.
 
     Returns:
-        By the query's position: int64 [n], rows of the corpus, one array for all queries with one text; and the ids of
-        the queries that share their text with another.
+        Rows of the corpus by query position, int64 [n], where queries with equal text share one array; and the ids of
+        the queries that share their text with another query.
     """
     own, members = dict[str, list[int]](), dict[str, list[int]]()
     plain = [normalise(text) for text in texts]

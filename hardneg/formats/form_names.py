@@ -21,7 +21,7 @@ NAMES = tuple(ENDINGS)
 
 
 def check_form(form: str, path: Path) -> None:
-    """Check a form and the suffix of its file. Raises UsageError for an unknown form or another suffix."""
+    """Check an export form and a file suffix. Raises UsageError if the form is unknown or the suffix is wrong."""
     if form not in ENDINGS:
         raise UsageError(f"unknown form {form!r}; there are: {', '.join(NAMES)}")
     if path.suffix not in ENDINGS[form]:

@@ -40,9 +40,9 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The first `negatives` of each query, all for None, with scores or without.
+    """What to write: the first `negatives` of each query (None means all), with or without scores.
 
-    positive_scores: a function that returns float32 [positives of the query]; None leaves them without scores.
+    positive_scores: a function that returns float32 [positives of the query]; None leaves positives without scores.
     """
 
     negatives: int | None = None
@@ -67,10 +67,10 @@ class _Texts(NamedTuple):
 def write_form(
     form: str, path: Path, negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions
 ) -> dict[str, int]:
-    """Write negatives in a form, streaming, whole or not at all; return `rows` and what was left out, by reason.
+    """Stream negatives to a file in a form, completely or not at all; return `rows` and omissions by reason.
 
     Raises:
-        UsageError: the form is unknown, the file's suffix is not one of its own, or n-tuples have no number.
+        UsageError: the form is unknown, the file's suffix is wrong, or n-tuples lack the number of negatives.
         DataError: a query or document is unknown, or there is no row to write.
     """
     check_form(form, path)
@@ -143,7 +143,7 @@ def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: C
 
 
 def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
-    """Write the corpus of `tevatron-v2` as JSON Lines: docid, and title, space and text as `text`; return its size.
+    """Write the corpus of `tevatron-v2` as JSON Lines with `docid` and `text` (title, space, text); return its size.
 
     The title has no field of its own because Tevatron's training reads `text` alone while its encoding adds a title.
     """
@@ -180,9 +180,9 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
 
 
 class TextLookup:
-    """Finds queries and documents by their texts or ids; misses are counted in `counts`.
+    """Finds queries and documents by text or id; misses are counted in `counts`.
 
-    Of equal texts the first in the collection is taken.
+    Among equal texts, the first in the collection is used.
     """
 
     def __init__(self, queries: Queries, corpus: Corpus) -> None:
@@ -204,7 +204,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """The document id for each name, an id or a text (of which the first counts); None if the corpus lacks it."""
+        """The document id for each name, an id or a text (the first match counts); None if not in the corpus."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
@@ -221,11 +221,11 @@ class TextLookup:
 
 
 def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
-    """The negatives of a file in any form; what the collection lacks is counted in `lookup.counts`.
+    """Yield the negatives of a file in any form; `lookup.counts` counts what is missing from the collection.
 
     Raises:
-        UsageError: the form is unknown or the file's suffix is not one of its own.
-        DataError: a row is not of the form; the message names its line.
+        UsageError: the form is unknown or the file's suffix does not fit the form.
+        DataError: a row does not follow the form; the message names the line.
     """
     check_form(form, path)
     if form == OWN:
@@ -277,13 +277,13 @@ class _Row(NamedTuple):
         return items
 
     def texts(self, name: str, key: str = "") -> list[str]:
-        """The texts of a list, or those under `key` in the objects of a list."""
+        """The texts in a list, or the texts under `key` if the list has objects."""
         if not key:
             return self.items(name, str, "strings")
         return [_Row(self.where, item).value(key, str) for item in self.items(name, dict, "objects")]
 
     def numbers(self, name: str, count: int) -> list[float] | None:
-        """`count` numbers; None if the field is missing."""
+        """A list of `count` numbers; None if the field is missing."""
         if self.fields.get(name) is None:
             return None
         items = self.items(name, int | float, "numbers")

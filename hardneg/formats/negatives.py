@@ -32,9 +32,9 @@ _NONE = Drops(0, [], np.empty(0, np.int32), [], np.empty(0, np.float32), np.empt
 
 
 def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
-    """Stream negatives into a file, whole or not at all, without their drops; return the number of queries.
+    """Stream negatives into a file, completely or not at all, without drops; return the number of queries.
 
-    Raises DataError if a query is repeated, or its numbers of scores and negatives differ.
+    Raises DataError if a query is repeated, or has different numbers of scores and negatives.
     """
     known: set[str] = set()
     rows = iter(negatives)
@@ -56,17 +56,17 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 
 
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
-    """Open a file of `write_negatives`; `whole` reads it into memory, for a file that may be removed.
+    """Open a file written by `write_negatives`; `whole` reads the file into memory, in case it is removed later.
 
-    Raises ArtifactError if it is missing, truncated or of another format.
+    Raises ArtifactError if the file is missing, truncated or of another format.
     """
     return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """The positives of each query: the known ones, then those in a file of negatives.
+    """The positives of each query: known positives first, then positives in a file of negatives.
 
-    Raises ArtifactError as `read_negatives`.
+    Raises ArtifactError as `read_negatives` does.
     """
     mined_with = read_negatives(path).positives
     return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in mined_with.items()}}
@@ -100,7 +100,7 @@ class NegativesFile(Sequence[Negatives]):
 
     @property
     def positives(self) -> dict[str, list[str]]:
-        """The positives of each query when it was mined, in row order."""
+        """The positives of each query at the time of mining, in row order."""
         rows = (zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True) for batch in self._batches)
         return {query_id: doc_ids for pairs in rows for query_id, doc_ids in pairs}
 
@@ -111,13 +111,13 @@ class NegativesFile(Sequence[Negatives]):
         return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The negatives of one row at positions, int64 [n], without reading the others."""
+        """The negatives of one row at the given positions, int64 [n]; other negatives are not read."""
         batch, local = self._located(row)
         picked: list[str] = batch.column("negatives")[local].values.take(pa.array(positions)).to_pylist()
         return picked
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
-        """The first `count` negatives of each row, concatenated; and their number by row, int64 [len(self)]."""
+        """The first `count` negatives of each row, concatenated, and their number in each row, int64 [len(self)]."""
         import pyarrow.compute as pc
 
         flat = list[str]()
@@ -134,7 +134,7 @@ class NegativesFile(Sequence[Negatives]):
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """Pass negatives on; their drops are written to `path` meanwhile, if the first of them has any."""
+    """Pass negatives on, and write their drops to `path` if the first item has drops."""
     waiting = iter(negatives)
     firsts = list(islice(waiting, 1))
     rows = chain(firsts, waiting)
@@ -151,9 +151,9 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """The rows of several files of `write_negatives`, one file after another, with the drops that `recorded` wrote.
+    """The rows of several `write_negatives` files, one file after another, with the drops that `recorded` wrote.
 
-    dropped: as many files, or none. Writing the rows gives the same bytes as one file of all queries.
+    dropped: the files of drops, one per file or none. Writing the rows gives the same bytes as one file of all queries.
     """
     drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
     for data in negatives:
@@ -167,9 +167,9 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
-    """The mapped batches of a file of `recorded`: one row per query, its id and the fields of `Drops` as columns.
+    """The mapped batches of a file that `recorded` wrote: one row per query, with its id and the fields of `Drops`.
 
-    Raises ArtifactError if it is missing, truncated or of another format.
+    Raises ArtifactError if the file is missing, truncated or of another format.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such file; mine with a miner that reports what it drops, such as denoised")

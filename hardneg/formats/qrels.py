@@ -27,8 +27,8 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     three (`query-id corpus-id score`), with or without a header line; the first line decides. A line that starts
     with `#` and a space is a comment.
 
-    Raises DataError if a line has another number of columns, an id with control characters, or a relevance that is
-    not a whole number.
+    Raises DataError if a line has another number of columns, an id with control characters, or a relevance that is not
+    an integer.
     """
     parse = qrels_parser(path)
     for number, line in text_lines.read_lines(path):
@@ -37,9 +37,9 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
 
 
 def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
-    """A parser for a file's numbered lines in order; it returns None for a header or comment.
+    """Return a parser for a file's numbered lines, called in order; it returns None for a header or comment.
 
-    It raises DataError for a line that is not a judgement, and can parse the next line after that.
+    The parser raises DataError for a line that is not a judgement, and can then continue with the next line.
     """
     width = 0
 
@@ -70,9 +70,9 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read all judgements of a TREC or BEIR file, negative ones too, in the file's order.
+    """Read all judgements of a TREC or BEIR file in file order, including negative judgements.
 
-    Raises DataError if a line is malformed, a pair has two different judgements, or there are none.
+    Raises DataError if a line is malformed, a pair has two different judgements, or the file has no judgements.
     """
     qrels: Qrels = {}
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):
@@ -86,7 +86,7 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
-    """Write judgements in TREC's format, whole or not at all; return their number.
+    """Write judgements in TREC's format, completely or not at all; return the number of judgements.
 
     Raises DataError if an id is empty or has white space, or a relevance is not an integer.
     """
@@ -103,7 +103,7 @@ def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
 
 
 def positives(qrels: Mapping[str, Mapping[str, int]], level: int = 1) -> dict[str, list[str]]:
-    """The documents of relevance `level` or more by query, without queries that have none."""
+    """The documents with relevance `level` or higher by query; queries without such documents are omitted."""
     chosen = (
         (query_id, [name for name, grade in judged.items() if grade >= level]) for query_id, judged in qrels.items()
     )
@@ -111,7 +111,7 @@ def positives(qrels: Mapping[str, Mapping[str, int]], level: int = 1) -> dict[st
 
 
 def read_groups(path: Path) -> Iterator[Membership]:
-    """The memberships in a file, parsed by `parse_membership`."""
+    """Yield the memberships in a file, parsed by `parse_membership`."""
     yield from filter(None, (parse_membership(path, number, line) for number, line in text_lines.read_lines(path)))
 
 
@@ -129,7 +129,7 @@ def parse_membership(path: Path, number: int, line: str) -> Membership | None:
 
 
 def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
-    """Write one line per membership, no file without any; return their number.
+    """Write one line per membership, and no file if there are none; return the number of memberships.
 
     Raises DataError if a member is in two groups.
     """
@@ -176,7 +176,7 @@ class HasExcluded(Protocol):
 
 
 def read_excluded(path: Path) -> Iterator[Exclusion]:
-    """The excluded documents in a file, parsed by `parse_exclusion`."""
+    """Yield the excluded documents in a file, parsed by `parse_exclusion`."""
     yield from filter(None, (parse_exclusion(path, number, line) for number, line in text_lines.read_lines(path)))
 
 
@@ -194,7 +194,7 @@ def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
 
 
 def write_excluded(path: Path, exclusions: Iterable[Exclusion]) -> int:
-    """Write each excluded document once, no file without any; return their number."""
+    """Write each excluded document once, and no file if there are none; return the number written."""
     return _write_pairs(path, dict.fromkeys(exclusions))
 
 

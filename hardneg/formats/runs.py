@@ -24,7 +24,7 @@ _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": p
 
 
 class RunLines(NamedTuple):
-    """Lines of a run in file order: codes index into ids; int64 [L], int64 [L], float32 [L]."""
+    """Lines of a run in file order: codes that index into ids, int64 [L] each, and scores, float32 [L]."""
 
     query_ids: list[str]
     query_codes: NDArray[np.int64]
@@ -36,7 +36,7 @@ class RunLines(NamedTuple):
 def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
     """Parse the lines in `data`, which start at line `first` of `path`; columns are separated by spaces or tabs.
 
-    Raises DataError naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
+    Raises DataError, naming file and line, for bad UTF-8, a wrong number of columns, an id with control characters, a
     score that is not a finite float32, or a document repeated for one query.
     """
     return _parse_at_once(data) or _parse_by_line(path, data, first)
@@ -122,7 +122,7 @@ EMPTY = RankedList((), np.empty(0, np.float32))
 def read_run(path: Path) -> Run:
     """Read a run of six columns separated by spaces or tabs, plain or gzip (by content).
 
-    Raises DataError naming file and line as `parse_lines`, and for a truncated or empty file.
+    Raises DataError as `parse_lines` does, and for a truncated or empty file.
     """
     run = dict(_ranked(parse_lines(path, b"".join(text_lines.read_bytes(path)))))
     if not run:
@@ -131,9 +131,9 @@ def read_run(path: Path) -> Run:
 
 
 def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
-    """Stream the items of `read_run`, about a megabyte at a time; an empty file gives none.
+    """Stream the items of `read_run`, about a megabyte at a time; an empty file yields no items.
 
-    Raises DataError as `read_run` when it reaches a mistake, and where the lines of a query are not contiguous.
+    Raises DataError as `read_run` does on reaching a mistake, and if the lines of a query are not contiguous.
     """
     seen: set[str] = set()
     for first, block in _blocks(path):
@@ -145,9 +145,9 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 
 
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
-    """Stream the run's list of each query, empty if the run has none.
+    """Stream the run's list for each query, empty if the run lacks the query.
 
-    Raises DataError as `stream_run`, and where the run has another order of queries.
+    Raises DataError as `stream_run` does, and if the run has the queries in another order.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -162,7 +162,7 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
 
 
 def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
-    """Stream each query with its list in each run. Raises DataError as `lists_in_order`."""
+    """Stream each query with its list in each run. Raises DataError as `lists_in_order` does."""
     streams = [lists_in_order(path, query_ids) for path in runs.values()]
     for query_id, *lists in zip(query_ids, *streams, strict=True):
         yield query_id, dict(zip(runs, lists, strict=True))
@@ -202,17 +202,17 @@ def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
 
 
 def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> int:
-    """Stream a run to a file, whole or not at all, gzip if its name ends in `.gz`; return the number of lines.
+    """Stream a run to a file, completely or not at all, with gzip for names in `.gz`; return the number of lines.
 
     Documents are ordered by (-score, doc_id) in the precision of the scores. Scores that are equal in float32 are
-    lowered by its smallest steps until they differ. Equal entries give equal bytes.
+    lowered by the smallest possible steps until they differ. Equal entries give equal bytes.
 
     Args:
-        path: the file.
-        entries: a run's `items()`; documents in any order.
+        path: the file to write.
+        entries: the `items()` of a run, with documents in any order.
         tag: the name in the last column.
 
-    Raises DataError for an empty id or tag or one with white space, a repeated query or document, or a score that is
+    Raises DataError for an id or tag that is empty or has white space, a repeated query or document, or a score that is
     not finite.
     """
     count = 0
@@ -224,7 +224,7 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
 
 
 def run_bytes(entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> bytes:
-    """The lines that `write_run` writes for some queries. Raises DataError as it does."""
+    """The lines that `write_run` writes for some queries. Raises DataError as `write_run` does."""
     return b"".join(_all_lines(entries, tag, "part of a run"))
 
 
@@ -279,12 +279,12 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
-    """Write the run's lists of a split's queries in their order; return counts of unknown queries and documents.
+    """Write the run's lists for a split's queries, in query order; return counts of unknown queries and documents.
 
     Unknown documents are left out; ties keep the run's order.
 
     Raises:
-        DataError: the run has a mistake, or the split has none of its queries, or the corpus none of its documents.
+        DataError: the run has a mistake, or shares no query with the split, or no document with the corpus.
     """
     run, facts, documents = read_run(path), Counter[str](), 0
     query_ids = collection.queries(split).query_ids

@@ -26,8 +26,8 @@ class Segments:
     """The windows that a document is cut into.
 
     length: tokens per segment, including special tokens and the prompt.
-    stride: tokens of text between the starts of two segments; none, or more than a segment has: no overlap.
-    count: the maximal number of segments per document; the rest is ignored.
+    stride: tokens of text between the starts of two segments; None, or more than the segment length, means no overlap.
+    count: the maximum number of segments per document; the rest of the text is ignored.
     """
 
     length: int = 512
@@ -50,7 +50,7 @@ class Segments:
 class Windows:
     """The segments of n documents, in document order.
 
-    starts, stops: int64 [S], the first token of each segment and the one after its last.
+    starts, stops: int64 [S], the first token of each segment and the token after its last one.
     document: int64 [S], the document of each segment. counts: int64 [n], at least 1 each.
     cut_off: bool [n], true where tokens remain after the last segment.
     """
@@ -69,9 +69,9 @@ def windows(
 
     Args:
         lengths: int64 [n], tokens of each document.
-        size: int64 [n], tokens of a segment.
-        stride: int64 [n], tokens between starts, at most `size`.
-        count: the maximal number of segments per document.
+        size: int64 [n], tokens per segment of each document.
+        stride: int64 [n], tokens between the starts of segments, at most `size`.
+        count: the maximum number of segments per document.
     """
     import numpy as np
 
@@ -85,7 +85,7 @@ def windows(
 
 
 def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
-    """The ids of all segments: `D#0`, `D#1`, ... for each document and its number of segments."""
+    """Yield the ids of all segments, `D#0`, `D#1`, ... for each document D, given its number of segments."""
     for doc_id, count in zip(doc_ids, counts, strict=True):
         yield from (f"{doc_id}{DELIMITER}{number}" for number in range(count))
 
@@ -93,7 +93,7 @@ def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
 def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | None":
     """The rows of each document's vectors in an index folder; None for one vector per document.
 
-    A document's own id may end in `#0`, so the corpus's first id decides: with a vector `D#0`, `D` has segments.
+    A document's own id may end in `#0`, so the first id D of the corpus decides: a vector `D#0` means segments.
 
     Returns:
         int64 [N + 1], the row of each document's first vector, and the number of vectors.
@@ -115,10 +115,10 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | 
 
 
 def first_rows(path: Path) -> "NDArray[np.int64]":
-    """The first row of each document of a `docid` file, and the number of rows: int64 [D + 1].
+    """The first row of each document in a `docid` file, then the number of rows: int64 [D + 1].
 
     Raises:
-        ArtifactError: a line does not end in `#` and the number of its segment, counted from 0 within a document.
+        ArtifactError: a line does not end in `#` and the segment number, counted from 0 within a document.
     """
     import numpy as np
 

@@ -26,11 +26,11 @@ SAME_TEXT = "queries of the file with the text of one of the dataset's"
 
 @dataclass(frozen=True)
 class Part:
-    """One file, or one stream, of a collection.
+    """One file or one stream of a collection.
 
-    name: the file's path, or the name of the stream; with a line or row number it is a location.
-    read: opens it; yields numbered records, and errors in place of unreadable ones.
-    split: the split of its queries or judgements; None for queries of all splits, and for documents.
+    name: the file's path or the stream's name; together with a line or row number, it locates a record.
+    read: opens the part and yields numbered records, with errors in place of unreadable records.
+    split: the split of the queries or judgements; None for queries of all splits and for documents.
     """
 
     name: str
@@ -40,14 +40,14 @@ class Part:
 
 @runtime_checkable
 class HasParts(Protocol):
-    """A collection that can be read part by part, past its mistakes."""
+    """A collection that can be read part by part, continuing after mistakes."""
 
     def parts(self) -> Iterator[Part]:
         """Documents first, then queries, judgements and excluded documents."""
 
 
 def parts_of(collection: Collection) -> Iterator[Part]:
-    """The parts of any collection; without a method `parts`, the first error of a source ends its reading."""
+    """The parts of any collection. Without a method `parts`, reading a source ends at the first error."""
     if isinstance(collection, HasParts):
         yield from collection.parts()
         return
@@ -79,7 +79,7 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 
 
 def line_part(path: Path, parse: LineParser | None, split: str | None = None) -> Part:
-    """A file with one record per line; None: judgements.
+    """A file with one record per line, by default judgements.
 
     `parse` returns None for a header and raises DataError for a bad line.
     """
@@ -103,7 +103,7 @@ def order_splits(names: Iterable[str]) -> list[str]:
 
 
 def split_problem(name: str) -> str:
-    """The reason why a split cannot have this name, which becomes a file's; empty for a valid name."""
+    """The reason why a split cannot have this name, which becomes a file name; empty if the name is valid."""
     if _NAME.fullmatch(name):
         return ""
     return f"split {name!r}: use letters, digits, '.', '_' and '-', starting with a letter or digit; rename it"
@@ -114,9 +114,9 @@ _T = TypeVar("_T", Document, Query, Judgement)
 
 @dataclass(frozen=True)
 class PartedCollection:
-    """Documents, and queries and judgements by split, as parts; a split's queries are those with judgements.
+    """Documents, and queries and judgements by split, as parts; only queries with judgements are in a split.
 
-    left_out: one line per file that is not read. all_queries: keep queries without judgements.
+    left_out: one line per file that is not read. all_queries: whether to keep queries without judgements.
     """
 
     documents_in: Sequence[Part]
@@ -170,7 +170,7 @@ class PartedCollection:
         yield from self.qrels_in.values()
 
     def digest(self, root: Path) -> str:
-        """A digest of the bytes of all files and their names relative to `root`."""
+        """A digest of the bytes of all files and of their names relative to `root`."""
         names = dict.fromkeys(Path(part.name).relative_to(root).as_posix() for part in self.parts())
         return tree_digest(root, list(names))
 
@@ -180,9 +180,9 @@ def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:
 
 
 def queries_part(path: Path, split: str | None = None) -> Part:
-    """The queries of a file, plain or gzip: lines of an id, a tab and a text, or JSON Lines.
+    """The part for a file of queries, plain or gzip: lines of an id, a tab and a text, or JSON Lines.
 
-    An object has `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+    A JSON object has `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
     """
 
     def parse(path: Path, number: int, line: str) -> Query:
@@ -207,12 +207,12 @@ def query_line(path: Path, number: int, line: str) -> Query:
 
 
 def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:
-    """The queries of a file in order, except those of `known`, which are counted in `facts`.
+    """Yield the queries of a file in order, except queries in `known`, which are counted in `facts`.
 
     Args:
-        path: a file as `queries_part` reads it.
-        known: the collection's own queries, texts by id.
-        facts: counts, updated while the queries are read.
+        path: a file in a format that `queries_part` reads.
+        known: the texts of the collection's own queries by id.
+        facts: the counts, updated while the queries are read.
 
     Raises DataError at the end, with all mistakes and their lines: invalid lines, missing texts, repeated
     ids, and ids that the collection has with another text.

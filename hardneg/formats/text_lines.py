@@ -26,9 +26,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 class Unplaced(DataError):
-    """A mistake in a record of unknown location: `locating` finds it by the record's type and first fields.
+    """A mistake in a record of unknown location, which `locating` finds by the record's type and first fields.
 
-    again: the mistake is in the second such record.
+    again: true if the mistake is in the second such record.
     """
 
     def __init__(self, record: tuple[object, ...], message: str, again: bool = False) -> None:
@@ -56,7 +56,7 @@ def check_text(path: Path, start: bytes, meant: str = "") -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers, from 1, and lines without line ends; blank lines are skipped.
+    """Yield line numbers, from 1, and lines without line ends; blank lines are skipped.
 
     Gzip is detected by content. Raises DataError if the file is missing or damaged, or a line is not UTF-8.
     """
@@ -67,7 +67,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    """Line numbers and lines as in `read_lines`; an unreadable line is an error, and reading goes on where it can.
+    """Yield lines as `read_lines` does, with errors in place of unreadable lines; reading continues if possible.
 
     Raises DataError if the file cannot be opened.
     """
@@ -106,7 +106,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
 
 
 def estimate_lines(path: Path) -> int:
-    """Estimate a file's number of lines from its first four megabytes; exact for smaller files."""
+    """Estimate the number of lines in a file from the first four megabytes; exact for smaller files."""
     with _opened(path) as (raw, file):
         try:
             sample = file.read(_SAMPLE)
@@ -123,7 +123,7 @@ def estimate_lines(path: Path) -> int:
 def find_file(folder: Path, name: str) -> Path | None:
     """The file `name` in a folder, or else `name.gz`; None if neither exists.
 
-    Raises DataError if the name is not a file's, or `folder` is a file.
+    Raises DataError if the path exists but is not a file, or `folder` is a file.
     """
     if folder.is_file():
         raise no_folder(folder)
@@ -146,7 +146,7 @@ def one_word(text: str) -> bool:
 
 
 def columns(line: str) -> list[str]:
-    """Split a line at ASCII white space; as in trec_eval, other spaces are letters."""
+    """Split a line at ASCII white space; as in trec_eval, other spaces count as letters."""
     return line.split() if line.isascii() else [cell.decode() for cell in line.encode().split()]
 
 
@@ -156,14 +156,14 @@ def id_problem(name: str) -> str:
 
 
 def checked_id(where: Path | str, number: int, name: str) -> str:
-    """Return the id of line or row `number`. Raises DataError if it is invalid."""
+    """Return the id in line or row `number`. Raises DataError if the id is invalid."""
     if not one_word(name):
         raise DataError.at(where, number, id_problem(name))
     return name
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object in a line. Raises DataError if the line is not one."""
+    """The JSON object in a line. Raises DataError if the line is not a JSON object."""
     try:
         return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:
@@ -177,7 +177,7 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
-    """The text under `key`. Raises DataError if it is missing or not a string."""
+    """The text under `key`. Raises DataError if the text is missing or not a string."""
     if key not in row:
         raise DataError.at(path, number, f"no {key!r} in this object")
     return _text(path, number, key, row[key])
@@ -191,7 +191,7 @@ def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
     """The id under the first of `keys` that exists; an integer is converted to text.
 
-    Raises DataError if it is missing or invalid.
+    Raises DataError if the id is missing or invalid.
     """
     key = next((key for key in keys if key in row), keys[0])
     if isinstance(row.get(key), int) and not isinstance(row[key], bool):
@@ -200,7 +200,7 @@ def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
 
 
 def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:
-    """The list of texts under `key`, empty if it is missing. Raises DataError for anything else."""
+    """The list of texts under `key`, empty if the key is missing. Raises DataError for any other value."""
     values = row.get(key) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")
@@ -208,7 +208,7 @@ def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple
 
 
 def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Stream the objects of a file with one JSON array, numbered from 1.
+    """Stream the objects of a file that has one JSON array, numbered from 1.
 
     Raises DataError if the file is truncated, not JSON, or not an array of objects.
     """

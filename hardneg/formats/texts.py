@@ -37,10 +37,10 @@ _WORD = regex.compile(_WORD_PATTERN)
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in order, stripped; together they are the whole text.
+    """The sentences of a text in order, stripped of white space; together they make up the whole text.
 
     A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
-    `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations (`Dr.`) end none.
+    `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations end no sentence.
     """
     parts: list[str] = []
     start = 0
@@ -56,17 +56,17 @@ def sentences(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """The start and end of each word, in characters.
+    """Yield the start and end of each word, in characters.
 
-    White space separates words; in scripts without spaces between words, every two characters are one.
+    White space separates words; in scripts without spaces between words, every two characters are a word.
     """
     return [match.span() for match in _WORD.finditer(text)]
 
 
 def document_lengths(corpus: Corpus) -> dict[str, float]:
-    """Words of title and text together: `mean`, `median`, `95 %`, `longest`; empty for an empty corpus.
+    """Statistics of words per document, title included: `mean`, `median`, `95 %`, `longest`; empty for an empty corpus.
 
-    Memory: 4 bytes a document.
+    Memory use is 4 bytes per document.
     """
     import pyarrow.compute as pc
 
@@ -93,7 +93,7 @@ _QUESTIONS = 256
 
 
 def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
-    """The character spans of `text` that match any of `answers` by tokens, ascending and distinct."""
+    """The character spans of `text` whose tokens match any of `answers`, ascending and distinct."""
     decomposed, origins = text, [(i, i + 1) for i in range(len(text))]  # the source span of each character
     if not text.isascii():  # NFD splits a character from its accents; both come from one cluster
         parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
@@ -113,15 +113,15 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def prepared(text: str, match: Match) -> str:
-    """The form of a text that finders search; reuse it for several questions."""
+    """Prepare a text for finders; the result can be reused for several questions."""
     text = unicodedata.normalize("NFD", text)
     return text if match == "regex" else _joined(text)
 
 
 def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
-    """A search for any of `answers`; answers that can never match are counted in `left_out`, by reason.
+    """Return a search for any of `answers`; answers that can never match are counted in `left_out`, by reason.
 
-    These are answers without a token and patterns that cannot be compiled. A pattern that takes longer than a second in
+    Such answers have no token, or are patterns that cannot be compiled. A pattern that takes longer than a second on
     one text is dropped and counted too.
     """
     usable = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
@@ -174,7 +174,7 @@ class PassageAnswers:
 
     Texts are read on demand, and each is tokenized once per 256 questions.
 
-    left_out: the number of answers that could not be used, by reason; each question's are counted once.
+    left_out: the number of unusable answers by reason; the answers of a question are counted once.
     """
 
     def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:
@@ -195,7 +195,7 @@ class PassageAnswers:
         return [query_id for query_id, texts in self._answers.items() if texts]
 
     def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Mark passages with an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; -1 has none."""
+        """Mark passages with an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; false for row -1."""
         has_answers, answered = np.zeros(rows.shape, bool), rows >= 0
         answered &= np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None]
         for start in range(0, len(query_ids), _QUESTIONS):
@@ -210,5 +210,5 @@ class PassageAnswers:
         return has_answers
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Mark the answers in one list of document ids per question: bool [Q, k], k the length of the longest."""
+        """Mark documents with an answer in one list of ids per question: bool [Q, length of the longest list]."""
         return self.contained(query_ids, self._corpus.list_rows(lists))

@@ -26,7 +26,7 @@ from hardneg.store import MANIFEST, link_file, replacing
 class DocIds(Sequence[str]):
     """The lines of a `docid` file, read from a memory map on access.
 
-    Raises ArtifactError on first access, where they are not as many as `count`.
+    Raises ArtifactError on first access if the number of lines is not `count`.
     """
 
     def __init__(self, path: Path, count: int | None = None) -> None:
@@ -69,9 +69,9 @@ class _Unfinished(Exception):
 
 
 class RowsWriter:
-    """Writes the `count` rows of an index folder in order; done: how many are written.
+    """Writes the `count` rows of an index folder in order; done: the number of rows written so far.
 
-    Leaving a `with` block without `close` leaves no file that is half written.
+    Leaving a `with` block without calling `close` leaves no partially written file.
     """
 
     def __init__(self, folder: Path, count: int, mark: str) -> None:
@@ -91,7 +91,7 @@ class RowsWriter:
 
         Raises:
             DataError: an id has white space.
-            ArtifactError: there are more or fewer.
+            ArtifactError: the number of ids is wrong.
         """
         written = 0
         with replacing(self.folder / DOC_IDS) as file:
@@ -127,7 +127,7 @@ class RowsWriter:
 
 
 class Shard(NamedTuple):
-    """location: a folder's name. rows: documents or segments."""
+    """One shard of an index. location: the folder's name. rows: the number of documents or segments."""
 
     location: str
     rows: int
@@ -135,7 +135,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 if it has none."""
+    """The shards of an index folder, in row order; dimension: of the index's vectors, 0 if it has no vectors."""
 
     folder: Path
     listed: Sequence[Shard]
@@ -143,9 +143,9 @@ class Shards:
 
     @classmethod
     def of(cls, folder: Path) -> "Shards | None":
-        """The shards that a folder lists, as earlier versions wrote it; None if it is one itself.
+        """The shards listed in a folder that an earlier version wrote; None if the folder is not split.
 
-        Raises ArtifactError if the list is damaged, or a newer hardneg wrote it.
+        Raises ArtifactError if the list is damaged or was written by a newer hardneg.
         """
         path = folder / SHARDS
         if not path.exists():
@@ -166,7 +166,7 @@ class Shards:
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Links or copies `names` and the shards into another folder; the list of shards comes last."""
+        """Links or copies `names` and the shards into another folder, and the list of shards last."""
         own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ class Shards:
 
 
 class Pieces:
-    """A sequence split over several shards; first: int64 [S + 1], the start of each, then the total."""
+    """A sequence split over several shards; first: int64 [S + 1], the start of each shard, then the total."""
 
     def __init__(self, first: NDArray[np.int64]) -> None:
         self.first = first
@@ -206,7 +206,7 @@ class Pieces:
             start, number = end, number + 1
 
     def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each shard with some of the positions, int64 [n], their indices, and their positions within it."""
+        """Yield each shard that has some of the positions, int64 [n], with their indices and positions in the shard."""
         owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
@@ -214,7 +214,7 @@ class Pieces:
 
 
 def index_bytes(folder: Path, without: str = "") -> int:
-    """The size of an index in bytes, without the ids of dense indexes, which are the same for every kind.
+    """The size of an index in bytes, without the ids of dense indexes, which are the same for every kind of index.
 
     without: a subfolder to exclude.
     """
@@ -236,7 +236,7 @@ _FLOAT = 4
 
 
 class FlatWriter(RowsWriter):
-    """Writes a dense index folder, its rows in order."""
+    """Writes a dense index folder, with rows in order."""
 
     def __init__(self, folder: Path, dimension: int, count: int) -> None:
         """Starts a folder for `count` vectors of `dimension` numbers each."""
@@ -264,7 +264,7 @@ class FlatWriter(RowsWriter):
 class FlatVectors:
     """A dense index folder, opened for reading; `read` and `gather` use bounded memory, sharded or not.
 
-    first_row: the number of its first row within the folder.
+    first_row: the number of the first row within the folder.
     """
 
     first_row = 0
@@ -277,7 +277,7 @@ class FlatVectors:
 
     @classmethod
     def open(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder, of this module or of Pyserini, or one of shards.
+        """Opens a complete folder written by this module or by Pyserini, or a folder of shards.
 
         Raises ArtifactError if a file is missing, cut short, unfinished, or not a flat inner-product index, or holds
         token vectors.
@@ -290,7 +290,7 @@ class FlatVectors:
 
     @classmethod
     def of_tokens(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder like `open`, but of token vectors too. Raises ArtifactError like `open`."""
+        """Opens a complete folder like `open`, but also accepts token vectors. Raises ArtifactError like `open`."""
         shards = Shards.of(folder)
         if shards is None:
             dimension, count = _shape(folder / "index")
@@ -310,7 +310,7 @@ class FlatVectors:
     def vectors(self) -> NDArray[np.float32]:
         """float32 [N, d], a read-only memory map; its rows are not aligned, so copy them before passing them to torch.
 
-        Raises ArtifactError if the folder is in shards, which cannot be one map: `read` and `gather`.
+        Raises ArtifactError if the folder is split into shards, which cannot be one map; use `read` and `gather`.
         """
         if len(self.shards.listed) > 1:
             raise ArtifactError(f"{self.folder}: shards cannot be mapped as one array: encode the corpus again")
@@ -333,7 +333,7 @@ class FlatVectors:
         return block
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """An aligned copy of these rows, int64 [n]: float32 [n, d], through memory maps."""
+        """An aligned copy of the given rows, int64 [n], read through memory maps: float32 [n, d]."""
         if len(self.shards.listed) == 1:
             return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
         gathered = np.empty((len(rows), self.dimension), np.float32)
@@ -342,11 +342,11 @@ class FlatVectors:
         return gathered
 
     def part(self, rows: range) -> "FlatVectors":
-        """Some of the rows as if they were all; `doc_ids` and `folder` stay those of the whole."""
+        """A view of some rows as an index of its own; `doc_ids` and `folder` still belong to the whole index."""
         return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:
-        """Makes `folder` an index of the same vectors, with further files; all are hard links where the disk allows."""
+        """Makes `folder` an index of the same vectors, with further files, using hard links where the disk allows."""
         self.shards.link(folder, ("index", *names, DOC_IDS))
 
     def _mapped(self, number: int) -> NDArray[np.float32]:
@@ -376,12 +376,12 @@ class _SomeRows(FlatVectors):
         self.first_row = whole.first_row + rows.start
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """As the whole does."""
+        """Same as `read` and `gather` of the whole index."""
         first = self._rows.start
         return self._whole.read(first + start, first + min(stop, len(self._rows)), space)
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As the whole does."""
+        """Same as `read` and `gather` of the whole index."""
         return self._whole.gather(rows + self._rows.start)
 
 

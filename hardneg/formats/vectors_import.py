@@ -36,7 +36,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Vectors and the id of each in one order; blocks: up to `ROWS` at a time, read anew on each call."""
+    """Vectors and their ids in the same order; blocks: reads up to `ROWS` vectors at a time, anew on each call."""
 
     path: Path
     dimension: int
@@ -46,7 +46,7 @@ class VectorFile:
         """All vectors, in blocks of float32 [n, d].
 
         Raises:
-            DataError: a vector, named by its line or row, is not finite; at the end, all of them are zero.
+            DataError: a vector is not finite (the message names its line or row), or, at the end, all vectors are zero.
         """
         rows, distinct = 0, False
         for block in self.blocks():
@@ -60,9 +60,9 @@ class VectorFile:
 
 
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
-    """Open a .npy array with a file of its ids, one per line; Parquet; or JSON Lines as `pyserini.encode` writes them.
+    """Open a .npy array with a file of ids, one per line; or Parquet; or JSON Lines as written by `pyserini.encode`.
 
-    Raises DataError if the file is missing, damaged or of another format, or its ids are missing.
+    Raises DataError if the file is missing, damaged or of another format, or has no ids.
     """
     if not path.is_file():
         reason = "not a file" if path.exists() else "no such file"
@@ -183,7 +183,7 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
     """Write all vectors of a file as a dense index in `folder`, in the file's order; return their number.
 
     Raises:
-        DataError: an id is repeated or has white space, a vector is not finite, all are zero, the file is damaged.
+        DataError: an id is repeated or has white space, a vector is not finite, all are zero, or the file is damaged.
     """
     count = _check_ids(file)
     ids = (name for block in file.blocks() for name in block.ids)
@@ -195,7 +195,7 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
 class VectorOwners:
     """The texts whose vectors are wanted, in order.
 
-    ids: of all texts. rows: maps ids to their positions among these, -1 for others. what: the noun, such as `document`.
+    ids: all text ids. rows: maps ids to positions in `ids`, -1 for other ids. what: the noun, such as `document`.
     """
 
     ids: Sequence[str]
@@ -204,11 +204,11 @@ class VectorOwners:
 
 
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
-    """Write the wanted vectors as a dense index in `folder`, in the order of their ids; return how many others exist.
+    """Write the wanted vectors as a dense index in `folder`, in the order of the ids; return the number of others.
 
     Vectors in another order are first written to a temporary file, which doubles the disk space for that time.
 
-    Raises DataError if a vector is missing, or as `import_vectors`.
+    Raises DataError if a vector is missing, and as `import_vectors` does.
     """
     _check_ids(file)
     parts = [wanted.rows(block.ids) for block in file.blocks()]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """The base of forms of encodings with several numbers or vectors per text, for n texts.
+    """The base class for encodings of n texts with several numbers or vectors per text.
 
-    Arrays of a subclass concatenate all texts; its other fields apply to all of them.
+    Arrays of a subclass concatenate all texts; the other fields of the subclass apply to all texts.
 
-    offsets: int64 [n + 1], the start of each text in these arrays, and their length.
+    offsets: int64 [n + 1], the start of each text in these arrays, then the length of the arrays.
     """
 
     offsets: NDArray[np.int64]
@@ -28,22 +28,22 @@ class EncodedRows:
 
     @property
     def flat(self) -> Mapping[str, NDArray[Any]]:
-        """The arrays that `offsets` divide, by name."""
+        """The arrays that `offsets` divides, by name."""
         return {name: each for name, each in vars(self).items() if isinstance(each, np.ndarray) and name != "offsets"}
 
     @classmethod
     def join(cls, parts: "Sequence[EncodedRows]") -> Self:
-        """Concatenate the texts of one or more parts."""
+        """Concatenate one or more parts."""
         offsets = np.cumsum(np.concatenate([[0], *(np.diff(part.offsets) for part in parts)])).astype(np.int64)
         arrays = {name: np.concatenate([part.flat[name] for part in parts]) for name in parts[0].flat}
         return cls(**{**vars(parts[0]), "offsets": offsets, **arrays})
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each query with each document: float32 [Q, D]; -inf if it is not a hit."""
+        """Return the score of each query with each document: float32 [Q, D]; -inf for non-hits."""
         raise NotImplementedError
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each query with the document at its row: float32 [n]; -inf if it is not a hit."""
+        """Return the score of each query with the document in the same row: float32 [n]; -inf for non-hits."""
         raise NotImplementedError
 
 
@@ -52,14 +52,14 @@ Encoded = NDArray[np.float32] | EncodedRows
 
 
 def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
-    """Return encoded texts as arrays by name."""
+    """Return the arrays of encoded texts by name."""
     if isinstance(encoded, np.ndarray):
         return {"values": encoded}
     return {name: np.asarray(value) for name, value in vars(encoded).items()}
 
 
 def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
-    """Return the encoded texts of these arrays. Raises StopIteration if no known form has these names."""
+    """Return the encoded texts in the arrays. Raises StopIteration if no known form has these array names."""
     if "values" in arrays:
         return arrays["values"]
     form = next(form for form in EncodedRows.__subclasses__() if {each.name for each in fields(form)} == {*arrays})
@@ -69,7 +69,7 @@ def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
 def taken(
     offsets: NDArray[np.int64], rows: slice | NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], slice | NDArray[np.int64]]:
-    """Return the offsets of some rows, and the positions of their numbers among all."""
+    """Return the new offsets of the selected rows, and the positions of these rows' numbers in the arrays."""
     if isinstance(rows, slice) and rows.step in (None, 1):
         start, stop, _ = rows.indices(len(offsets) - 1)
         kept = offsets[start : max(start, stop) + 1]

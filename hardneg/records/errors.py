@@ -9,8 +9,8 @@ class HardnegError(Exception):
     """The base of all exceptions of hardneg.
 
     Args:
-        message: the problem. Arguments are in braces, such as `{depth}`.
-        names: the arguments in braces, shown as names by functions and as flags by commands (`called`).
+        message: the problem, with argument names in braces, such as `{depth}`.
+        names: the arguments in braces, which functions show as names and commands show as flags (`called`).
     """
 
     exit_code = 1
@@ -33,7 +33,7 @@ class UsageError(HardnegError):
 
 
 class RecipeError(UsageError):
-    """A recipe has mistakes; `problems` has one line for each, `names` the arguments in braces there."""
+    """A recipe has mistakes; `problems` has one line per mistake, and `names` the arguments in braces."""
 
     def __init__(self, source: str, problems: Sequence[str], names: Sequence[str] = ()) -> None:
         self.source, self.problems = source, tuple(problems)
@@ -73,7 +73,7 @@ class NewerArtifact(NotOurs):
 
 
 class ClosedArtifact(NotOurs):
-    """Another user made the artifact, and this one may not read it."""
+    """Another user made the artifact, and the current user may not read it."""
 
 
 class ModelError(HardnegError):
@@ -95,6 +95,6 @@ class TrainingError(HardnegError):
 
 
 class HubError(HardnegError):
-    """The Hugging Face hub cannot be reached, or refuses what is pushed."""
+    """The Hugging Face hub cannot be reached, or rejects an upload."""
 
     exit_code = 9

@@ -15,7 +15,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 class Document(NamedTuple):
-    """One entry of a corpus, encoded and indexed by its `contents`: the title, a space, the text."""
+    """One entry of a corpus; `contents`, the title, a space and the text, is what is encoded and indexed."""
 
     doc_id: str
     text: str
@@ -23,7 +23,7 @@ class Document(NamedTuple):
 
     @property
     def contents(self) -> str:
-        """Title and text in one string; without a title the text."""
+        """Title and text in one string, or only the text if there is no title."""
         return f"{self.title} {self.text}" if self.title else self.text
 
 
@@ -68,7 +68,7 @@ class Collection(Protocol):
         """Yield the relevance judgements of one split."""
 
     def notes(self) -> Sequence[str]:
-        """Return, after a full pass, one line for each kind of omitted record, with its count."""
+        """Return, after a full pass, one line with the count for each kind of omitted record."""
 
 
 class Lookup(NamedTuple):
@@ -89,10 +89,10 @@ class HasAnswers(Protocol):
 
 @runtime_checkable
 class HasWithheld(Protocol):
-    """A collection with judgements withheld from training, to evaluate with."""
+    """A collection with judgements that are withheld from training and used for evaluation."""
 
     def withheld(self) -> Iterator[Judgement]:
-        """Yield judgements that are in no split, on queries of some split."""
+        """Yield judgements that belong to no split, for queries that belong to a split."""
 
 
 Side = Literal["document", "query"]
@@ -109,7 +109,7 @@ class Membership(NamedTuple):
 
 @runtime_checkable
 class HasGroups(Protocol):
-    """A collection with groups of its documents and queries; documents of one group are siblings, near each other."""
+    """A collection with groups of its documents and queries; siblings, documents of one group, are similar."""
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """Yield the groups of documents, or of queries of all splits; some may have none."""
@@ -127,7 +127,7 @@ class PluginSetting:
 class Hits:
     """The best k documents of Q queries.
 
-    rows: int64 [Q, k], row numbers of the index, best first, ties in ascending row order; -1 pads short lists.
+    rows: int64 [Q, k], row numbers in the index, best first, ties in ascending row order; -1 pads short lists.
     scores: float32 [Q, k], descending; -inf where rows is -1.
     """
 
@@ -137,13 +137,13 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """One query's entries of one run, best first: doc_ids, and float32 scores [n], descending."""
+    """The entries of one query in one run, best first: doc_ids, and scores, float32 [n], descending."""
 
     doc_ids: Sequence[str]
     scores: "NDArray[np.float32]"
 
     def without(self, doc_ids: Container[str]) -> "RankedList":
-        """Return the list without these documents."""
+        """Return the list without the given documents."""
         rows = [row for row, doc_id in enumerate(self.doc_ids) if doc_id not in doc_ids]
         return RankedList([self.doc_ids[row] for row in rows], self.scores[rows])
 
@@ -156,10 +156,10 @@ SCORES = "scores"
 class Candidates:
     """The input of a miner for one query.
 
-    positives: every document judged relevant to the query, over all of its splits' judgements.
-    duplicates: documents whose contents are the same as a positive's, the positives themselves left out.
-    hits: ranked lists by the name of the run they came from; the first is the one to select from.
-    doc_ids: the whole corpus's ids by row; indexing is cheap, copying is not.
+    positives: every document judged relevant to the query in any split.
+    duplicates: documents with the same contents as a positive, except the positives themselves.
+    hits: ranked lists by name of the run; negatives are selected from the first list.
+    doc_ids: the ids of the whole corpus by row; indexing is cheap, copying is not.
     """
 
     query_id: str
@@ -170,23 +170,23 @@ class Candidates:
 
     @property
     def ranking(self) -> RankedList:
-        """The first of `hits`, to select from, or an empty list."""
+        """The first list in `hits`, from which negatives are selected, or an empty list."""
         import numpy as np
 
         return next(iter(self.hits.values()), None) or RankedList((), np.empty(0, np.float32))
 
     @property
     def listed(self) -> list[str]:
-        """The documents of all lists, each once, in order of the lists."""
+        """The documents of all lists, each once, in the order of the lists."""
         return list(dict.fromkeys(doc_id for ranked in self.hits.values() for doc_id in ranked.doc_ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """The n of the first `candidates` documents of a query's list that were dropped, with rank and reason.
+    """The n dropped documents among the first `candidates` documents of a query's list, with ranks and reasons.
 
     ranks: int32 [n], counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n], the deciding
-    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for those from elsewhere.
+    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for negatives from elsewhere.
     """
 
     candidates: int
@@ -199,10 +199,10 @@ class Drops:
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """The negatives of one query; scores: float32 [n], of the run, nan if none.
+    """The negatives of one query; scores: float32 [n], the scores in the run, nan if unknown.
 
-    dropped: counts of dropped candidates by reason (`positive`, `duplicate`, ...). drops: these candidates, from a
-    miner that reports them. noted: more to count, such as `no scored positive`.
+    dropped: counts of dropped candidates by reason (`positive`, `duplicate`, ...). drops: the dropped candidates, if
+    the miner reports them. noted: other counts, such as `no scored positive`.
     """
 
     query_id: str
@@ -217,7 +217,7 @@ class Negatives:
 class Written(NamedTuple):
     """The queries written from one document, possibly none.
 
-    document: the document to train with, without the text that became a query.
+    document: the document to use in training, without the text that became a query.
     """
 
     queries: Sequence[str]
@@ -229,18 +229,18 @@ class ScoreBatch:
     """The input of a loss: B queries against the M documents of a batch.
 
     scores: float [B, M], the model's own scores.
-    positive: bool [B, M], the document drawn as this row's positive (at least one a row).
-    own: bool [B, M], documents mined as negatives for this row's query.
+    positive: bool [B, M], true for a document drawn as a positive of the row (at least one per row).
+    own: bool [B, M], true for documents mined as negatives for the row's query.
     valid: bool [B, M], false for padding and for a document that must not count as a negative of this row: another
         known positive of the query, or a duplicate of one. A row's own positive is valid.
-    ranks: int64 [B, M] or None, rank of the document in the list it was retrieved from, counted from 1; 0 is unknown.
+    ranks: int64 [B, M] or None, the document's rank in the list it was retrieved from, counted from 1; 0 if unknown.
     teacher: float [B, M] or None, a teacher's scores, nan if unknown.
-    weights: float [B] or None, weight of each row.
-    guide: float [B, M] or None, the scores of another model, the guide; as are guide_query_query [B, B] and
-        guide_document_document [M, M], of the queries and of the columns' documents with each other.
+    weights: float [B] or None, the weight of each row.
+    guide: float [B, M] or None, the scores of another model, the guide; likewise guide_query_query [B, B] and
+        guide_document_document [M, M], for the queries and for the columns' documents with each other.
     query_query: float [B, B], document_document: float [M, M], or None, the model's own scores of queries, and of the
         columns' documents, with each other; -inf where a column must not count as a negative of a row, such as a query
-        of itself and a document of those of its own query.
+        for itself, or documents of the same query for each other.
     """
 
     scores: "Tensor"
@@ -259,12 +259,12 @@ class ScoreBatch:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """The encoded texts of a batch, with gradients, for a regularizer.
+    """The input of a regularizer: the encoded texts of a batch, with gradients.
 
-    queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (of term weights:
+    queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (for term weights,
     [B, V] and [D, V]).
-    counts: int64 [D], how many columns of the score matrix each document has.
-    done: which part of the training's steps is over, from 0 to below 1.
+    counts: int64 [D], the number of columns of the score matrix that each document has.
+    done: the completed share of the training steps, from 0 to below 1.
     """
 
     queries: "Tensor"

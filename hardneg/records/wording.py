@@ -56,7 +56,7 @@ def complaint(item: Mapping[str, Any]) -> str:
 
 
 def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the infinite numbers and NaNs within a value, each with its path."""
+    """Yield the infinite numbers and NaNs inside a value, each with its path."""
     if isinstance(value, float) and not isfinite(value):
         yield path, value
     is_model = hasattr(type(value), "model_fields") or is_dataclass(value)
@@ -70,7 +70,7 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def mistakes(error: Any) -> list[Any]:
-    """Return the errors of a pydantic `ValidationError`, but for lists too short only because items are wrong."""
+    """Return the errors of a pydantic `ValidationError`, except lists too short only because of wrong items."""
     errors = error.errors()
     return [
         item
@@ -92,7 +92,7 @@ _ELSEWHERE = {
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known word of the same meaning or nearest spelling, or nothing."""
+    """Return `; did you mean 'x'?` for a known word with the same meaning or the nearest spelling, or an empty text."""
     names = list(known)
     close = [name for name in _ELSEWHERE.get(word.lower(), ()) if name in names]
     close += difflib.get_close_matches(word, names, n=1, cutoff=0.6)
@@ -110,13 +110,13 @@ def joined(names: Sequence[str]) -> str:
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """Return a count with its word, such as `1,200 queries`; one: the singular; more: an irregular plural."""
+    """Return a count with a noun, such as `1,200 queries`; one: the singular noun; more: an irregular plural."""
     more = more or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
     return f"{count:,} {one if count == 1 else more}"
 
 
 def size(count: float) -> str:
-    """Return bytes in readable units."""
+    """Return a number of bytes in readable units."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -125,7 +125,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in readable units."""
+    """Return a number of seconds in readable units."""
     if seconds < 1:
         return "<1 s"
     if seconds < 120:

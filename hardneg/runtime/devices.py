@@ -23,7 +23,7 @@ _CAPS["DNNL_MAX_CPU_ISA"] = _CAPS["ONEDNN_MAX_CPU_ISA"]
 
 
 def has_bf16_units(device: "torch.device") -> bool:
-    """Return whether a device has units for products in bfloat16; others emulate them."""
+    """Return whether a device has hardware for bfloat16 products; other devices emulate it."""
     if device.type != "cuda":
         return device.type == "cpu" and bf16_on_cpu()
     import torch
@@ -32,7 +32,7 @@ def has_bf16_units(device: "torch.device") -> bool:
 
 
 def bf16_on_cpu() -> bool:
-    """Return whether the CPU has avx512_bf16 or AMX, and no variable of torch or oneDNN disables them."""
+    """Return whether the CPU has avx512_bf16 or AMX, and no environment variable of torch or oneDNN disables it."""
     if any(os.environ.get(name, "").lower() in capped for name, capped in _CAPS.items()):
         return False
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_cpu().get("flags", "").split())
@@ -55,11 +55,11 @@ def _cpu(facts: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 
 
 def check_device(device: str, field: str = "device") -> None:
-    """Check that a device is available; torch is imported unless it is `cpu`.
+    """Check that a device is available; torch is imported unless the device is `cpu`.
 
-    device: `cpu`, `cuda`, `cuda:1`, `mps`, or another device of torch. field: the option that set it, for the message.
+    device: `cpu`, `cuda`, `cuda:1`, `mps`, or another torch device. field: the option's name, for the message.
 
-    Raises UsageError: this machine has no such device; the message names the available ones.
+    Raises UsageError if this machine lacks the device; the message names the available devices.
     """
     if device == "cpu" or device in (known := known_devices()):
         return
@@ -91,10 +91,10 @@ def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[Non
     """Set the precision of float32 products on a GPU inside the block; other devices have only one.
 
     TF32 keeps 10 of the 23 bits of a mantissa, and is several times as fast. Afterwards torch's setting is restored,
-    and from torch 2.9 on also those of single backends. Torch's setting cannot be read where the others contradict it,
-    as after `TrainingArguments(tf32=True)`; a backend that inherits its precision then does so again.
+    and from torch 2.9 on also the settings of single backends. Torch's setting cannot be read if a backend contradicts
+    it, as after `TrainingArguments(tf32=True)`; a backend that inherited its precision inherits it again afterwards.
 
-    Raises UsageError: TF32 is requested on a device that has none.
+    Raises UsageError if TF32 is requested on a device without TF32.
     """
     if device.type != "cuda":
         if tf32:

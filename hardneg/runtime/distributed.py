@@ -32,7 +32,7 @@ _settling: "list[Settle]" = []
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rank of this process and the number of processes, in all and on this machine.
+    """The rank of this process and the number of processes, in total and on this machine.
 
     The process of rank 0 writes files and messages for all.
     """
@@ -75,7 +75,7 @@ def check_settings() -> None:
 
 
 def gpu_of(here: World) -> int | None:
-    """Return the number of this process's GPU: its own of all visible ones, or the only one that is visible."""
+    """Return the number of this process's GPU: its share of the visible GPUs, or the only visible GPU."""
     import torch
 
     count = torch.cuda.device_count()
@@ -86,9 +86,9 @@ def gpu_of(here: World) -> int | None:
 
 
 def join(on_cpu: bool) -> World:
-    """Join the other processes, with NCCL for tensors on GPUs and gloo for others.
+    """Join the other processes, with NCCL for tensors on GPUs and gloo for other tensors.
 
-    Raises UsageError: a process is missing.
+    Raises UsageError if a process is missing.
     """
     here = world()
     if here.size > 1:
@@ -147,7 +147,7 @@ def barrier() -> None:
 
 
 def from_first(value: Any) -> Any:
-    """Return the first process's value, which must fit into JSON, in all processes; the others wait for it."""
+    """Return the first process's value in all processes, which wait for it; the value must be representable in JSON."""
     here = world()
     if here.size == 1:
         return value
@@ -160,9 +160,9 @@ def from_first(value: Any) -> Any:
 
 
 def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
-    """Return the result of `make` in the first process to call by this name, in all processes that call.
+    """Return, in all processes that call, the result of `make` in the first process that calls with this name.
 
-    Processes that do not call are not waited for. A single process, or one that has not joined, makes its own.
+    Processes that do not call are not waited for. A single process, or one that has not joined, calls its own `make`.
     """
     if _settling:
         return _settling[-1](name, make)
@@ -180,7 +180,7 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
 
 
 def settle_by(settle: Settle) -> None:
-    """Let `from_whoever_asks_first` call `settle`, in a process that an engine started along with others."""
+    """Make `from_whoever_asks_first` call `settle`, in a process that an engine started along with other processes."""
     _settling[:] = [settle]
 
 
@@ -194,9 +194,9 @@ def speaks() -> bool:
 
 
 def watch_others(lost: Callable[[int], None], ending: Event) -> None:
-    """Call `lost` with the rank of a process that died, until `ending` is set; runs in a thread.
+    """Watch for a process that dies, until `ending` is set, and call `lost` with its rank; runs in a thread.
 
-    Each process counts its rounds in the common store; the first one watches all others, and they watch the first.
+    Each process counts its rounds in the common store; the first watches all others, and the others watch the first.
     """
     store: Any = _store()
     here, store = world(), store.clone()  # so that no other call is blocked
@@ -218,10 +218,10 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
 
 
 def gather(part: "Tensor", total: int) -> "Tensor":
-    """Concatenate the parts of all processes, in the order of ranks, with gradients to each part.
+    """Concatenate the parts of all processes in rank order; gradients flow back to each part.
 
-    The gradient of a part is the sum of its gradients in all processes: if each process computes the same loss from
-    the whole, the mean over processes of the weights' gradients is that of a single process.
+    The gradient of a part is the sum of its gradients in all processes: if each process computes the same loss from the
+    whole, the weights' gradients, averaged over processes, equal the gradients of a single process.
 
     part: [n, d], or [n, T, d] where T may differ between processes; this process's share of `total` rows, without
     rows beyond the share. Returns [total, d], or [total, T, d] with the largest T, padded with zeros.

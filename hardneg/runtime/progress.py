@@ -23,37 +23,37 @@ class Task(Protocol):
 
 
 class Progress(Protocol):
-    """A reporter of progress: bars of the command line, `Lines` in a file, or `Silent`."""
+    """A reporter of progress: bars on the command line, `Lines` in a file, or `Silent`."""
 
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> AbstractContextManager[Task]:
-        """Start a bar of `total` units (None: unknown), `done` of them finished already."""
+        """Start a bar of `total` units (None if unknown), of which `done` are already finished."""
 
     def note(self, text: str) -> None:
         """Print a line that stays, such as the number of skipped documents."""
 
 
 class Silent:
-    """A progress that shows nothing, and is its own task."""
+    """A progress reporter that shows nothing and serves as its own task."""
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """Return itself as the task."""
+        """Return this object as the task."""
         yield self
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def advance(self, count: int = 1) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     describe = note
 
 
 @dataclass
 class Lines:
-    """Progress in lines, at most one in ten seconds over all tasks: units done, the rate, the time left.
+    """A progress reporter in lines, at most one per ten seconds over all tasks: units done, rate, time left.
 
-    note: writes a line. clock: returns seconds. reported: the time of the last line, at first that of the first task.
+    note: writes a line. clock: returns seconds. reported: the time of the last line, or at first of the first task.
     """
 
     note: Callable[[str], None]
@@ -62,7 +62,7 @@ class Lines:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """Report a task in lines while it runs, with its rate since the first units."""
+        """Report a task in lines while it runs, with the rate since the first units."""
         self.reported = self.clock() if self.reported is None else self.reported
         yield _LinesTask(self, title, total, unit, done, done)
 
@@ -98,11 +98,11 @@ class _LinesTask:
 
 
 class Seconds(dict[str, float]):
-    """Seconds by operation."""
+    """The seconds spent, by operation."""
 
     @contextmanager
     def of(self, operation: str, without: Collection[str] = ()) -> Iterator[None]:
-        """Add the time inside the block to `operation`, without the time of the operations `without` in it."""
+        """Add the time spent in the block to `operation`, except the time of the nested operations `without`."""
 
         def spent() -> float:
             return time.perf_counter() - sum(self.get(each, 0.0) for each in without)

@@ -21,7 +21,7 @@ _HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which creates this folde
 
 @contextmanager
 def ranx_uncompiled(purpose: str) -> Iterator[None]:
-    """Let one thread at a time import and call ranx inside the block; numba is as before for other libraries.
+    """Let one thread at a time import and call ranx inside the block; numba is unchanged for other libraries.
 
     ranx is compiled if the process has imported it before, or the environment sets `NUMBA_DISABLE_JIT=0`.
 
@@ -57,7 +57,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
 
 @contextmanager
 def spare_home() -> Iterator[None]:
-    """Let ranx be imported inside the block even if the user's home is not writable."""
+    """Allow importing ranx inside the block even if the user's home is not writable."""
     before = os.environ.get(_HOME)
     try:
         Path(before or Path.home() / ".ir_datasets").mkdir(parents=True, exist_ok=True)

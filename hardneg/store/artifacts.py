@@ -38,9 +38,9 @@ _FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
 class Artifact:
     """A finished artifact.
 
-    key: its identity. artifact_type: `index`, `run`, ... facts: counts and measures reported by its stage. origin: the
-    identity that the key is the digest of, and the stage's name. files: the digest of each file by its path; empty
-    where an earlier hardneg recorded none.
+    key: the artifact's identity. artifact_type: `index`, `run`, ... facts: counts and measures reported by the stage.
+    origin: the identity whose digest is the key, and the stage's name. files: the digest of each file by path; empty if
+    an earlier hardneg recorded none.
     """
 
     key: str
@@ -53,15 +53,16 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Store:
-    """The artifacts below `root`, each in the folder that its key names."""
+    """The artifacts below `root`, each in a folder named by its key."""
 
     root: Path
 
     def find(self, key: str) -> Artifact | None:
-        """Return the finished artifact of `key`, its files' presence and sizes checked, or None.
+        """Return the finished artifact of `key`, or None, after checking that its files exist with the recorded sizes.
 
         Raises:
-            ArtifactError: it is damaged. NotOurs: a newer hardneg wrote it, or another user, and it may not be read.
+            ArtifactError: the artifact is damaged.
+            NotOurs: a newer hardneg wrote the artifact, or another user wrote it and it may not be read.
         """
         folder = self.root / key
         path = folder / MANIFEST
@@ -93,10 +94,9 @@ class Store:
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
 
     def whole(self, key: str, note: Callable[[str], None] = lambda text: None) -> Artifact | None:
-        """Return the finished artifact of `key`, or None, with a message to `note`, if it is damaged.
+        """Return the finished artifact of `key`, or None; if the artifact is damaged, `note` gets a message.
 
-        Raises:
-            NotOurs: as `find`.
+        Raises NotOurs as `find` does.
         """
         try:
             return self.find(key)
@@ -120,9 +120,9 @@ class Store:
     def lock(
         self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False, patient: bool = True
     ) -> Iterator[bool]:
-        """Hold the lock of `key`, exclusive or shared; the value is False only if another process holds it.
+        """Hold the lock of `key`, exclusive or shared; yields False only if another process holds the lock.
 
-        waiting: called once before waiting for another process. patient: wait; otherwise go on without the lock.
+        waiting: called once before waiting for another process. patient: whether to wait or go on without the lock.
         """
         operation, locks = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.root / "locks"
         with disk_errors(self.root):
@@ -145,7 +145,7 @@ class Store:
             os.close(handle)
 
     def workspace(self, key: str) -> Path:
-        """Return the folder to make `key` in, with the work of a stopped run. Hold the lock first."""
+        """Return the folder in which to make `key`, with any work of a stopped run. The caller must hold the lock."""
         with disk_errors(self.root):
             partial = self._partial(key)
             partial.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ class Store:
             return partial
 
     def commit(self, key: str, artifact_type: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
-        """Turn the workspace of `key` into the finished artifact: files to disk, manifest last, one rename."""
+        """Turn the workspace of `key` into the finished artifact: flush files, write the manifest last, rename once."""
         partial = self._partial(key)
         with disk_errors(self.root):
             remove_asides(partial)
@@ -172,7 +172,7 @@ class Store:
         return Artifact(key, artifact_type, self.root / key, facts, origin, digests)
 
     def recover(self, key: str) -> None:
-        """Finish an artifact whose manifest is written if a process died before the rename. Hold the lock first."""
+        """Finish an artifact whose process died between manifest and rename. The caller must hold the lock."""
         partial, final = self._partial(key), self.root / key
         if not (partial / MANIFEST).exists() or final.exists():
             return
@@ -184,7 +184,7 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return all finished artifacts, or errors for damaged ones. Raises ArtifactError like `folders`."""
+        """Return all finished artifacts, with errors for damaged artifacts. Raises ArtifactError like `folders`."""
         finished: list[Artifact | ArtifactError | None] = []
         for path in self.folders():
             if not path.suffix and (path / MANIFEST).exists():
@@ -197,8 +197,7 @@ class Store:
     def folders(self) -> list[Path]:
         """Return the folders of all artifacts, finished, unfinished or being removed, that have a manifest or a lock.
 
-        Raises:
-            ArtifactError: the folder has content, and none of it is a store's.
+        Raises ArtifactError if the folder has content, but none of it belongs to a store.
         """
         there = sorted(self.root.iterdir()) if self.root.is_dir() else []
         named = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
@@ -233,16 +232,16 @@ class Store:
 
 
 def may_write(folder: Path) -> bool:
-    """Return whether the rights and the disk of a folder allow writing."""
+    """Return whether the permissions and the disk of a folder allow writing."""
     return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one artifact: its key, the stage that made it, and the problem, one line or empty.
+    """The result of checking one artifact: the key, the stage that made it, and the problem in one line, or empty.
 
-    size_only: only sizes were compared, as an earlier hardneg wrote no digests. newer: not checked, as a newer hardneg
-    wrote it.
+    size_only: only sizes were compared, because an earlier hardneg wrote no digests. newer: nothing was checked,
+    because a newer hardneg wrote the artifact.
     """
 
     key: str
@@ -254,7 +253,7 @@ class Checked:
 
 
 def check(store: Store, progress: Progress) -> Iterator[Checked]:
-    """Read every byte of every artifact of a store. Raises ArtifactError as `Store.folders`."""
+    """Read every byte of every artifact in a store. Raises ArtifactError as `Store.folders` does."""
     keys = [path.name for path in store.folders() if not path.suffix]
     with progress.task("checking", len(keys), "artifacts") as task:
         for key in keys:
@@ -263,12 +262,12 @@ def check(store: Store, progress: Progress) -> Iterator[Checked]:
 
 
 def damage(folder: Path) -> str:
-    """Return the problem of the artifact in `folder`, one line; empty if every byte is as it was written."""
+    """Return the problem of the artifact in `folder` in one line; empty if every byte is as written."""
     return verified(Store(folder.parent), folder.name).problem
 
 
 def verified(store: Store, key: str) -> Checked:
-    """Return the result of reading every byte of one artifact."""
+    """Read every byte of one artifact and return the result."""
     try:
         artifact = store.find(key)
     except NewerArtifact:

@@ -21,20 +21,20 @@ _SIZES, _FACTS, _BLOCK = "sizes.json", "facts", ".npz"
 
 @dataclass(frozen=True)
 class BlockResult:
-    """The result of a block: its arrays or bytes by name, and its counts."""
+    """The result of a block: arrays or bytes by name, and counts."""
 
     parts: Mapping[str, NDArray[Any] | bytes]
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
 class BlockStore:
-    """The finished blocks in a folder; several processes and machines may write, equal bytes for the same block."""
+    """The finished blocks in a folder. Several processes and machines may write; equal blocks have equal bytes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, sizes: Sequence[int]) -> None:
-        """Record the number and largest size of the blocks, or compare them with those of a stopped run.
+        """Record the number and maximum size of the blocks, or compare both with the record of a stopped run.
 
         Raises:
             ArtifactError: the stopped run had other blocks.
@@ -54,7 +54,7 @@ class BlockStore:
         """Write a block; when this returns, it is safely on disk.
 
         Raises:
-            ArtifactError: the folder is gone, as another process has merged the blocks.
+            ArtifactError: the folder is gone because another process has merged the blocks.
         """
         if not self.folder.is_dir():
             raise ArtifactError(f"{self.folder}: missing: another process has finished or removed it")
@@ -64,10 +64,10 @@ class BlockStore:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
-        """Return the named parts of a finished block, or all of them; bytes as uint8.
+        """Return the named parts of a finished block, or all parts; bytes are returned as uint8 arrays.
 
         Raises:
-            ArtifactError: the block is missing, or damaged; then it is removed.
+            ArtifactError: the block is missing or damaged; a damaged block is removed.
         """
         path = self.folder / f"{number:09d}{_BLOCK}"
         try:
@@ -81,13 +81,13 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the bytes `name` of each block from 0 to `count` that has any. Raises like `read`."""
+        """Yield the bytes `name` of each of the first `count` blocks that has them. Raises the errors of `read`."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()
 
     def facts(self, count: int) -> Counter[str]:
-        """Return the sum of the counts of blocks 0 to `count`. Raises like `read`."""
+        """Return the summed counts of the first `count` blocks. Raises the errors of `read`."""
         total = Counter[str]()
         for number in range(count):
             total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))
@@ -95,7 +95,7 @@ class BlockStore:
 
 
 def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:
-    """Write blocks as they come; a thread writes one while the next is made."""
+    """Write blocks as they arrive; a thread writes one block while the next one is computed."""
     with ThreadPoolExecutor(1) as disk:
         under_way: Future[None] | None = None
         for number, block in blocks:
@@ -107,7 +107,7 @@ def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int
 
 
 def contiguous(numbers: Sequence[int]) -> Iterator[range]:
-    """Yield ascending numbers as ranges of consecutive ones."""
+    """Yield ascending numbers as ranges of consecutive numbers."""
     begins = [i for i, number in enumerate(numbers) if not i or number != numbers[i - 1] + 1]
     for begin, end in pairwise([*begins, len(numbers)]):
         yield range(numbers[begin], numbers[end - 1] + 1)

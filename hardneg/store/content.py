@@ -26,12 +26,12 @@ _read_files: ContextVar[dict[Path, tuple[int, ...]] | None] = ContextVar("files 
 
 
 def aside(path: Path) -> Path:
-    """Return a temporary path next to `path`, under a name that no other thread, process or host uses."""
+    """Return a temporary path next to `path`, with a name that no other thread, process or host uses."""
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
 
 
 def remove_asides(folder: Path) -> None:
-    """Remove temporary files of dead writers in `folder` and below it; nobody may be writing there."""
+    """Remove temporary files of dead writers in and below `folder`, where nothing may be writing."""
     for path in folder.rglob(".*.tmp"):
         if _ASIDE.fullmatch(path.name):
             path.unlink()
@@ -39,10 +39,10 @@ def remove_asides(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces `path` at the end of the block, whole and on disk.
+    """Open a new file that replaces `path`, complete and flushed to disk, at the end of the block.
 
     If the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip; equal content gives equal
-    bytes. Several threads and processes may replace one file: the last one's stays.
+    bytes. Several threads and processes may replace one file; the last version stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = aside(path)
@@ -63,10 +63,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """Open a new folder that replaces `folder` at the end of the block, whole and on disk.
+    """Open a new folder that replaces `folder`, complete and flushed to disk, at the end of the block.
 
-    If the block fails, `folder` stays as it was. One thread at a time replaces a folder, the others wait: the last
-    one's stays. Remains of a dead process are removed by the next one.
+    If the block fails, `folder` stays as it was. One thread at a time replaces a folder while others wait; the last
+    version stays. What a dead process left behind is removed by the next process.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new, old = (folder.with_name(f".{folder.name}.tmp{end}") for end in ("", ".old"))
@@ -104,13 +104,13 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text in place of `path`, as `replacing` does."""
+    """Replace the file `path` with a text, as `replacing` does."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON in place of `path`, as `replacing` does."""
+    """Replace the file `path` with JSON, as `replacing` does."""
     with replacing(path) as file:
         file.write(f"{json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)}\n".encode())
 
@@ -127,7 +127,7 @@ def system_errors() -> Iterator[None]:
 
 
 def link_folder(source: Path, target: Path, excluded: Collection[str] = ()) -> Path:
-    """Link the files below `source`, except those named `excluded`, into `target`, which is replaced whole."""
+    """Link the files below `source`, except those named `excluded`, into `target`, which is replaced as a whole."""
     with replacing_folder(target) as folder:
         for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in excluded):
             link_file(path, folder / path.relative_to(source))
@@ -165,10 +165,10 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turn system errors of the disk into one clear line; `option` names the argument for another folder.
+    """Turn disk errors into one clear line; `option` names the argument that selects another folder.
 
     Raises:
-        ArtifactError: the disk is full, read-only, or not ours to write.
+        ArtifactError: the disk is full, read-only, or not writable by this user.
     """
     option = f"{{{option}}}" if option.isidentifier() else option
     advice = {
@@ -191,7 +191,7 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Content:
-    """Content outside the store, by its digest.
+    """Content outside the store, identified by its digest.
 
     find: computes the digest anew. files: the digested files, each with its state before it was read.
     """
@@ -211,7 +211,7 @@ class Content:
             _read_files.reset(token)
 
     def check(self) -> None:
-        """Digest again if a file's size, times or inode have changed. Raises DataError if the content has changed."""
+        """Recompute the digest if a file's size, times or inode changed. Raises DataError if the content changed."""
         moved = {path: state for path, noted in self.files.items() if (state := note_read(path)) != noted}
         if moved:
             now = ""
@@ -235,24 +235,24 @@ def note_read(path: Path) -> tuple[int, ...]:
 
 
 def digest(value: Any) -> str:
-    """Return the digest of a JSON value, 32 hexadecimal digits; the order of keys does not matter.
+    """Return the digest of a JSON value as 32 hexadecimal digits; the order of keys does not matter.
 
     Raises:
-        TypeError: JSON has no such value. ValueError: a number is not finite.
+        TypeError: the value is not valid in JSON. ValueError: a number is not finite.
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """Return the digest of a file's bytes, 32 hexadecimal digits."""
+    """Return the digest of a file's bytes as 32 hexadecimal digits."""
     note_read(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def tree_digest(root: Path, names: Iterable[str] | None = None) -> str:
-    """Return the digest of the paths and bytes of the files below `root`, or of `names` relative to it."""
+    """Return the digest of the paths and bytes of the files below `root`, or only of the relative `names`."""
     paths = sorted(root.joinpath(name) for name in names) if names is not None else sorted(root.rglob("*"))
     for folder in {root, *(each for path in paths for each in path.parents if root in each.parents)}:
         note_read(folder)
@@ -277,11 +277,11 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
     """Return the options that may change a result, by name, as JSON values; defaults included.
 
     An option marked `FREE` never counts; one marked `LATER` counts only if it differs from its default. A dataclass has
-    these marks in its fields' metadata, or lists such options in its class variables `free` and `later`.
+    these marks in the fields' metadata, or lists such options in the class variables `free` and `later`.
 
     Args:
         options: a pydantic model or a dataclass.
-        without: options to leave out, as their content counts instead.
+        without: options to leave out because their content counts instead.
     """
     from pydantic import BaseModel, TypeAdapter
 
@@ -301,12 +301,12 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
 
 def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return a configured plugin's part of a key: its name, its version, and its options that count."""
+    """Return a configured plugin's part of a key: the name, the version, and the options that count."""
     return {"name": name, "version": type(plugin).version, "options": options_in_key(plugin, without)}
 
 
 def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return training options with their names and values in keys."""
+    """Return training options with the names and values that keys use."""
     renamed = {}
     for name, value in options.items():
         word, values = _LEGACY.get(name, (name, {}))
@@ -322,9 +322,9 @@ _listening: list[tuple[dict[str, str], Path | None]] = []
 
 
 def choose(subject: str, best: str, *others: str) -> str:
-    """Return the recorded way to compute a subject, if it is one of these, else the best; the first process decides.
+    """Return the recorded way to compute a subject if it is among the choices, else `best`; the first process decides.
 
-    Ways that round differently are chosen here: a step that resumes, on another machine too, goes on with its own.
+    Use this for ways that round differently: a resumed step, even on another machine, keeps the recorded way.
     """
     chosen = _chosen.get(subject, "")
     if chosen not in (best, *others):
@@ -339,9 +339,9 @@ def choose(subject: str, best: str, *others: str) -> str:
 
 @contextmanager
 def noted(earlier: Mapping[str, str] | None = None, file: Path | None = None) -> Iterator[dict[str, str]]:
-    """Collect the choices made in the block, by subject; those in `earlier` take precedence.
+    """Collect the choices made in the block, by subject; choices in `earlier` take precedence.
 
-    file: stores them for a resumed run, and holds those of the run that is resumed, which take precedence too.
+    file: stores the choices for a later resumed run; choices that a stopped run left in it take precedence too.
     """
     before, choices = dict(_chosen), dict(earlier or {})
     with suppress(OSError, TypeError, ValueError):
@@ -358,5 +358,5 @@ def noted(earlier: Mapping[str, str] | None = None, file: Path | None = None) ->
 
 
 def cache_folder() -> Path:
-    """Return the folder of data cached between runs, by the XDG rule."""
+    """Return the folder for data cached between runs, following the XDG specification."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hardneg"

@@ -30,7 +30,7 @@ _log = logging.getLogger("hardneg")
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An unfinished run: the path of its output, its start (Unix time), and its keys."""
+    """An unfinished run: the output path, the start (Unix time), and the keys."""
 
     root: Path
     owner: Path
@@ -42,7 +42,7 @@ class Unfinished:
 
 @contextlib.contextmanager
 def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Iterator[None]:
-    """Keep `keys` while the block runs; if it fails, until a later run succeeds, or `gc` forgets it."""
+    """Keep `keys` while the block runs; after a failure, until a later run succeeds or `gc` forgets the failed run."""
     if store.read_only:
         yield
         return
@@ -59,7 +59,7 @@ def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Ite
 
 @contextlib.contextmanager
 def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: Sequence[Path]) -> Iterator[None]:
-    """Record that `owner` is being written, and at the end the files and folders at `tops`.
+    """Record that `owner` is being written, and at the end record the files and folders at `tops`.
 
     `gc` keeps `keys` as long as `owner` exists. Files that an earlier run of the command wrote elsewhere in `owner`
     stay recorded until they change. If the block fails before it has changed anything, the earlier record is restored.
@@ -95,7 +95,7 @@ def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: 
 
 
 def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
-    """Return the existing files at and below `tops`, in the form of `Files`."""
+    """Return the existing files at and below `tops` as `Files`."""
     states = {}
     for top in filter(os.path.lexists, tops):
         for path in sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else [top]:
@@ -130,7 +130,7 @@ def owners(store: Store, key: str) -> list[Path]:
 def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
     """Return the folders that no output, no unfinished run and no process uses, with their sizes in bytes.
 
-    forget: ignore unfinished runs that are not running.
+    forget: whether to ignore unfinished runs that are not running.
     """
     used = _used(store, forget)
     free = [path for path in store.folders() if _key(path) not in used and not store.held(_key(path))]
@@ -138,9 +138,9 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
 
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Remove the garbage, and the records of outputs that no longer exist; return what was removed.
+    """Remove the garbage and the records of outputs that no longer exist; return removed folders and sizes.
 
-    Runs may start meanwhile: each folder is renamed while its lock is held and no run has noted its key.
+    Runs may start meanwhile: each folder is renamed while its lock is held and no run has recorded its key.
 
     Raises:
         ArtifactError: a folder cannot be removed.
@@ -222,10 +222,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Target:
-    """A file or a folder to write; for a run folder, the possible `names` in it, and the file that identifies it.
+    """A file or folder to write; for a run folder, also the possible `names` inside and the file that identifies it.
 
-    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: how an existing
-    file can be used unchanged, for the message that refuses to replace it.
+    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: how to use an
+    existing file unchanged, for the message that refuses to replace the file.
     """
 
     path: Path
@@ -248,8 +248,8 @@ class Words:
 class Outputs:
     """All outputs and inputs of one command or function, and the store that records results.
 
-    command: may replace its own earlier output. keys: artifacts that the outputs are made from; the store keeps them
-    from `reserve` on. tell: shows a message to the user.
+    command: the writer, which may replace its own earlier output. keys: artifacts that the outputs are made from, kept
+    in the store from `reserve` on. tell: shows a message to the user.
     """
 
     command: str
@@ -265,7 +265,7 @@ class Outputs:
         """Reject outputs that would replace the user's files or that cannot be written.
 
         Raises:
-            UsageError: an output is an input, contains one or is in one; or exists and is not this command's own.
+            UsageError: an output equals, contains or is inside an input, or exists and was not written by this command.
             ArtifactError: an output cannot be written.
         """
         paths, another = [target.path.resolve() for target in self.targets], f"give another {self.words.output}"
@@ -292,7 +292,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def reserve(self) -> Iterator[None]:
-        """Check the outputs, and keep the steps in the store during the block and after an interruption."""
+        """Check the outputs, and keep the artifacts in the store during the block and after an interruption."""
         self.check()
         with contextlib.ExitStack() as stack:
             if world().rank == 0 and self.keys:
@@ -304,7 +304,7 @@ class Outputs:
         """Record files written in the block as this command's own.
 
         Raises:
-            ArtifactError: the disk is full, read-only, or not ours to write.
+            ArtifactError: the disk is full, read-only, or not writable by this user.
         """
         with contextlib.ExitStack() as stack:
             stack.enter_context(disk_errors(self.targets[0].path, self.words.output))

@@ -56,13 +56,13 @@ def pack(folder: Path, artifacts: dict[str, Artifact], file: Path) -> None:
 
 
 def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
-    """Put the artifacts of a packed run into the store, and its run folder at `folder`; return the run folder.
+    """Put the artifacts of a packed run into the store and the run folder at `folder`; return the run folder.
 
-    Every byte is verified before an artifact or the folder becomes visible. folder: by default the packed one's name.
+    Every byte is verified before an artifact or the folder becomes visible. `folder` defaults to the packed name.
 
     Raises:
         DataError: the file is not a packed run, or has links, devices, or paths that lead elsewhere.
-        ArtifactError: an artifact is damaged, the store has a different one with the same key, or the folder exists.
+        ArtifactError: an artifact is damaged or differs from the store's with the same key, or the folder exists.
     """
     store.root.mkdir(parents=True, exist_ok=True)
     with disk_errors(store.root), store.lock("unpack"):

@@ -21,19 +21,19 @@ _SEED = 7
 
 
 class DatasetTests(PluginTests):
-    """Set `plugin`; or override `write`, and `make` to return the loader of that folder.
+    """Tests of a dataset loader. Set `plugin`, or override `write`, and `make` to return the loader of that folder.
 
-    Override `change` to change the content of the source. `seconds` is the longest time that `size_hint` may take,
-    with `query_hint` if there is one.
+    Override `change` to change the content of the source. `seconds` is the maximum time that `size_hint`, and
+    `query_hint` if there is one, may take together.
     """
 
     seconds: ClassVar[float] = 1.0
 
     def write(self, folder: Path) -> None:
-        """Write a small source into the empty `folder`; nothing for a loader without files."""
+        """Write a small source into the empty `folder`; a loader without files needs none."""
 
     def change(self, folder: Path) -> None:
-        """Change the content that `write` wrote into `folder`; otherwise its test is skipped."""
+        """Change the content that `write` wrote into `folder`; the test is skipped without an override."""
         import pytest
 
         pytest.skip("override `change` to test that changed content has another fingerprint")
@@ -116,12 +116,12 @@ _NOUNS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "m
 
 
 class WriterTests(PluginTests):
-    """Set `plugin`; `lookahead` is the number of documents that it may read before its first answer."""
+    """Tests of a writer. Set `plugin`; `lookahead` is the number of documents it may read before its first answer."""
 
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def documents(self) -> list[Document]:
-        """Return twelve documents of five sentences with titles, one of one word, and an empty one."""
+        """Return twelve titled documents of five sentences, one document of one word, and one empty document."""
         return [*map(self._document, range(12)), Document("short", "word"), Document("empty", "")]
 
     def _document(self, number: int) -> Document:
@@ -163,17 +163,17 @@ class WriterTests(PluginTests):
 
 
 class MinerTests(PluginTests):
-    """Set `plugin`; `runs` are the labels of the ranked lists that it reads, the one to select from first.
+    """Tests of a miner. Set `plugin`; `runs` are the labels of the ranked lists it reads, the selection list first.
 
-    `lookahead` is the number of queries that it may read before its first answer. Override `candidates` for a miner
-    that needs other lists.
+    `lookahead` is the number of queries that the miner may read before its first answer. Override `candidates` for a
+    miner that needs other lists.
     """
 
     runs: ClassVar[tuple[str, ...]] = ("run",)
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
-        """Return twelve queries with lists of 0 to 60 documents, with positives at the top, inside and outside."""
+        """Return twelve queries with lists of 0 to 60 documents; positives are first, within or outside the lists."""
         return [self._query(number) for number in range(12)]
 
     def _query(self, number: int) -> Candidates:
@@ -292,10 +292,10 @@ _QUERIES = {f"q{row}": _WORDS[row] for row in range(6)}
 
 
 class FilterTests(PluginTests):
-    """Set `plugin`; `lookahead` is the number of queries that it may read before its first answer.
+    """Tests of a filter. Set `plugin`; `lookahead` is the number of queries it may read before its first answer.
 
-    The collection has 40 documents of four words, `d0` to `d39`, and six queries of one word, `q0` to `q5`, which is
-    also their answer.
+    The collection has 40 documents of four words, `d0` to `d39`, and six queries of one word, `q0` to `q5`; the word is
+    also the answer.
     """
 
     lookahead: ClassVar[int] = LOOKAHEAD

@@ -23,26 +23,26 @@ _BLOCK = 3
 
 
 class EncoderTests(PluginTests):
-    """Set `plugin`; override `model` for a family that reads files or calls a server.
+    """Tests of an encoder. Set `plugin`; override `model` for an encoder family that reads files or calls a server.
 
-    tolerance: the largest difference of two numbers of one text (batches change last bits).
-    own_share: the least share of documents that are nearest to themselves; below 1 if vectors of any length are
-    compared by inner products, so that a longer one may be nearer.
+    tolerance: the maximum difference between two encodings of one text (batches change the last bits).
+    own_share: the minimum share of documents that are nearest to themselves; below 1 if unnormalised vectors are
+    compared by inner product, so that a longer vector may be nearer.
     """
 
     tolerance: ClassVar[float] = TOLERANCE
     own_share: ClassVar[float] = 1.0
 
     def model(self, folder: Path) -> ModelSpec:
-        """Return the model of a recipe; `folder` is the test's own."""
+        """Return the model as in a recipe; `folder` is private to the test."""
         return ModelSpec("tested")
 
     def others(self, folder: Path) -> Sequence[Any]:
-        """Return the family with other options, each of which changes the numbers of a text."""
+        """Return variants of the encoder with other options; each variant changes the encoding of a text."""
         return ()
 
     def documents(self) -> list[str]:
-        """Return eight different texts, of one word to many."""
+        """Return eight different texts, from one word to many words."""
         words = _TEXT.split()
         return [" ".join(words[i % 5 : i % 5 + 1 + 2 * i] * (1 + i // 6)) for i in range(8)]
 
@@ -51,7 +51,7 @@ class EncoderTests(PluginTests):
         return ["old river", "the blue harbor and a bridge", "engines"]
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail unless these are `count` texts of the form."""
+        """Fail unless the encoding has `count` texts and the declared form."""
         forms.check_encoded(encoded, form, count, dimension)
 
     def alike(self, one: Any, other: Any, tolerance: float) -> bool:
@@ -213,7 +213,7 @@ class EncoderTests(PluginTests):
 
 
 class TrainableEncoderTests(EncoderTests):
-    """The tests of a family whose encoders can be trained; it must be installed with an entry point."""
+    """Tests of an encoder family that can be trained; the family must be installed with an entry point."""
 
     def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
         import torch

@@ -18,12 +18,12 @@ _DEPTH = 10
 
 
 class IndexTests(PluginTests):
-    """Set `plugin`; `exact = False` and the least `recall` at 10 for a backend that may miss documents.
+    """Tests of an index. Set `plugin`; set `exact = False` and the minimum `recall` at 10 if it may miss documents.
 
     A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language): a
-    document that shares a rare word with a query must be found, a query of unknown words must find nothing.
-    A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised if it is not exact;
-    a backend of another form needs its own `documents`, `encoded_queries`, `write` and `plain_scores`.
+    document that shares a rare word with a query must be found, and a query of unknown words must find nothing.
+    A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised if the backend is not
+    exact; a backend of another form needs its own `documents`, `encoded_queries`, `write` and `plain_scores`.
     """
 
     exact: ClassVar[bool] = True
@@ -32,11 +32,11 @@ class IndexTests(PluginTests):
     dimension: ClassVar[int] = 16
 
     def texts(self) -> list[str]:
-        """Return forty sentences, four equal ones for each of ten topics."""
+        """Return forty sentences, four equal sentences for each of ten topics."""
         return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
 
     def queries(self) -> list[str]:
-        """Return queries: the first matches documents 2, 12, 22 and 32 equally, the last one none."""
+        """Return queries; the first matches documents 2, 12, 22 and 32 equally, and the last matches no document."""
         return ["violin", "copper harbor", "zzyzx"]
 
     def _built(self, folder: Path) -> tuple[Any, Path]:
@@ -57,7 +57,7 @@ class IndexTests(PluginTests):
         return plugin, path.rename(folder / "made")
 
     def documents(self, plugin: Any) -> Any:
-        """Return `count` encoded documents, of whole numbers if the index is exact, so that sums are exact."""
+        """Return `count` encoded documents; an exact index gets integers, so that sums are exact."""
         return drawn_documents(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> Any:
@@ -69,7 +69,7 @@ class IndexTests(PluginTests):
         return write_encoded(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Return the score of each query with each document, float32 [Q, D]; -inf if it is not a hit."""
+        """Return the score of each query with each document, float32 [Q, D]; -inf where it is not a hit."""
         scores: NDArray[np.float32] = queries @ documents.T
         return scores
 
@@ -182,7 +182,7 @@ _QUERIES = 9
 
 
 def drawn_documents(count: int, dimension: int, exact: bool) -> NDArray[np.float32]:
-    """Return `count` documents, some of them equal; whole numbers for an exact index, so that sums are exact."""
+    """Return `count` documents, some of them equal; an exact index gets integers, so that sums are exact."""
     vectors = generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     vectors[count // 2 :: 7] = vectors[3]  # ties
     return np.round(vectors * 4) if exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -195,7 +195,7 @@ def drawn_queries(documents: NDArray[np.float32], exact: bool) -> NDArray[np.flo
 
 
 def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
-    """Write documents as the stage `encode` does, with the ids `d0`, `d1`, ...."""
+    """Write documents as the stage `encode` does, with the ids `d0`, `d1` and so on."""
     with FlatWriter(folder, documents.shape[1], len(documents)) as writer:
         writer.write(documents)
         writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
@@ -204,7 +204,7 @@ def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
 
 
 def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> None:
-    """Fail unless these are `count` texts of the form, with finite numbers."""
+    """Fail unless the encoding has `count` texts, the expected form, and finite numbers."""
     rule(len(encoded) == count, "texts are encoded in order, each once", f"{len(encoded)} for {count}")
     arrays = list(encoded.flat.values()) if isinstance(encoded, EncodedRows) else [encoded]
     plain = "vectors" if isinstance(encoded, np.ndarray) else form if form != "vectors" else "several vectors"

@@ -52,7 +52,7 @@ def check_independent(
     what: str = "queries",
     same: Callable[[Any, Any], bool] = eq,
 ) -> None:
-    """Fail unless an item gets the same answer in another order, alone, and when asked again."""
+    """Fail unless an item gets the same answer in another order, alone, and on a second request."""
     together = answers(items)
     for cause, others in (
         (f"the order of {what}", answers(items[::-1])[::-1]),
@@ -64,7 +64,7 @@ def check_independent(
 
 
 def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object], text: str) -> None:
-    """Fail if `use` changes the scores of lists."""
+    """Fail if `use` changes the scores in ranked lists."""
     before = [item.scores.copy() for query in candidates for item in query.hits.values()]
     use()
     after = [item.scores for query in candidates for item in query.hits.values()]
@@ -79,12 +79,12 @@ def check_light(module: str, text: str) -> None:
 
 
 class PluginTests:
-    """Set `plugin` to a configured instance, or override `make` where one needs files of its own."""
+    """Tests of any plugin. Set `plugin` to a configured instance, or override `make` if the plugin needs files."""
 
     plugin: Any = None
 
     def make(self, folder: Path) -> Any:
-        """Return the plugin under test; `folder` is empty and the test's own."""
+        """Return the plugin under test; `folder` is empty and private to the test."""
         if self.plugin is None:
             raise AssertionError(f"{type(self).__name__} must set `plugin`, or override `make`")
         return self.plugin
@@ -130,9 +130,9 @@ _NAME = "tested"
 
 
 class StageTests:
-    """Set `stage` to the class of a stage and `mapping` to an entry of a recipe, with its `stage`.
+    """Tests of a stage. Set `stage` to the stage class and `mapping` to a recipe entry that includes `stage`.
 
-    Give the stages that it refers to names that do not occur elsewhere in it, such as `some-run`.
+    Give referenced stages names that do not occur elsewhere in the mapping, such as `some-run`.
 
     The work of the stage is not tested here: write a test that calls `make` with a `StageContext`.
     """
@@ -141,11 +141,11 @@ class StageTests:
     mapping: ClassVar[Mapping[str, Any]]
 
     def spec(self) -> StageSpec:
-        """Return the spec of the mapping."""
+        """Return the spec parsed from `mapping`."""
         return self.stage.model_validate(dict(self.mapping))
 
     def view(self) -> RecipeView:
-        """Return a recipe of this stage alone, without those that it refers to."""
+        """Return a recipe of this stage alone, without the stages it refers to."""
         spec, plugins = self.spec(), dict[tuple[str, str], Any]()
         for field, kind, setting in spec.plugins():
             try:
@@ -218,7 +218,7 @@ command_of({module}.{cls}).main(["--help"], prog_name="hardneg analyze {name}")
 
 
 class AnalysisTests:
-    """Set `analysis` to the class and `mapping` to options that a recipe may have; override `inputs`.
+    """Tests of an analysis. Set `analysis` to the class and `mapping` to recipe options; override `inputs`.
 
     The numbers are not tested here: write a test with numbers that you have worked out by hand.
     """
@@ -227,11 +227,11 @@ class AnalysisTests:
     mapping: ClassVar[Mapping[str, Any]]
 
     def inputs(self, configured: Analysis, folder: Path) -> AnalysisInputs:
-        """Return the inputs; `folder` is the test's own. `hardneg.analysis.base.Files` reads plain files."""
+        """Return the inputs; `folder` is private to the test. `hardneg.analysis.base.Files` reads plain files."""
         raise AssertionError(f"{type(self).__name__} must override `inputs`")
 
     def configured(self) -> Analysis:
-        """Return the analysis of the mapping."""
+        """Return the analysis configured by `mapping`."""
         return self.analysis.model_validate(dict(self.mapping))
 
     def test_is_a_frozen_model_with_a_name_and_a_version(self) -> None:

@@ -20,9 +20,9 @@ Request = tuple[str, Sequence[str]]
 
 
 class RerankerTests(PluginTests):
-    """Set `plugin`; `tolerance`: the largest difference of two scores of one document (batches change last bits).
+    """Tests of a reranker. Set `plugin`; `tolerance` bounds score differences (batches change the last bits).
 
-    `lookahead` is the number of requests that it may read before its first answer.
+    `lookahead` is the number of requests that the reranker may read before its first answer.
     """
 
     tolerance: ClassVar[float] = TOLERANCE
@@ -76,9 +76,9 @@ class RerankerTests(PluginTests):
 
 
 class TrainableRerankerTests(RerankerTests):
-    """The tests of a reranker that can be trained.
+    """Tests of a reranker that can be trained.
 
-    `rounding` is the largest difference from scores in 32 bits, for a plugin that computes in 16.
+    `rounding` is the maximum difference from 32-bit scores, for a plugin that computes in 16 bits.
     """
 
     rounding: ClassVar[float] = 0.02
@@ -91,7 +91,7 @@ class TrainableRerankerTests(RerankerTests):
         return outputs
 
     def test_loads_the_same_network_each_time(self, tmp_path: Path) -> None:
-        """Weights that are not in the source, such as a new head's, are drawn from a seed of the plugin."""
+        """Weights that are not in the source, such as a new head, are drawn from the plugin's seed."""
         import torch
 
         plugin, outputs = self.make(tmp_path), []
@@ -153,10 +153,10 @@ _OF_ROWS, _OF_COLUMNS = ("guide_query_query", "query_query"), ("guide_document_d
 
 
 class LossTests(PluginTests):
-    """Set `plugin`; its class names in `needs` the optional parts of a `ScoreBatch` that it requires.
+    """Tests of a loss. Set `plugin`; `needs` of its class names the optional parts of a `ScoreBatch` it requires.
 
-    `needs` here names more of them, for the tests alone. `scale` bounds the scores of ordinary batches: within it the
-    loss must be differentiable. `stops_gradients`: the loss treats some scores as constants, such as weights.
+    `needs` of this class names further parts, only for the tests. `scale` bounds the scores of ordinary batches: within
+    it the loss must be differentiable. `stops_gradients`: the loss treats some scores as constants, such as weights.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
@@ -166,7 +166,7 @@ class LossTests(PluginTests):
     def batch(self) -> ScoreBatch:
         """Return float64 scores of four queries with four positives and eight negatives; some cells are not valid.
 
-        A teacher scored only each query's own documents, a guide all pairs.
+        A teacher has scored only each query's own documents; a guide has scored all pairs.
         """
         import torch
 

@@ -36,9 +36,9 @@ Record = Mapping[str, Any]
 class System:
     """An open index with one vector per document, and the model that encodes its queries.
 
-    doc_ids: ids by row. rows: returns the rows of documents, int64 [n], -1 for documents that the index lacks. encode:
-    returns query vectors float32 [n, d] of texts. device: where to compute. encode_documents: returns document vectors
-    of texts; None if the model cannot.
+    doc_ids: document ids by row. rows: returns the rows of documents, int64 [n], with -1 for documents not in the
+    index. encode: encodes texts as query vectors, float32 [n, d]. device: the device to compute on. encode_documents:
+    encodes texts as document vectors; None if the model cannot.
     """
 
     searcher: DenseSearcher
@@ -50,29 +50,29 @@ class System:
 
 
 class AnalysisInputs(Protocol):
-    """The inputs of an analysis; `path` is the path of one of its references, such as `runs.BM25`."""
+    """The inputs of an analysis; `path` is the path of a reference, such as `runs.BM25`."""
 
     split: str = "test"
     relevance_level: int = 1
     seed: int = SEED
 
     def location(self, path: str) -> str:
-        """Return the name of a referenced input in messages."""
+        """Return the name of a referenced input for messages."""
 
     def label(self, path: str) -> str:
-        """Return the name of a referenced input in tables."""
+        """Return the name of a referenced input for tables."""
 
     def run(self, path: str) -> Run:
-        """Return a run, read whole."""
+        """Return a run, read into memory."""
 
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
         """Yield the queries and lists of a run, which may be too large for memory."""
 
     def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
-        """Yield the lists of a run in the order of `query_ids`, empty for queries that it lacks."""
+        """Yield the lists of a run in the order of `query_ids`; lists are empty for queries not in the run."""
 
     def query_ids(self, path: str, split: str) -> Sequence[str]:
-        """Return the queries of a split that a run may have, in its order."""
+        """Return the ids of the queries that a run may have, in the order of the split."""
 
     def qrels(self) -> Qrels:
         """Return the relevance judgements of the split."""
@@ -84,13 +84,13 @@ class AnalysisInputs(Protocol):
         """Return positives withheld from training, by query."""
 
     def queries(self, split: str | None) -> Mapping[str, str]:
-        """Return query texts by id, of a split or of all; empty if unknown."""
+        """Return query texts by id, from one split or from all splits; empty if unknown."""
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
         """Return document texts by id; unknown ones are left out."""
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
-        """Return these documents and those with the same contents."""
+        """Return these documents and all documents with the same contents."""
 
     def groups(self) -> Mapping[str, str]:
         """Return the group of each document that has one, by id."""
@@ -134,8 +134,8 @@ class AnalysisInputs(Protocol):
 class Files(AnalysisInputs):
     """Inputs from plain files and from the stages of a run folder.
 
-    named: a file, a folder, a model or a stage by path of reference. labels: names of files in tables. judged, topics,
-    corpus, hidden: files of judgements, queries, documents, withheld judgements. stages: artifact type and facts by
+    named: the file, folder, model or stage for each reference path. labels: file names for tables. judged, topics,
+    corpus, hidden: files of judgements, queries, documents and withheld judgements. stages: artifact type and facts by
     stage.
     """
 
@@ -271,7 +271,7 @@ class Analysis(BaseModel):
     are the help of its options.
 
     name: of its entry point. version: raised when equal options and inputs give another result. title: of its section
-    in a report. explained: how to read its table. paper: the table or figure of a paper that it reproduces. asks: more
+    in a report. explained: how to read the table. paper: the table or figure of a paper that it reproduces. asks: more
     arguments of its command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`,
     `seed`, `device`, `stages` (a run folder, whose stages are referred to by name). extra: the optional part of hardneg
     that it needs. beside: columns that a report appends from other analyses of the stage, joined on the first cell.
@@ -300,7 +300,7 @@ class Analysis(BaseModel):
         """Return the results of `measure` as a table of texts."""
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw the results to all `paths`; by default columns of the table."""
+        """Draw the results to all `paths`; by default, draw columns of the table."""
         draw_table(self.table(results), self.drawn, self.across, paths)
 
     def tables(self, results: Any) -> Sequence[Table]:
@@ -340,11 +340,11 @@ class Analysis(BaseModel):
         return unnamed if alone is None else {"model": alone, **unnamed}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Yield each reference: its path, its target, and what it needs of that."""
+        """Yield each reference as path, target and requirements."""
         return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def identity(self) -> dict[str, Any]:
-        """Return all that may change the result: values with defaults, and the labels of references in order."""
+        """Return everything that may change the result: values with defaults, and the labels of references in order."""
         described = type(self).model_fields.items()
         references = {name for name, info in described if any(isinstance(each, Reference) for each in info.metadata)}
         values = {field: _ordered(value) for field, value in options_in_key(self, references).items()}

@@ -23,7 +23,7 @@ Lists = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class SharedDocuments:
-    """Shares by query, from 0 to 1, and how many queries were left out, by reason."""
+    """Shares by query, from 0 to 1, and the number of queries left out by reason."""
 
     shares: Mapping[str, float]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class SharedDocuments:
 def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
     """The share of each query's first `depth` documents that is among the first `depth` of the other run.
 
-    Queries that either run lacks, or has no document for, are left out.
+    Queries that are missing or have no documents in either run are left out.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 6.
     """
@@ -63,13 +63,13 @@ def negatives_overlap(
 ) -> SharedDocuments:
     """Return the share of each query's training negatives that the trained model also retrieves in testing.
 
-    Met are the first `depth` documents of the trained model's own run that are not relevant.
+    The retrieved negatives are the first `depth` documents of the trained model's run that are not relevant.
 
     Args:
-        negatives: what was trained on, each with the positives that it was mined with.
-        lists: the run of the trained model over the same queries, streamed: a query id and its documents.
-        relevant: more documents by query that are not negatives.
-        depth: the number of the run's negatives to use.
+        negatives: the training negatives of each query, with the positives that they were mined with.
+        lists: the trained model's run over the same queries, streamed as pairs of query id and documents.
+        relevant: additional relevant documents by query, which do not count as negatives.
+        depth: the number of negatives to take from the run.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
     """
@@ -137,7 +137,7 @@ class Overlap(Analysis):
         return {**values, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return each pair of runs' overlap, or each run's with `against`, and that of training negatives with runs."""
+        """Return the overlap of run pairs, or of each run with `against`, and of training negatives with runs."""
         runs: dict[str, Lists] = {
             label: {query_id: each.doc_ids for query_id, each in run.items()}
             for label, run in inputs.runs("runs", self.runs).items()
@@ -259,15 +259,15 @@ def cases(
     """Return all judged queries, by descending difference, then by id.
 
     Args:
-        lists: ours, theirs.
-        values: a metric by query, of ours and of theirs.
-        qrels: what is known to be relevant.
+        lists: the lists of both runs, ours and theirs.
+        values: the metric by query, for ours and for theirs.
+        qrels: the relevance judgements.
 
     Returns:
-        Of each `query_id`, `ours` and `theirs` by the metric, and `difference`: what differs by rounding is 0. `rank`,
-        `documents`: where the lists first hold different documents of which the winner's is the more relevant, or,
-        where there is no such rank, first differ at all; rank 0: they are the same. `relevance` is None where nobody
-        judged it.
+        For each `query_id`, the metric of `ours` and `theirs`, and the `difference`, which is 0 if only rounding
+        differs. `rank`, `documents`: the first rank at which the lists differ and the winner's document is more
+        relevant, or else the first rank at which they differ; rank 0 if the lists are the same. `relevance` is None for
+        unjudged documents.
 
     Source: ANCE (Xiong et al., ICLR 2021), tables 8 and 9.
     """
@@ -312,7 +312,7 @@ class RecallAtDepth(Analysis):
         return recall_at_depth(runs, inputs.qrels(), sorted(set(self.depths)), inputs.relevance_level)
 
     def table(self, results: Any) -> Table:
-        """Return one row per run: nDCG at the deepest cut-off, recall at each."""
+        """Return one row per run: nDCG at the deepest cutoff and recall at each cutoff."""
         cuts = results["depths"]
         rows = [
             [label, f"{row['ndcg']:.4f}", *(f"{value:.4f}" for value in row["recall"])]
@@ -325,9 +325,9 @@ class RecallAtDepth(Analysis):
 
 
 def recall_at_depth(runs: Mapping[str, Any], qrels: Any, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
-    """Return, by label, `recall` at each of `cuts` and `ndcg` at the deepest; means over judged queries.
+    """Return, by label, mean `recall` at each of `cuts` and mean `ndcg` at the deepest cut, over judged queries.
 
-    Grades from `level` up are relevant to recall; nDCG takes grades as they are.
+    Grades of at least `level` count as relevant for recall; nDCG uses the grades themselves.
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, table 2.
     """

@@ -32,12 +32,12 @@ def complete_recipes() -> list[str]:
 
 
 def complete_presets(context: typer.Context) -> list[str]:
-    """Presets of the recipe on the command line."""
+    """The presets of the recipe named on the command line."""
     return _of_recipe(context, lambda source: list(recipes.preset_names(source)))
 
 
 def complete_stages(context: typer.Context) -> list[str]:
-    """Stages of the recipe and preset on the command line."""
+    """The stages of the recipe and preset named on the command line."""
     preset = context.params.get("preset")
     return _of_recipe(
         context, lambda source: ["dataset", *(recipes.expand(source, preset, ()).tree.get("stages") or ())]
@@ -60,12 +60,12 @@ def complete_plugins(kind: str) -> Callable[[], list[str]]:
 
 
 def complete_kinds() -> list[str]:
-    """Kinds of plugins, in the singular."""
+    """The kinds of plugins, as singular nouns."""
     return list(SINGULARS)
 
 
 def complete_named_plugins(context: typer.Context) -> list[str]:
-    """Plugins of the kind on the command line."""
+    """The plugins of the kind named on the command line."""
     kind = context.params.get("kind") or ""
     return complete_plugins(SINGULARS.get(kind, kind))()
 
@@ -76,22 +76,22 @@ def complete_metrics() -> list[str]:
 
 
 def complete_words(*known: str) -> Callable[[], list[str]]:
-    """A completer for these words."""
+    """A completer for the given words."""
     return lambda: list(known)
 
 
 def keyword(name: str, **facts: Any) -> Parameter:
-    """A keyword-only parameter of a command's function; facts: its default and annotation."""
+    """A keyword-only parameter of a command's function; facts: the default and annotation."""
     return Parameter(name, Parameter.KEYWORD_ONLY, **facts)
 
 
 def output(written: str, default: Any = ...) -> Any:
-    """The option `--output`; written: its help."""
+    """The option `--output`; written: the help text."""
     return typer.Option(default, "--output", "-o", help=written, rich_help_panel=WRITTEN)
 
 
 def key_values(meaning: str, panel: str | None = None) -> Any:
-    """A repeatable option KEY=VALUE; panel: its group in the help."""
+    """A repeatable option KEY=VALUE; meaning: the help text; panel: the group of the option in the help."""
     return typer.Option([], metavar="KEY=VALUE", help=meaning, rich_help_panel=panel)
 
 
@@ -106,7 +106,7 @@ def plain_flag(name: str) -> str:
 
 
 def flag_of(function: Callable[..., Any]) -> Callable[[str], str]:
-    """A function from argument names to their names in the command of `function`."""
+    """A function that maps argument names to their command-line names in the command of `function`."""
     known = arguments_of(function)
     return lambda name: flag(known[name]) if name in known else plain_flag(name)
 
@@ -142,13 +142,13 @@ ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE
 
 
 def tell_once(line: str) -> None:
-    """Print one line on stderr, from the first of several processes only."""
+    """Print one line on stderr; with several processes, only the first prints it."""
     if world().rank == 0:
         console.say(f"hardneg: {line}", err=True)
 
 
 def shown(function: Callable[..., Any], shows: Sequence[str]) -> dict[str, Arg]:
-    """The arguments of a function's command: those of the function, then the shared ones in `shows`."""
+    """The arguments of a function's command: the function's own, then the shared arguments named in `shows`."""
     own = {name: each for name, each in arguments_of(function).items() if name not in SHARED}
     return own | {name: SHARED[name] for name in shows}
 
@@ -162,7 +162,7 @@ def text_of(function: Callable[..., Any]) -> str:
 def shaped(
     function: Callable[..., None], parameters: Sequence[Parameter], text: str, called: Callable[[str], str] = plain_flag
 ) -> Callable[..., None]:
-    """Wrap a function for typer with these options and this help; its errors name arguments by their flags."""
+    """Wrap a function for typer with options and a help text; errors name arguments by their flags."""
 
     function.__doc__, function.__name__ = text, function.__name__.lstrip("_")
     run = console.flags_named(called)(function)
@@ -179,7 +179,7 @@ def click_command(name: str, run: Callable[..., None]) -> Any:
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """The options for these arguments; one `--option`, after the first plugin, serves all plugins."""
+    """The options for these arguments; a single `--option`, placed after the first plugin, serves all plugins."""
     seen = set[str]()
     for each in arguments.values():
         yield parameter(each)
@@ -191,7 +191,7 @@ def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
 
 
 def parameter(each: Arg) -> Parameter:
-    """The command-line parameter of an argument."""
+    """The command-line parameter for an argument."""
     form, said = list[str] if get_origin(each.cli) is dict else each.cli, option_of(each)
     if each.default is REQUIRED:
         return keyword(each.name, annotation=Annotated[form, said])

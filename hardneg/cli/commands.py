@@ -41,8 +41,8 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 class Command:
     """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
 
-    shows: the shared options it offers. counts: facts to print first, each with its singular and plural noun. The other
-    counts are then listed as skipped, except those in `unsaid`.
+    shows: the shared options that the command offers. counts: facts to print first, each with a singular and a plural
+    noun. All other counts are then listed as skipped items, except the counts named in `unsaid`.
     """
 
     output: Any = None
@@ -70,7 +70,7 @@ class Command:
         return [Target(args["output"], folder=not self.run)]
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Link the result to the output and print its counts."""
+        """Link the result to the output path and print the counts."""
         output, facts = args["output"], result.facts
         with session.outputs.publish():
             link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
@@ -87,7 +87,7 @@ class Command:
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
     def command(self, name: str) -> Callable[..., None]:
-        """The function for typer: all processes compute the result, the first one writes and prints it."""
+        """The function for typer: all processes compute the result, and the first process writes and prints it."""
 
         def run(**args: Any) -> None:
             given, engine = values(self.arguments, args), (args.get("engine"), args.get("engine_option"))
@@ -123,7 +123,7 @@ _NEGATIVES: dict[str, tuple[Any, Any]] = {
 
 
 class NegativesTarget(NamedTuple):
-    """The files of a negatives command: form, negatives per query, output, scores, corpus, and dropped candidates."""
+    """The output of a negatives command: the form, the number of negatives per query, and the files to write."""
 
     form: str
     negatives: int | None
@@ -144,7 +144,7 @@ class NegativesTarget(NamedTuple):
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def write(self, mined: results.MinedNegatives) -> None:
-        """Write negatives and print what was skipped."""
+        """Write the negatives and print the counts of skipped items."""
         counts = dict(mined.write_form(self.output, self.form, self.negatives, self.scores))
         say(f"{self.output}: {counted(counts.pop('rows'), 'row')}, form {self.form}")
         tell_left_out(counts)
@@ -221,7 +221,7 @@ def export(
 
 
 def commands() -> dict[str, Command]:
-    """Commands of the public functions by name."""
+    """The commands of the public functions, by name."""
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     not_said = ["depth", "queries in the run"]

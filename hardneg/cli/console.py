@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 @contextmanager
 def flags_named(called: Callable[[str], str]) -> Iterator[None]:
-    """Name arguments in errors as the command does, unless the error already has names for them."""
+    """Make errors name arguments as the command does, unless the error already has argument names."""
     try:
         yield
     except HardnegError as error:
@@ -43,7 +43,7 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Name the stream in system errors, such as a full disk behind it."""
+    """Make system errors name the stream, for example when the disk behind it is full."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def stream(name: str) -> Iterator[None]:
 
 
 def say(text: object = "", err: bool = False, nl: bool = True) -> None:
-    """Print one text; err: on stderr."""
+    """Print one text; err: whether to print it on stderr."""
     with stream("standard error" if err else "standard output"):
         typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
 
@@ -80,14 +80,14 @@ def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
 
 
 def aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """One line per pair, in two aligned columns."""
+    """The pairs as two aligned columns, one line per pair."""
     known = list(pairs)
     width = max((len(first) for first, _ in known), default=0)
     return (f"{first:<{width}}  {second}" for first, second in known)
 
 
 def tell_left_out(counts: Mapping[str, int]) -> None:
-    """Print one line per reason, with its count."""
+    """Print the count of each reason, one line per reason."""
     for reason, count in counts.items():
         if count:
             say(f"  {reason}: {count}")
@@ -99,7 +99,7 @@ def stderr_console() -> "Console":
 
 
 def stdout_console() -> "Console":
-    """A console for the answer: one line per table row, unless the terminal is too narrow."""
+    """A console for the answer, with one line per table row unless the terminal is too narrow."""
     console = _console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000
@@ -110,7 +110,7 @@ def _console(**options: Any) -> "Console":
     from rich.console import Console
 
     class VisibleConsole(Console):
-        """Escapes control characters, without markup."""
+        """A console that escapes control characters and has no markup."""
 
         def print(self, *objects: Any, **options: Any) -> None:
             with stream("standard error" if self.stderr else "standard output"):
@@ -120,7 +120,7 @@ def _console(**options: Any) -> "Console":
 
 
 def measured_tables(console: "Console", measured: "evaluation.metrics_json.Measured") -> None:
-    """Print one row per system, best in bold, significant differences marked, and one row per paired test."""
+    """Print one row per system, with the best in bold and significant differences marked, and one row per test."""
     content = reports.content.ReportContent.of("", measured)
     section = reports.content.systems_section(content)
     [systems] = section.tables
@@ -140,7 +140,7 @@ def measured_tables(console: "Console", measured: "evaluation.metrics_json.Measu
 def print_table(console: "Console", rows: "reports.table.Table", notes: bool = False, narrow: str = "") -> None:
     """Print a table without a frame; words wrap in a narrow terminal.
 
-    notes: print the notes of cells too. narrow: the column to truncate instead, so that each row is one line.
+    notes: whether to print the notes of cells. narrow: a column to truncate, so that each row is one line.
     """
     console.print(_rich_table(rows, notes, narrow))
 
@@ -170,7 +170,7 @@ def _rich_table(rows: "reports.table.Table", notes: bool = False, narrow: str = 
 
 
 def print_section(console: "Console", section: "reports.table.Section") -> None:
-    """Print the tables of a section, their explanation and its lines."""
+    """Print the tables, the explanation and the lines of a section."""
     for table in section.tables:
         print_table(console, table)
     if section.explained:
@@ -185,7 +185,7 @@ def _print_dim(console: "Console", *lines: str) -> None:
 
 
 class Bars:
-    """Progress with rate and remaining time on stderr: bars in a terminal, else lines."""
+    """Progress on stderr with rate and remaining time, as bars in a terminal and as lines elsewhere."""
 
     @cached_property
     def _console(self) -> "Console":
@@ -197,7 +197,7 @@ class Bars:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """A bar that disappears at the end, or lines that stay."""
+        """A bar that disappears when the task ends, or lines that stay."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar
@@ -226,5 +226,5 @@ class Bars:
             )
 
     def note(self, text: str) -> None:
-        """Print one line that stays."""
+        """Print one line that stays on the screen."""
         self._console.print(f"    {text}")

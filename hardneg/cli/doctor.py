@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 
 class Finding(NamedTuple):
-    """The result of one check; state `broken`: the core cannot work."""
+    """The result of one check; the state `broken` means that the core cannot work."""
 
     subject: str
     state: Literal["ok", "note", "missing", "broken"]
@@ -79,7 +79,7 @@ def _declared(name: str) -> dict[str, Any]:
 
 
 def examine(store: Path) -> Iterator[Finding]:
-    """All findings in printing order; torch is imported only if there is a GPU, other heavy modules never."""
+    """All findings in print order; torch is imported only if there is a GPU, other heavy modules never."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
         "versions": _versions,

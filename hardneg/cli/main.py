@@ -37,9 +37,9 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 
 
 class PackageGroup(TyperGroup):
-    """A command group with the commands of installed packages; for a missing command it names the package.
+    """A command group that includes commands of installed packages, and names the package of a missing command.
 
-    An entry point of two words, such as `recipe verify`, is a command of that group. The help imports no package.
+    An entry point of two words, such as `recipe verify`, is a command in the named group. The help imports no package.
     """
 
     kind, panel = "apps", "Of installed packages"
@@ -54,12 +54,12 @@ class PackageGroup(TyperGroup):
             raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of built-in commands, then those of packages."""
+        """The names of the built-in commands, followed by the commands of packages."""
         own = super().list_commands(ctx)
         return [*own, *sorted({*self._brought()} - {*own})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, or a stub with its summary for the help."""
+        """The command, or, for the help, a stub with the command's summary."""
         if cmd_name in self.commands or cmd_name not in (brought := self._brought()):
             return super().get_command(ctx, cmd_name)
         point = brought[cmd_name]
@@ -69,7 +69,7 @@ class PackageGroup(TyperGroup):
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The requested command; the error for an unknown one suggests similar names, including those of packages."""
+        """The requested command; an unknown name raises an error that suggests similar names, also from packages."""
         known = (args[:1] and (args[0] in self.commands or args[0].startswith("-"))) or ctx.resilient_parsing
         if args and not known and args[0] not in (own := self.list_commands(ctx)):
             if where := not_installed(self.kind, self._within() + args[0]):
@@ -110,7 +110,7 @@ class _Group(PackageGroup):
     """The main group."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; its errors name arguments by their flags."""
+        """Run a command; errors name arguments by their flags."""
         with console.flags_named(adaptor.plain_flag):
             return super().invoke(ctx)
 
@@ -185,7 +185,7 @@ def main() -> None:
 
 
 def end(error: HardnegError | OSError) -> None:
-    """Print an error on stderr and exit with its code."""
+    """Print an error on stderr and exit with the error's exit code."""
     shown = error if isinstance(error, HardnegError) else as_hardneg_error(error)
     with suppress(OSError):
         console.say(f"hardneg: {shown}", err=True)
@@ -194,7 +194,7 @@ def end(error: HardnegError | OSError) -> None:
 
 
 def as_hardneg_error(error: OSError) -> HardnegError:
-    """The system error as an ArtifactError if a write failed, else as a DataError."""
+    """A system error converted to an ArtifactError if a write failed, else to a DataError."""
     number, name = error.errno or 0, error.filename2 or error.filename
     where = str(name) if name is not None else "standard output or a file"
     if number in _ROOM:
@@ -209,7 +209,7 @@ def as_hardneg_error(error: OSError) -> HardnegError:
 
 
 def drop_stdout() -> None:
-    """Redirect an unwritable stdout to the null device, so that the exit raises no second error."""
+    """Redirect an unwritable stdout to the null device, so that exiting raises no second error."""
     try:
         sys.stdout.flush()
     except OSError:

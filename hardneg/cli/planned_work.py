@@ -41,8 +41,8 @@ _GRACE = 5.0
 class TerminalSession(Session):
     """The session of a command.
 
-    command: its name. targets: returns its outputs, or raises UsageError. plans: 1 to show the steps and make nothing,
-    2 for JSON. held: closed at the end of the command.
+    command: the command's name. targets: returns the outputs, or raises UsageError. plans: 1 to show the steps without
+    making anything, 2 to show them as JSON. held: closed when the command ends.
     """
 
     command: str = ""
@@ -56,11 +56,11 @@ class TerminalSession(Session):
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """The plan, after its outputs are checked; without a plan a read-only store is replaced by a temporary one.
+        """The plan, once the outputs are checked; without a plan, a temporary store replaces a read-only store.
 
         Raises:
-            UsageError: mistakes in the recipe and in the names of outputs, or an output is an input, or exists and is
-                not this command's own.
+            UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
+                another command.
         """
         wrong, plan = list[UsageError](), None
         try:
@@ -88,10 +88,10 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """The artifacts of all steps, or of the steps up to one, with a line per step; each process calls this.
+        """The artifacts of all steps, or of the steps up to one, printing a line per step; every process calls this.
 
         Raises:
-            UsageError: this process sees different files than the first one.
+            UsageError: this process sees different files than the first process.
         """
         from hardneg.stages import Local
 
@@ -123,7 +123,7 @@ def open_store(path: Path | None) -> Store:
     """Open the store at `path` or the default store; a new one at `path` is announced.
 
     Raises:
-        ArtifactError: the path is a file, or cannot be used.
+        ArtifactError: the path is a file, or cannot be used as a store.
     """
     store = usual_store(path)
     if path is not None and not store.root.exists() and world().rank == 0:
@@ -138,7 +138,7 @@ def opened(
     engine: str | None = None,
     options: Sequence[str] | None = (),
 ) -> TerminalSession:
-    """Open a session; None means the default store, device or engine. options: the engine's, as KEY=VALUE.
+    """Open a session; None means the default store, device or engine. options: engine options as KEY=VALUE.
 
     Raises:
         PluginError: the engine does not exist, or does not have one of the options.
@@ -159,7 +159,7 @@ def opened(
 
 
 def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
-    """The options in KEY=VALUE texts, each value parsed as YAML.
+    """The options given as KEY=VALUE texts, with each value parsed as YAML.
 
     Raises:
         UsageError: a text is not KEY=VALUE, or its value is not YAML.
@@ -177,7 +177,7 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
 
 
 def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a function's own arguments by name, converted from the command line.
+    """The values of a function's own arguments, by name and converted from the command line.
 
     Raises:
         UsageError: a text has the wrong form, or an option belongs to a plugin that was not given.
@@ -228,7 +228,7 @@ def store_outputs(
     store: Store | None = None,
     plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """The outputs of a command; store: records them, by default the usual one; plan: the steps that make them."""
+    """The outputs of a command; store: records the outputs, default: the usual store; plan: the steps behind them."""
     keys: list[str] = []
     if plan is not None:
         inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())
@@ -237,7 +237,7 @@ def store_outputs(
 
 
 def free_bytes(path: Path) -> int:
-    """Free bytes on the disk of a path, which need not exist."""
+    """The free bytes on the disk that holds a path; the path need not exist."""
     return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free
 
 
@@ -258,7 +258,7 @@ def own_device(here: World, device: str | None) -> str:
 
 @contextmanager
 def together(device: str | None) -> Iterator[str | None]:
-    """Join the other processes and yield the device to use; only one of the processes reports an error."""
+    """Join the other processes and yield the device to use; only one process reports an error."""
     here = world()
     if here.size == 1:
         yield device
@@ -293,7 +293,7 @@ def show_plan(
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
-    """Print the steps of a plan, shortage of disk space, and anything that must be installed before it can run."""
+    """Print the steps of a plan, any lack of disk space, and everything that must be installed first."""
     rows = recipes.estimate(plan, store, until, documents)
     too_large = list(recipes.no_room(rows, free_bytes(store.root)))
     ahead = [*map(str, problems), *(need.missing for need in recipes.packages(plan) if need.missing)]
@@ -326,7 +326,7 @@ def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[s
 
 
 def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
-    """Print one row per step and the totals to run; seconds if the store has a similar step.
+    """Print one row per step and the totals of the steps to run, with seconds if the store has a similar step.
 
     A stage made once per seed has one row, with the sums over its seeds.
     """

@@ -97,7 +97,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
 
     Raises:
         ArtifactError: the folder cannot be written.
-        UsageError: unknown kind, invalid or taken name, or a folder that is not empty.
+        UsageError: the kind is unknown, the name is invalid or taken, or the folder is not empty.
     """
     kind, others = kind_of(kind), list_plugins(kind_of(kind))
     if kind not in _WRITTEN.values():

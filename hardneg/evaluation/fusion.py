@@ -36,9 +36,9 @@ Grid = Mapping[str, Sequence[float]]
 class Fusion:
     """A fusion method with its parameters.
 
-    weights: one per list, for `WITH_WEIGHTS`. missing: the score that `weighted-sum` gives a document missing from a
-    list. constant: of `reciprocal-rank`. norm: ranx's normalization of scores; None is its default, `min-max`. depth:
-    the length of the fused list.
+    weights: one weight per list, for methods in `WITH_WEIGHTS`. missing: the score that `weighted-sum` gives a document
+    missing from a list. constant: the constant of `reciprocal-rank`. norm: score normalization in ranx; None is ranx's
+    default, `min-max`. depth: the length of the fused list.
     """
 
     method: str
@@ -49,7 +49,7 @@ class Fusion:
     depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
-        """Return the parameters that do not fit this method, one line each."""
+        """Return one line for each parameter that does not fit this method."""
         faults = []
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
             faults.append(f"weights: {self.method} has none; leave them out, or use {', '.join(WITH_WEIGHTS)}")
@@ -58,7 +58,7 @@ class Fusion:
         return faults
 
     def over(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
-        """Fuse each query's lists into one, cut at the depth; scores float32 [n], descending."""
+        """Fuse the lists of each query into one list, cut at the depth; scores float32 [n], descending."""
         queries = iter(by_query)
         params = {"weights": list(self.weights)} if self.method in WITH_WEIGHTS else {}
         while block := list(islice(queries, _AT_ONCE)):
@@ -75,9 +75,9 @@ class Fusion:
 
 
 def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
-    """Rank all documents of the lists by the sum of weight times score, ties by id; an empty list adds nothing.
+    """Rank all documents of the lists by the weighted sum of scores, with ties by id; an empty list adds nothing.
 
-    Sums are computed in float64 and returned as float32 [n], descending.
+    The sums are computed in float64 and returned as float32 [n], in descending order.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, the
     combination of BM25 and DPR.
@@ -96,7 +96,7 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
 
 
 def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
-    """Rank all documents of the lists by the sum of weight / (constant + rank), ranks counted from 1.
+    """Rank all documents of the lists by the sum of weight / (constant + rank), where ranks start at 1.
 
     Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
     Methods (SIGIR 2009).
@@ -109,8 +109,8 @@ def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], cons
 def zipped(lists: Sequence[RankedList], length: int) -> RankedList:
     """Interleave the lists, starting with the first, up to `length` documents; repeated documents are skipped.
 
-    A skipped document is not replaced by the next one of its list. The rest of longer lists follows in its order. The
-    score at rank r is 1 / r, float32 [n].
+    A skipped document is not replaced by the next document of the same list. When other lists end, the rest of a longer
+    list follows in order. The score at rank r is 1 / r, float32 [n].
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3.4.
     """
@@ -124,9 +124,9 @@ def zipped(lists: Sequence[RankedList], length: int) -> RankedList:
 def fused_by_ranx(
     by_query: Sequence[Sequence[RankedList]], method: str, norm: str, params: Mapping[str, Any]
 ) -> list[RankedList]:
-    """Fuse each query's lists by ranx; scores float32 [n], descending; every query has as many lists as the first.
+    """Fuse each query's lists with ranx; scores float32 [n], descending. All queries have the same number of lists.
 
-    params: as ranx takes them (`weights`).
+    params: parameters in the form that ranx expects (`weights`).
 
     Raises:
         MissingDependency: ranx cannot be imported.
@@ -174,7 +174,7 @@ def _by_score(doc_ids: Sequence[str], scores: Any) -> RankedList:
 
 
 class Tried(NamedTuple):
-    """A fusion and the value of the metric that it reached."""
+    """A fusion and the metric value that it achieved."""
 
     fusion: Fusion
     worth: float
@@ -182,7 +182,7 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True)
 class Development:
-    """The development data: runs in the order of `labels`, the judgements of their queries, and a metric."""
+    """The development data: runs in the order of `labels`, the judgements for these queries, and a metric."""
 
     labels: Sequence[str]
     runs: Sequence[Run]
@@ -191,16 +191,16 @@ class Development:
     relevance_level: int = 1
 
     def to_json(self, trials: Sequence[Tried]) -> dict[str, Any]:
-        """Return the trials for JSON, the best first."""
+        """Return the trials as JSON values, best first."""
         tried = [{**numbers(each.fusion, self.labels), "worth": each.worth} for each in trials]
         settings = {"metric": self.metric, "relevance_level": self.relevance_level, "queries": len(self.qrels)}
         return {**settings, "tried": tried}
 
 
 def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
-    """Return every combination of the grid's values by name, the other parameters as in `fusion`.
+    """Return a fusion for every combination of grid values; all other parameters are as in `fusion`.
 
-    labels: the runs, in the order of the weights. Without a grid, all weights in tenths that sum to 1.
+    labels: run labels in the order of the weights. Without a grid: all weights in tenths that sum to 1.
     """
     if not grid:
         tenths = product(range(_STEPS + 1), repeat=len(labels))
@@ -216,7 +216,7 @@ def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
-    """Refuse a grid that does not fit the method, before any work. Raises UsageError."""
+    """Check a grid before any work. Raises UsageError if the grid does not fit the method."""
     if method not in WITH_WEIGHTS:
         raise UsageError(f"{method} has no weights to tune")
     known = (*labels, *(("constant",) if method == "reciprocal-rank" else ()))
@@ -237,14 +237,14 @@ def tune(
     mean: Callable[[str, Any, int, Run], float],
     progress: Progress,
 ) -> list[Tried]:
-    """Return all trials, the best first, then the earlier.
+    """Return all trials, best first; ties go to the earlier trial.
 
-    fused: the queries to fuse afterwards. mean: the mean of a metric over judged queries, from a relevance level up, of
-    a run.
+    fused: the queries to fuse afterwards. mean: a function that returns a run's mean of a metric over the judged
+    queries, given the relevance level.
 
     Raises:
-        UsageError: the method has no parameter of the grid.
-        DataError: a query to fuse is judged, or none of a run is.
+        UsageError: the method does not have a parameter of the grid.
+        DataError: a query to fuse is judged, or a run has no judged query.
     """
     check_grid(fusion.method, known.labels, grid)
     if shared := set(known.qrels).intersection(fused):
@@ -263,13 +263,13 @@ def tune(
 
 
 def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
-    """Return each query's lists, one per run; empty if a run lacks the query."""
+    """Return the lists of each query, one per run; a list is empty if the run lacks the query."""
     from hardneg.formats.runs import EMPTY
 
     return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]
 
 
 def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:
-    """Return the tunable parameters of a fusion that its method has."""
+    """Return the tunable parameters that the method of a fusion has."""
     weights = {"weights": dict(zip(labels, fusion.weights, strict=True))} if fusion.method in WITH_WEIGHTS else {}
     return {**weights, **({"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {})}

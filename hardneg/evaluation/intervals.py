@@ -45,7 +45,7 @@ class Component:
 
 
 def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> GroupIndex | None:
-    """Return the number of each query's group; None without groups.
+    """Return the index of each query's group; None without groups.
 
     Raises:
         UsageError: a query has no group.
@@ -60,17 +60,17 @@ def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> G
 
 
 def group_sums(values: NDArray[np.float64], groups: GroupIndex | None) -> NDArray[np.float64]:
-    """Return the sums of values [queries] by group [groups]; without groups the values."""
+    """Return the sums of values [queries] by group [groups]; without groups, return the values."""
     return values if groups is None else np.asarray(np.bincount(groups, values), np.float64)
 
 
 def unit_count(values: NDArray[np.float64], groups: GroupIndex | None) -> int:
-    """Return the number of queries, or of their groups."""
+    """Return the number of queries, or the number of groups if queries are grouped."""
     return len(values) if groups is None else int(groups.max()) + 1
 
 
 def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
-    """Return the variance of the mean of `values` [queries]: the sample variance over n, or that of groups.
+    """Return the variance of the mean of `values` [queries]: the sample variance over n, or a grouped variance.
 
     With T the sums by group of the values less their mean, and m the sizes of groups, it is
     sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom that it has for independent queries: G - 1 for G groups of
@@ -115,7 +115,7 @@ def interval_of(scores: Mapping[str, float], groups: Mapping[str, str] | None = 
 
 
 def distributions() -> Any:
-    """Return scipy's distributions and tests. Raises MissingDependency if scipy is not installed."""
+    """Return `scipy.stats`, for distributions and tests. Raises MissingDependency if scipy is not installed."""
     try:
         from scipy import stats
     except ImportError as error:
@@ -132,7 +132,7 @@ class Spread:
     """A mean, or the difference of two, with the components of its variance.
 
     query: variance over queries, from means over seeds. seeds: variance over seeds, from means over queries, one for
-    each table of several seeds. rest: the part contained in both, one for each of these tables.
+    each table with several seeds. rest: the part contained in both, one for each such table.
     """
 
     mean: float
@@ -142,7 +142,7 @@ class Spread:
 
     @property
     def seed_variance(self) -> float:
-        """The variance of the mean over the given queries, over seeds."""
+        """The variance over seeds of the mean over the given queries."""
         return sum(each.variance for each in self.seeds)
 
     @property
@@ -167,12 +167,12 @@ class Spread:
 
     @property
     def p(self) -> float:
-        """The two-sided p of a mean of 0 by Student's t; 1 for fewer than two queries."""
+        """The two-sided p value for a mean of 0 by Student's t; 1 for fewer than two queries."""
         return _t_p(self.mean, self.variance, self.freedom) if self.query.freedom else 1.0
 
     @property
     def seed_p(self) -> float:
-        """The two-sided p for the given queries, over seeds alone; 0 if no seed varies.
+        """The two-sided p value over seeds alone, for the given queries; 0 if there is no variance over seeds.
 
         Source: Welch (1947), "The generalization of Student's problem when several different population variances are
         involved", Biometrika 34.
@@ -190,10 +190,10 @@ class Spread:
 
 
 def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spread:
-    """Return the spread of the mean of one table of scores [seeds, queries], or of the first's minus the second's.
+    """Return the spread of the mean of one score table [seeds, queries], or of the first table minus the second.
 
-    The tables have the same queries; if their seeds are shared, give the one table of their differences. A table of one
-    seed is a fixed model. groups: of the queries; both components of queries then come from sums by group.
+    Two tables have the same queries; if they share seeds, pass one table of differences. A table with one seed is a
+    fixed model. groups: the query groups, by whose sums both query components are then computed.
     """
     by_query = tables[0].mean(axis=0) - (tables[1].mean(axis=0) if len(tables) > 1 else 0.0)
     several = [table for table in tables if len(table) > 1]
@@ -217,7 +217,7 @@ def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
 
 
 def satterthwaite(variance: float, components: Sequence[Component]) -> float:
-    """Return the degrees of freedom of a variance that is a sum or difference of these components."""
+    """Return the degrees of freedom of a variance that is a sum or difference of the given components."""
     parts = sum(each.variance**2 / each.freedom for each in components if each.freedom)
     return variance**2 / parts if parts else float(sum(each.freedom for each in components))
 
@@ -233,7 +233,7 @@ def system_intervals(
     seeds: Mapping[int, Mapping[str, Mapping[str, float]]] | None,
     groups: Mapping[str, str] | None,
 ) -> dict[str, Interval | None]:
-    """Return the 95 % interval of a system's mean by each metric: over queries, and over seeds if there are several."""
+    """Return the 95 % interval of a system's mean for each metric, over queries and, if there are several, seeds."""
     if not seeds:
         return {metric: interval_of(values, groups) for metric, values in scores.items()}
     intervals = {}
@@ -246,14 +246,14 @@ def system_intervals(
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Draws of the bootstrap over queries and seeds, and the seed of these draws.
+    """The number of bootstrap draws over queries and seeds, and the random seed of the draws.
 
     Queries (or their groups: Field and Welsh (2007), "Bootstrapping clustered data", JRSS B 69) and seeds are drawn
-    with replacement, a drawn query in every training: the pigeonhole bootstrap, whose variance is no less than it
-    should be (Owen (2007), Annals of Applied Statistics 1(2)). Two corrections are for few seeds or groups: of S units
-    S - 1 are drawn (Rao and Wu (1988), "Resampling inference with complex survey data", JASA 83), and percentiles are
-    those of Student's t (Hesterberg (2015), "What teachers should know about the bootstrap", The American Statistician
-    69(4)).
+    with replacement, and a drawn query counts in every training run: the pigeonhole bootstrap, whose variance is no
+    less than it should be (Owen (2007), Annals of Applied Statistics 1(2)). Two corrections are for few seeds or
+    groups: of S units S - 1 are drawn (Rao and Wu (1988), "Resampling inference with complex survey data", JASA 83),
+    and percentiles are those of Student's t (Hesterberg (2015), "What teachers should know about the bootstrap", The
+    American Statistician 69(4)).
     """
 
     samples: int = 10_000
@@ -263,9 +263,9 @@ class Resampling:
 def query_draws(
     tables: Mapping[str, NDArray[np.float64]], options: Resampling, groups: GroupIndex | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Return for each table of scores [seeds, queries] the means by seed [draws, seeds] over drawn queries.
+    """Return, for each score table [seeds, queries], the means by seed [draws, seeds] over drawn queries.
 
-    The same queries, or groups of queries, are drawn, with replacement, for all tables.
+    The same queries, or groups of queries, are drawn with replacement for all tables.
     """
     scores = np.concatenate(list(tables.values()))
     sums = np.array([group_sums(row, groups) for row in scores])

@@ -38,7 +38,7 @@ _NAME = re.compile(r"answer@([1-9][0-9]{0,8})")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One measure; cutoff 0 means the whole ranked list."""
+    """One metric; a cutoff of 0 means the whole ranked list."""
 
     measure: str
     cutoff: int = 0
@@ -55,7 +55,7 @@ class Metric:
 
 
 def parse_metrics(names: Sequence[str]) -> list[Metric]:
-    """Return the metrics of these names, each once, in the order given.
+    """Return the metrics with the given names, without duplicates, in the order given.
 
     Raises:
         UsageError: No name is given, or some are unknown; the message lists all unknown ones.
@@ -74,7 +74,7 @@ def is_metric(name: str) -> bool:
 
 
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
-    """Score every query of the qrels; queries that only the run has are left out (`run_notes` counts them).
+    """Score every query of the qrels; queries that are only in the run are left out (`run_notes` counts these).
 
     The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that counts as relevant
     in the other, binary, measures (trec_eval -l).
@@ -103,7 +103,7 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
 
 
 def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each metric over its queries."""
+    """Return the mean of each metric over the queries."""
     return {name: math.fsum(values.values()) / len(values) for name, values in scores.items()}
 
 
@@ -178,12 +178,12 @@ def _pairs(numbers: Sequence[int], scores: Sequence[int]) -> NDArray[np.float64]
 
 
 def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
-    """Return the cutoff of each name of the form `answer@k`; other names are left out."""
+    """Return the cutoff of each name of the form `answer@k`; all other names are left out."""
     return {name: int(match[1]) for name in names if (match := _NAME.fullmatch(name))}
 
 
 def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
-    """Return `answer@k` for each cutoff: 1 for a question with an answer in its top k, else 0, as without a list.
+    """Return `answer@k` for each cutoff: 1 for a question with an answer in the top k, else 0, also without a list.
 
     Passages are searched down to the first one with an answer, cutoff by cutoff. answers: `PassageAnswers`.
 
@@ -202,7 +202,7 @@ def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: S
 
 
 def averaged(scores: Sequence[Scores]) -> Scores:
-    """Return the mean over seeds of each query's score, by metric.
+    """Return, for each metric, the mean over seeds of each query's score.
 
     Raises:
         UsageError: the seeds have different queries.
@@ -221,7 +221,7 @@ def averaged(scores: Sequence[Scores]) -> Scores:
 def by_system(
     paths: Mapping[str, tuple[str, int | None]], scores: Mapping[str, Scores]
 ) -> dict[str, dict[int, Scores]]:
-    """Return the scores of each system with several seeds, by seed; paths: the system and seed of each of `scores`."""
+    """Return the scores by seed of each system with several seeds; paths: the system and seed of each score table."""
     systems: dict[str, dict[int, Scores]] = {}
     for path, run_scores in scores.items():
         label, seed = paths[path]
@@ -233,7 +233,7 @@ def by_system(
 def run_notes(
     label: str, run: Run, query_ids: Qrels | Collection[str], metrics: Sequence[str], documents: int | None = None
 ) -> list[str]:
-    """Return a line each on judged queries without a ranking, unjudged queries, and cutoffs below the longest list.
+    """Return one line each on judged queries without a ranking, unjudged queries, and cutoffs below the longest list.
 
     query_ids: the judged queries, or the judgements. documents: the size of the corpus; None if unknown.
     """
@@ -255,7 +255,7 @@ def run_notes(
 
 
 def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterator[str]:
-    """Yield a line if no relevance judgement, or none of some queries, reaches the relevance level."""
+    """Yield a line if no judgement reaches the relevance level, or if some queries have no such judgement."""
     binary = [name for name in metrics if name not in graded(metrics)]
     highest = [max(grades.values(), default=0) for grades in qrels.values()]
     lacking = sum(grade < level for grade in highest)
@@ -275,5 +275,5 @@ def graded(names: Sequence[str]) -> set[str]:
 
 
 def cut_below(metrics: Sequence[str], longest: int | None) -> list[str]:
-    """Return the metrics, including `answer@k`, with a cutoff below the longest list; none if its length is None."""
+    """Return the metrics, including `answer@k`, with a cutoff below the longest list; none if the length is None."""
     return [name for name in metrics if longest is not None and int(name.partition("@")[2] or 0) > longest]

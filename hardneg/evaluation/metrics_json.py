@@ -27,10 +27,10 @@ _ENDS = ("interval", "bootstrap_interval")
 class Measured:
     """The content of a metrics file: scores by query for each system, and the paired tests.
 
-    marks: systems by the sign of a report for being better than all of them; empty: one sign per baseline. by_seed:
-    scores of each seed, for systems with several; `results` has their means. over_seeds: tests over queries and seeds.
-    significance_level: a difference is marked if both corrected p are below it. notes: remarks, one line each.
-    equivalence_margin: of the tests of equivalence. query_groups: the group of each query; None without groups.
+    marks: for each sign, the systems that its bearer beats; empty: one sign per baseline. by_seed: scores by seed, for
+    systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds. significance_level:
+    both corrected p values of a marked difference are below it. notes: remarks, one line each. equivalence_margin: the
+    margin of equivalence tests. query_groups: the group of each query; None without groups.
     """
 
     results: Mapping[str, Scores]
@@ -45,7 +45,7 @@ class Measured:
 
 
 def to_json(measured: Measured) -> dict[str, Any]:
-    """Return the file's content; systems and metrics in the order given, queries sorted."""
+    """Return the content of the file, with systems and metrics in the order given and queries sorted."""
     per_query = {
         system: {metric: dict(sorted(values.items())) for metric, values in scores.items()}
         for system, scores in measured.results.items()
@@ -122,7 +122,7 @@ def write_metrics(path: Path, measured: Measured) -> None:
 
 
 def read_metrics(path: Path) -> Measured:
-    """Return the content of a file of `write_metrics`. Raises ArtifactError: it is missing or no such file."""
+    """Return the content of a metrics file. Raises ArtifactError if the file is missing or is not a metrics file."""
     try:
         return from_json(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:

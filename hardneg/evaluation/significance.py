@@ -31,7 +31,7 @@ _TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Randomisation:
-    """Draws of the randomisation test (exact if there are no more sign patterns), and their seed."""
+    """The number of draws of the randomisation test (exact if there are no more sign patterns) and the random seed."""
 
     samples: int = 100_000
     seed: int = FIXED
@@ -51,9 +51,9 @@ class Comparison:
 
     difference: mean score of the system minus that of the baseline; error: its standard error; interval: its 95 % t
     interval. t_holm, randomisation_holm, equivalence_holm: p values after Holm's correction over all comparisons by the
-    metric, each kind of test on its own. equivalence_p: TOST's, of a difference of the margin or more. groups: the
-    number of groups of queries; None if queries have none. bootstrap_interval, bootstrap_p: of groups drawn with
-    replacement; None without groups.
+    metric, separately for each kind of test. equivalence_p: the TOST p value for a difference of the margin or more.
+    groups: the number of query groups; None without groups. bootstrap_interval, bootstrap_p: results of the bootstrap
+    over groups; None without groups.
     """
 
     system: str
@@ -74,7 +74,7 @@ class Comparison:
     bootstrap_p: float | None = None
 
     def significant(self, level: float = LEVEL) -> bool:
-        """Return whether both tests, corrected, give a p below `level`."""
+        """Return whether the corrected p values of both tests are below `level`."""
         return self.t_holm < level and self.randomisation_holm < level
 
 
@@ -82,13 +82,13 @@ class Comparison:
 class TwoLevel:
     """One system against one baseline by one metric, over queries and seeds.
 
-    difference: mean of the system minus that of the baseline. error, query_error, seed_error: its standard errors: of
-    both levels, of queries alone (from means over seeds), of seeds alone (from means over queries). freedom: degrees of
-    freedom of the t-test. interval, t_p: by the t-test with these. bootstrap_interval, bootstrap_p: by the bootstrap
-    over both levels. t_holm, bootstrap_holm, equivalence_holm: p after Holm's correction over all such comparisons by
-    the metric, each kind of test on its own. seed_p: p by seeds alone. seeds: numbers of seeds of the system and the
-    baseline. shared: whether a seed is one draw for both. equivalence_p: TOST's with the t-test's error and freedom, of
-    a difference of the margin or more. groups: the number of groups of queries; None without groups.
+    difference: mean of the system minus that of the baseline. error, query_error, seed_error: standard errors over both
+    levels, over queries (from means over seeds), and over seeds (from means over queries). freedom: degrees of freedom
+    of the t-test. interval, t_p: results of that t-test. bootstrap_interval, bootstrap_p: results of the bootstrap over
+    both levels. t_holm, bootstrap_holm, equivalence_holm: p values after Holm's correction over all such comparisons by
+    the metric, by kind of test. seed_p: the p value over seeds alone. seeds: numbers of seeds of the system and the
+    baseline. shared: whether both share seeds. equivalence_p: the TOST p value for a difference of the margin or more,
+    with `error` and `freedom`. groups: the number of query groups; None without groups.
     """
 
     system: str
@@ -113,7 +113,7 @@ class TwoLevel:
     groups: int | None = None
 
     def significant(self, level: float = LEVEL) -> bool:
-        """Return whether the t-test over queries and seeds, corrected, gives a p below `level`."""
+        """Return whether the corrected p value of the t-test over queries and seeds is below `level`."""
         return self.t_holm < level
 
     @property
@@ -125,8 +125,8 @@ class TwoLevel:
 def paired_t_test(differences: NDArray[np.float64], groups: intervals.GroupIndex | None = None) -> float:
     """Return the two-sided p of Student's paired t-test, from the differences by query [n].
 
-    Equal differences have no variance: then p is that of equal signs of all n queries, or groups, 2 ^ (1 - n), and 1 if
-    all differences are zero.
+    Equal differences have no variance: p is then the probability that all n queries, or groups, have equal signs, 2^(1
+    - n), and 1 if all differences are zero.
     """
     component = intervals.mean_variance(differences, groups)
     if not component.freedom or not differences.any():
@@ -174,15 +174,15 @@ def _patterns(n: int, count: int, options: Randomisation) -> Iterator[NDArray[np
 def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
     """Return the p of a true difference of `margin` or more, up or down: the larger p of two one-sided t-tests.
 
-    If no query differs there is no error to go by. Scores are at most 1, so that a difference of `margin` needs one
-    query in 1 / margin: p is then the chance to meet none of these, (1 - margin)^units.
+    If no query differs, the error is zero. Scores are at most 1, so a difference of `margin` needs at least one
+    differing query in 1 / margin; p is then the chance of drawing no such query, (1 - margin)^units.
 
     Args:
         difference: the mean difference.
-        error: its standard error.
+        error: the standard error of the mean difference.
         freedom: degrees of freedom of the error; if 0, p is 1.
         units: the number of queries, or of groups of queries.
-        margin: the least difference that matters.
+        margin: the smallest difference that matters.
     """
     distance = margin - abs(difference)
     if freedom <= 0 or units < 2:
@@ -193,7 +193,7 @@ def tost(difference: float, error: float, freedom: float, units: int, margin: fl
 
 
 def verdict(test: Comparison | TwoLevel, level: float) -> Verdict:
-    """Return "difference" if the tests are significant, else "equivalent" if TOST is, corrected, else "undecided"."""
+    """Return "difference" if the tests are significant, "equivalent" if corrected TOST is, or else "undecided"."""
     if test.significant(level):
         return "difference"
     return "equivalent" if test.equivalence_holm < level else "undecided"
@@ -227,8 +227,8 @@ def compare(
 ) -> list[Comparison]:
     """Compare systems by one metric; `scores` holds each system's scores by query.
 
-    Every other system is compared with each baseline; without baselines, each system with each one before it.
-    Holm's correction is over the comparisons returned.
+    Every other system is compared with each baseline; without baselines, each system with every earlier system. Holm's
+    correction is over the comparisons returned.
 
     Raises:
         UsageError: A baseline is not among the systems, the systems were not scored on the same queries, or a query has
@@ -271,7 +271,7 @@ def compare_all(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Return `compare` for each metric of the scores by system; each metric is a family of its own."""
+    """Return the result of `compare` for each metric in the scores by system; each metric is a separate family."""
     comparisons: list[Comparison] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores):
         by_system = {system: scores[metric] for system, scores in results.items() if metric in scores}
@@ -303,9 +303,9 @@ def compare_over_seeds(
 ) -> list[TwoLevel]:
     """Compare every pair of system and baseline in which one has several seeds, by each metric.
 
-    results: scores by system, metric and query, means over seeds if there are several; by_seed: those of each seed.
-    shared: pairs of systems in which a seed is one draw for both. The systems have been scored on the same queries.
-    Holm's correction is over the comparisons by a metric.
+    results: scores by system, metric and query, averaged over seeds if there are several; by_seed: the scores of each
+    seed. shared: pairs of systems that share seeds. All systems were scored on the same queries. Holm's correction is
+    over the comparisons by a metric.
     """
     options, design = options or intervals.Resampling(), design or Design()
     together, comparisons = {frozenset(pair) for pair in shared}, list[TwoLevel]()

@@ -30,12 +30,12 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Arg:
-    """Help for an argument, and its form on the command line if not derived from name, type and default.
+    """The help of an argument, and its command-line form where name, type and default do not determine it.
 
-    objects: other types from Python. cli: the type on the command line; a dict is a repeatable NAME=VALUE. flag:
-    the option's name; same: further names. default: replaces None in the signature. plugin: the kind of plugin it
-    names, with options from `--option`. panel: its group in the help. words: completions; metrics: complete metric
-    names. least: the minimum. operand: a positional argument.
+    objects: additional types accepted from Python. cli: the command-line type; a dict is a repeatable NAME=VALUE. flag:
+    the option's name; same: aliases. default: replaces None in the signature. plugin: the kind of plugin named, with
+    options from `--option`. panel: the option's group in the help. words: completions; metrics: whether to complete
+    metric names. least: the minimum value. operand: whether the argument is positional.
     """
 
     help: str
@@ -104,7 +104,7 @@ _ENGINE = "The engine that runs encode, search, mine and rerank; `hardneg plugin
 
 
 class Where(TypedDict, total=False):
-    """Keyword arguments of every function."""
+    """Keyword arguments that every function accepts."""
 
     settings: Annotated[Sequence[str] | Mapping[str, Any], replace(get_args(Settings)[1], default=())]
     store: Store
@@ -147,7 +147,7 @@ class AnalyzeArguments(Where, total=False):
 
 
 def arg_of(annotation: Any) -> Arg | None:
-    """The outermost `Arg` in an annotation."""
+    """The outermost `Arg` of an annotation."""
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
         marks = [each for each in inner if isinstance(each, Arg)]
@@ -156,7 +156,7 @@ def arg_of(annotation: Any) -> Arg | None:
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
-    """The arguments of a function by name, shared ones last, each with its default."""
+    """The arguments of a function by name, each with its default; shared arguments come last."""
     arguments = {}
     for each in inspect.signature(function).parameters.values():
         if each.kind != Parameter.VAR_KEYWORD and (arg := arg_of(each.annotation)):
@@ -169,7 +169,7 @@ def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
 
 
 def options_of(options: type) -> dict[str, Arg]:
-    """The arguments declared by a TypedDict, those of `Where` last."""
+    """The arguments that a TypedDict declares; the arguments of `Where` come last."""
     marks = {name: arg_of(annotation) for name, annotation in options.__annotations__.items()}
     names = sorted(marks, key=lambda name: name in Where.__annotations__)
     return {
@@ -190,7 +190,7 @@ def _form(annotation: Any) -> Any:
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
     """Expand `**options: Unpack[...]` of a function into the signature that notebooks show.
 
-    options: the TypedDict for a function with further keyword arguments, which then keeps its `**` parameter.
+    options: the TypedDict of a function that takes further keyword arguments and so keeps its `**` parameter.
     """
     signature = inspect.signature(function)
     *named, rest = signature.parameters.values()
@@ -253,10 +253,10 @@ def whole_number(argument: str, value: Any, least: int | None = None) -> int:
 
 
 def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
-    """A plugin as a dict of its `name` and options, from such a dict, NAME or NAME:SOURCE.
+    """A plugin as a dict with `name` and options, given as such a dict, as NAME or as NAME:SOURCE.
 
     Raises:
-        UsageError: another form.
+        UsageError: the value has none of these forms.
     """
     if isinstance(value, str):
         name, colon, source = value.partition(":")
@@ -267,10 +267,10 @@ def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
 
 
 def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
-    """One or several plugins as `plugin_setting` reads them, or as YAML mappings.
+    """One or several plugins in the forms that `plugin_setting` reads, or as YAML mappings.
 
     Raises:
-        UsageError: another form.
+        UsageError: the value has none of these forms.
     """
     several = value if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
     try:
@@ -284,12 +284,12 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
 
 
 def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
-    """The recipe stage of a verb with validated fields; a None that is the default is omitted.
+    """The recipe stage of a verb with validated fields; a field is omitted if its value is None by default.
 
-    fields: by path, such as `depth` or `tuning.grid`. names: other names of fields, for messages.
+    fields: values by path, such as `depth` or `tuning.grid`. names: field names to use in messages.
 
     Raises:
-        UsageError: all invalid values at once.
+        UsageError: a value is invalid; the message lists all invalid values.
     """
     from pydantic import TypeAdapter, ValidationError
 

@@ -54,13 +54,13 @@ def evaluate(
 ) -> "Evaluation":
     """Score runs against relevance judgements, as trec_eval does, and test the differences between them.
 
-    Means are over all judged queries: a query without results or relevant documents scores 0.
-    answer@k is the share of questions with an answer in the top k, over the dataset's questions that have answers.
-    Judgements default to the dataset's, else to those of the dataset that the first run was searched in.
+    Means are over all judged queries: a query without results or relevant documents scores 0. answer@k is the share of
+    questions with an answer in the top k, over the dataset's questions that have answers. Judgements default to those
+    of the dataset or, without a dataset, of the one that the first run searched.
 
     Raises:
-        UsageError: unknown metric or baseline, invalid level, or no judgements.
-        DataError: a malformed file.
+        UsageError: a metric or baseline is unknown, a level is invalid, or there are no judgements.
+        DataError: a file is malformed.
 
     Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10,mrr@10
     """
@@ -75,10 +75,10 @@ def evaluate(
 
 @dataclass(frozen=True)
 class RunsToScore:
-    """Runs to score by label, and the metrics, judgements and tests to use.
+    """The runs to score, by label, and the metrics, judgements and tests to use.
 
-    baselines: labels of the runs to compare with. qrels: judgements or their file, if not the dataset's. dataset: its
-    name, or None; read: opens its collection. fields: the stage `evaluate`.
+    baselines: labels of the runs to compare with. qrels: judgements or a qrels file, unless the dataset's are used.
+    dataset: the dataset's name or None; read: opens the collection. fields: the stage `evaluate`.
     """
 
     files: Mapping[str, Path]
@@ -127,7 +127,7 @@ class RunsToScore:
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """Scores of each run by judgements and answers, with notes and without tests."""
+        """The scores of each run from judgements and answers, with notes but without tests."""
         from hardneg.stages.evaluate import score_runs
 
         cutoffs, qrels = evaluation.metrics.answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
@@ -158,7 +158,7 @@ class RunsToScore:
         return evaluation.metrics_json.Measured(scores, notes=tuple(said))
 
     def tested(self, measured: "evaluation.metrics_json.Measured") -> "evaluation.metrics_json.Measured":
-        """Add paired tests of the runs against the baselines, or of all pairs."""
+        """Add paired tests of the runs against the baselines, or of all pairs of runs."""
         groups, by_group = None, self.fields["by_group"]
         if "query_groups" in self.fields:
             groups = formats.qrels.read_query_groups(Path(self.fields["query_groups"]))
@@ -186,14 +186,14 @@ def _collection(dataset: str, session: Session) -> "formats.collection.StoredCol
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of runs: means, scores by query, intervals and paired tests. reads: the input files."""
+    """The scores of runs: means, scores by query, intervals and paired tests. reads: the input files."""
 
     measured: "evaluation.metrics_json.Measured" = field(repr=False)
     reads: Sequence[Path] = field(default=(), repr=False, compare=False)
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Means by metric by run."""
+        """The mean of each metric, by run and metric."""
         return {label: dict(values) for label, values in self.to_dict()["metrics"].items()}
 
     @property
@@ -203,12 +203,12 @@ class Evaluation:
 
     @property
     def per_query(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-        """Scores by query id by metric by run."""
+        """The score of each query, by run, metric and query id."""
         return self.measured.results
 
     @property
     def comparisons(self) -> Sequence[Any]:
-        """Paired tests: differences, intervals, and p values before and after Holm's correction."""
+        """The paired tests: differences, intervals, and p values before and after Holm's correction."""
         return self.measured.comparisons
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,10 +233,10 @@ class Evaluation:
         return DataFrame(rows)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a metrics file, which `hardneg.analyze` and reports read; an earlier one is replaced.
+        """Write a metrics file for `hardneg.analyze` and reports, replacing an earlier one.
 
         Raises:
-            UsageError: the path is an input, or an existing file of another origin and `overwrite` is not set.
+            UsageError: the path is an input, or another writer's file exists there and `overwrite` is not set.
         """
         with results.writing("Evaluation.write", [path], overwrite, reads=self.reads) as (file,):
             evaluation.metrics_json.write_metrics(file, self.measured)

@@ -25,7 +25,7 @@ _LARGEST = 3.4028234663852886e38  # of 32 bits
 def keep_result(
     store: Store, artifact_type: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
 ) -> Artifact:
-    """Return the artifact of an origin from the store, or make it in an empty folder; `make` may return its facts."""
+    """Return the artifact with this origin from the store, or make it in an empty folder; `make` may return facts."""
     key = digest({name: value for name, value in origin.items() if name != "name"})
     with store.lock(key):
         store.recover(key)
@@ -37,10 +37,10 @@ def keep_result(
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
-    """Store the files that `write` puts into an empty folder as an artifact named by their digest.
+    """Store the files that `write` puts into an empty folder as an artifact named after the files' digest.
 
     Raises:
-        ArtifactError: the store cannot be written.
+        ArtifactError: the store is not writable.
     """
     name = uuid4().hex
     with store.lock(name):
@@ -60,7 +60,7 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
 
 
 def split_of(dataset: Dataset, usual: str) -> str:
-    """The split to take if none is requested: the usual one, or the only one of a dataset in memory."""
+    """The split to use if none is requested: the usual split, or the only split of a dataset in memory."""
     if isinstance(dataset, str | os.PathLike):
         return usual
     known = list(_parts_of(dataset)[2])
@@ -68,11 +68,11 @@ def split_of(dataset: Dataset, usual: str) -> str:
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
-    """The path of a file, or checked judgements: grades by document id by query id.
+    """The path of a file, or checked judgements as grades by query id and document id.
 
     Raises:
-        UsageError: neither a path nor a mapping.
-        DataError: an invalid id or grade; the message names the query.
+        UsageError: the value is neither a path nor a mapping.
+        DataError: an id or grade is invalid; the message names the query.
     """
     if qrels is None:
         return None
@@ -143,7 +143,7 @@ def _of_pairs(table: Any) -> dict[str, Any]:
 
 
 def write_dataset(dataset: Any, folder: Path) -> None:
-    """Write a dataset in memory in BEIR's format. Raises UsageError and DataError as `named_dataset`."""
+    """Write a dataset in memory in BEIR's format. Raises the same UsageError and DataError as `named_dataset`."""
     corpus, queries, judged = _parts_of(dataset)
     documents = (Document(*each) for each in _texts("corpus", corpus))
     grades = {split: _judgements(split, qrels, corpus, queries) for split, qrels in judged.items()}
@@ -180,10 +180,10 @@ def write_beir(
 ) -> None:
     """Stream `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder.
 
-    queries: of all splits; repeated ones are written once. judged: judgements by split.
+    queries: the queries of all splits; a repeated query is written once. judged: judgements by split.
 
     Raises:
-        DataError: a text that is not valid Unicode, or a query id with two texts.
+        DataError: a text is not valid Unicode, or two texts have the same query id.
     """
 
     def line(name: str, **texts: str) -> str:
@@ -221,8 +221,8 @@ def run_file(run: AnyRun, store: Store) -> Path:
     """The file of a run; a run in memory is written to the store.
 
     Raises:
-        UsageError: an object of another type.
-        DataError: a score in memory that is not finite.
+        UsageError: the object has an unsupported type.
+        DataError: a score in memory is not finite.
     """
     if isinstance(run, str | os.PathLike):
         return Path(os.fspath(run)).expanduser()
@@ -267,17 +267,17 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
 
 
 def is_run(run: Mapping[str, Any]) -> bool:
-    """Return whether a mapping holds scores by document by query, not runs by label."""
+    """Return whether a mapping holds scores by query and document, as opposed to runs by label."""
     first = next(iter(run.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
 
 
 def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
-    """The files of runs by label: the keys of a dict, else names derived from the files.
+    """The files of runs by label; labels are the keys of a dict, or else are derived from the file names.
 
     Raises:
-        UsageError: no runs, or two with the same label.
-        DataError: as `run_file`.
+        UsageError: there are no runs, or two runs have the same label.
+        DataError: a run is refused by `run_file`.
     """
     if isinstance(argument, Mapping | Sequence) and not argument:
         raise errors.UsageError("runs: empty; give a run, a list of runs, or a dict of runs by label")

@@ -55,12 +55,12 @@ def mine(
 ) -> results.MinedNegatives:
     """Mine hard negatives and write them in the format of a training program.
 
-    Vectors, run and negatives are saved in the store, so repeating it or writing another format is fast.
+    Vectors, run and negatives are saved in the store, so repeating the call or writing another format is fast.
 
     Raises:
-        UsageError: arguments that exclude each other.
-        RecipeError: an unknown option of the miner, or another invalid value.
-        DataError: a malformed dataset or run.
+        UsageError: two arguments exclude each other.
+        RecipeError: an option of the miner is unknown, or a value is invalid.
+        DataError: the dataset or the run is malformed.
 
     Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --count 8 --output mined.parquet
 
@@ -103,7 +103,7 @@ def train(
     """Mine negatives with a model and train it on them; SentenceTransformer(FOLDER) opens the result.
 
     Raises:
-        RecipeError: an unknown option of the miner, the loss or training.
+        RecipeError: an option of the miner, the loss or training is unknown.
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
@@ -117,14 +117,14 @@ def train(
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """The stages encode, search and mine; mined: fields of the last one."""
+    """The stages `encode`, `search` and `mine`; mined: the fields of stage `mine`."""
     searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the search stage for mining: append missed positives if the miner or a filter compares with them."""
+    """Options of the search stage for mining: append missed positives if the miner or a filter needs their scores."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 
@@ -136,7 +136,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A stage `train`; options go into its own fields or into its field `options`."""
+    """A stage `train`; each option sets a field of the stage or an entry of its field `options`."""
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
     within = {name: value for name, value in options.items() if name not in known}
@@ -209,12 +209,12 @@ def write_queries(
 
     The result is a folder in BEIR's format: passages (without text that became a query), queries, and qrels by split.
 
-    With a round-trip model, a training query is kept if its passage is in the model's top k, or with a reranker in
-    the top k after reranking.
+    With a round-trip model, a training query is kept only if its passage is in the model's top k or, with a reranker,
+    in the top k after reranking.
 
     Raises:
-        RecipeError: an unknown option of a writer, or another invalid value.
-        DataError: no query was written, or a split has none.
+        RecipeError: an option of a writer is unknown, or a value is invalid.
+        DataError: no query was written, or a split has no queries.
 
     Example: hardneg write-queries --dataset documents:docs --writer heading --writer crop --output written
 

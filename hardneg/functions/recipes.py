@@ -30,7 +30,7 @@ def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
         preset: `demo` (the default), `paper`, or another preset of the recipe.
 
     Raises:
-        UsageError: no such recipe or file.
+        UsageError: the recipe or file does not exist.
     """
     path = str(file_path(name, "name"))
     recipes.find_recipe(path)
@@ -47,12 +47,12 @@ class ChosenRecipe:
     live: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def set(self, *texts: str, **values: Any) -> "ChosenRecipe":
-        """The recipe with changed values: texts as for `--set`, or names with `__` for dots.
+        """The recipe with changed values, given as texts in `--set` form or as keyword names with `__` for dots.
 
         Objects in memory are accepted: `set(dataset={...}, model__name=SentenceTransformer(...))`.
 
         Raises:
-            RecipeError: options that the recipe does not have.
+            RecipeError: the recipe does not have one of the options.
         """
 
         def is_live(name: str, value: Any) -> bool:
@@ -76,8 +76,8 @@ class ChosenRecipe:
         """Plan the steps, with their items and bytes.
 
         Raises:
-            RecipeError: all mistakes in the recipe.
-            HardnegError: a missing dataset or model.
+            RecipeError: the recipe has mistakes; the message lists all of them.
+            HardnegError: a dataset or model is missing.
         """
         session = Session.of(where)
         planned = self._planned(session)
@@ -85,10 +85,10 @@ class ChosenRecipe:
 
     @spelled_out
     def check(self, **where: Unpack[Where]) -> "tuple[recipes.Need, ...]":
-        """Everything a run needs, looked up without a download; `missing` says what is unavailable.
+        """Everything that a run needs, checked without downloading; `missing` says what is unavailable.
 
         Raises:
-            ModelError: nothing is missing, but a local model or reranker does not fit the recipe.
+            ModelError: nothing is missing, but a local model or reranker does not match the recipe.
         """
         problems, session = list[errors.HardnegError](), Session.of(where)
         needed = tuple(recipes.needs(self._planned(session, problems)))
@@ -106,16 +106,16 @@ class ChosenRecipe:
         overwrite: bool = False,
         **where: Unpack[Where],
     ) -> "RunFolder":
-        """Run it: reuse artifacts in the store, make the others, and write the results to the run folder.
+        """Run the recipe: reuse artifacts in the store, make the others, and write the results to the run folder.
 
         Args:
             output: the run folder; default `runs/NAME-PRESET`.
-            until: the last stage to make. force: stages to make again, with all that depend on them.
-            overwrite: replace files in the folder that no run has written.
-            where: arguments of every function (`Where`).
+            until: the last stage to make. force: stages to make again, along with all dependent stages.
+            overwrite: replace files in the folder that were not written by a run.
+            where: arguments that every function accepts (`Where`).
 
         Raises:
-            UsageError: the folder is an input, or has such files and `overwrite` is not set.
+            UsageError: the folder is an input, or has files not written by a run and `overwrite` is not set.
         """
         session = Session.of(where)
         plan = self._planned(session)
@@ -146,7 +146,7 @@ class ChosenRecipe:
 
 @dataclass(frozen=True)
 class RecipePlan:
-    """The steps of a recipe; rows: the estimate of each step, and whether the store has it."""
+    """The steps of a recipe; rows: the estimate for each step, and whether the step is in the store."""
 
     plan: "recipes.Plan" = field(repr=False)
     rows: "tuple[recipes.Estimate, ...]" = field(repr=False)
@@ -169,7 +169,7 @@ class RecipePlan:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The results of a recipe: its folder and artifacts by step; ran: steps that were not in the store."""
+    """The results of a recipe: the run folder and the artifacts by step; ran: steps that were not in the store."""
 
     name: str
     path: Path
@@ -181,7 +181,7 @@ class RunFolder:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The metrics, if the recipe evaluates."""
+        """The metrics, if the recipe has an evaluation."""
         return (
             Evaluation(evaluation.metrics_json.read_metrics(path))
             if (path := self.path / layout.METRICS).is_file()
@@ -222,15 +222,15 @@ _FILES = ("qrels", "queries", "corpus", "withheld")
 
 @partial(spelled_out, options=arguments.AnalyzeArguments)
 def analyze(name: str, **fields: Any) -> "AnalysisResult":
-    """Run an analysis on results of functions, files, or a finished run folder.
+    """Run an analysis on function results, files, or a finished run folder.
 
     Args:
         name: a name from `hardneg analyze --help`.
-        fields: fields of the analysis by their names in a recipe, such as `runs={"dense": run, "bm25": path}`.
+        fields: fields of the analysis, named as in a recipe, such as `runs={"dense": run, "bm25": path}`.
 
     Raises:
-        PluginError: no such analysis.
-        UsageError: an unknown or missing field.
+        PluginError: the analysis does not exist.
+        UsageError: a field is unknown or missing.
     """
     chosen: type[base.Analysis] = load_plugin("analyses", arguments.name_of("name", name))
     extra = [ask.rstrip("?") for ask in chosen.asks if ask != "stages"]
@@ -253,10 +253,10 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
 def checked(
     chosen: type[base.Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
 ) -> base.Analysis:
-    """Validate the fields of an analysis. types: artifact types by stage; flag: the name of a field in messages.
+    """Validate the fields of an analysis. types: artifact types by stage; flag: gives the field name for messages.
 
     Raises:
-        UsageError: all mistakes, each with its field.
+        UsageError: a field is invalid; the message lists all mistakes, each with its field.
     """
     try:
         return chosen.model_validate(chosen.arranged(fields, types))
@@ -290,7 +290,7 @@ def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages,
 
 
 def stages_of(run_folder: Path, store: Store) -> Stages:
-    """Artifact type and facts of each stage of a run folder. Raises DataError for other folders."""
+    """The artifact type and facts of each stage in a run folder. Raises DataError if it is not a run folder."""
     artifacts = recipes.artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
@@ -332,21 +332,21 @@ def _file(name: str, value: Any, store: Store) -> Path:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """The result of an analysis; numbers: its content as JSON."""
+    """The result of an analysis; numbers: the content as JSON."""
 
     name: str
     numbers: Any = field(repr=False)
     analysis: base.Analysis = field(repr=False)
 
     def to_dict(self) -> Any:
-        """The numbers."""
+        """The content as JSON values."""
         return self.numbers
 
     def draw(self, *paths: str | Path, overwrite: bool = False) -> None:
-        """Draw the figure to .png, .svg or .pdf files; earlier ones are replaced.
+        """Draw the figure to .png, .svg or .pdf files, replacing earlier figures.
 
         Raises:
-            UsageError: an existing file of another origin, and `overwrite` is not set.
+            UsageError: a file exists, was not written by this method, and `overwrite` is not set.
         """
         with results.writing("AnalysisResult.draw", paths, overwrite) as files:
             self.analysis.draw(self.numbers, files)

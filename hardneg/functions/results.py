@@ -25,8 +25,8 @@ TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 class StoredResult:
     """An artifact in the store, usable as a path.
 
-    name: the model or method, as in tables. key: its identity. path: the file or folder for other programs. facts:
-    counts and properties from its manifest.
+    name: the model or method, as shown in tables. key: the artifact's key. path: the file or folder for other programs.
+    facts: counts and properties from the manifest.
     """
 
     name: str
@@ -60,7 +60,7 @@ class WrittenQueries(StoredResult):
 
 @dataclass(frozen=True)
 class TextSource:
-    """The collection's folder, query split and store behind a result; reads: input files and folders of the user."""
+    """The collection folder, query split and store behind a result; reads: the user's input files and folders."""
 
     folder: Path
     split: str
@@ -77,7 +77,7 @@ class TextSource:
 class RankedRun(StoredResult):
     """A run: the ranked documents of each query of a split; `path` is a gzipped TREC run.
 
-    Iterating streams pairs of query id and list; indexing by query id loads the run once.
+    Iteration streams pairs of query id and ranked list; indexing by query id loads the run once.
     """
 
     store: Store = field(repr=False)
@@ -97,7 +97,7 @@ class RankedRun(StoredResult):
         return formats.runs.read_run(self.path)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Scores by document id by query id, as mteb and ranx accept them."""
+        """Scores by query id and document id, as mteb and ranx accept them."""
         return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class RankedRun(StoredResult):
 
 
 def source_of_runs(value: Any) -> TextSource | None:
-    """The texts behind runs in a dict, a list or alone: the source of the first run that has one."""
+    """The text source of the first run that has one; runs may be a dict, a list or a single run."""
     runs = [*value.values()] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     return next((each.source for each in runs if isinstance(each, RankedRun) and each.source), None)
 
@@ -116,7 +116,7 @@ def source_of_runs(value: Any) -> TextSource | None:
 class MinedNegatives(StoredResult):
     """Negatives by query, streamed in the split's order; `path` is a file in the format `hardneg`.
 
-    positive_scores: returns scores of positives by query, float32 [positives], nan if unknown.
+    positive_scores: returns the scores of the positives of each query, float32 [positives], nan if unknown.
     """
 
     source: TextSource = field(repr=False)
@@ -164,9 +164,9 @@ class MinedNegatives(StoredResult):
         scores: bool = False,
         overwrite: bool = False,
     ) -> Mapping[str, int]:
-        """Write the negatives atomically in a format. negatives: how many per query, from the first; None for all.
+        """Write the negatives atomically in a format. negatives: number to write per query, in order; None for all.
 
-        Returns the count `rows`, and counts of what was skipped, by reason. A file that it wrote before is replaced.
+        Returns the count `rows` and counts of skipped items by reason. Replaces a file that this method wrote earlier.
 
         Raises:
             UsageError: the format is unknown, the suffix is wrong, the path is an input, or the file exists, was
@@ -180,7 +180,7 @@ class MinedNegatives(StoredResult):
             return self.write_form(file, form, negatives, scores)
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
-        """Write them to a path that was checked before; arguments as in `write`."""
+        """Write the negatives to a path that was already checked; arguments as for `write`."""
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = formats.forms.WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
         collection = self.source.collection
@@ -193,7 +193,7 @@ class MinedNegatives(StoredResult):
 
         Raises:
             MissingDependency: `datasets` is not installed.
-            UsageError: `negatives` is not a positive integer.
+            UsageError: `negatives` is not a whole number above 0.
             DataError: no query has enough negatives.
         """
         arguments.whole_number("negatives", negatives, 1)
@@ -223,7 +223,7 @@ class MinedNegatives(StoredResult):
         return Dataset.from_file(str(artifact.path / _ROWS))
 
     def to_dict(self) -> dict[str, dict[str, list[Any]]]:
-        """Lists `positives`, `negatives` and the negatives' `scores`, by query id."""
+        """The lists `positives`, `negatives` and `scores` (of the negatives), by query id."""
         rows = ((each.query_id, each.positives, each.negatives, each.scores.tolist()) for each in self)
         return {
             query_id: {"positives": list(positives), "negatives": list(negatives), "scores": scores}
@@ -246,13 +246,13 @@ def writing(
     *,
     reads: Sequence[Path] = (),
 ) -> Iterator[list[Path]]:
-    """Check output files and yield their paths; files of the same writer are replaced, others with `overwrite` only.
+    """Check output files and yield their paths; files from other writers are replaced only with `overwrite`.
 
-    writer: its name in messages, such as `Evaluation.write`. source: of the result, whose store and inputs are
-    protected. reads: further inputs to protect.
+    writer: the name used in messages, such as `Evaluation.write`. source: the source of the result, whose store and
+    inputs are protected. reads: further inputs to protect.
 
     Raises:
-        UsageError: not a path, a folder, a path in the store, an input, or an existing file of another origin.
+        UsageError: an output is not a path, or is a folder, a path in the store, an input, or another writer's file.
         ArtifactError: a file cannot be written.
     """
     files = [arguments.file_path(path) for path in paths]

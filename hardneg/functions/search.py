@@ -53,7 +53,7 @@ def search(
     """Search a corpus for the queries of a split, or an index with query vectors, and write a TREC run.
 
     Raises:
-        UsageError: both a model and a backend, or neither.
+        UsageError: both a model and a backend are given, or neither.
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
 
@@ -101,8 +101,8 @@ def rerank(
     """Rerank the top documents of a run with a model that reads query and document together.
 
     Raises:
-        RecipeError: unknown reranker, or unknown option of it.
-        DataError: a malformed run, or one without queries of the split.
+        RecipeError: the reranker is unknown, or it lacks one of the options.
+        DataError: the run is malformed, or has no queries of the split.
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
@@ -124,7 +124,7 @@ def rerank(
 
 @dataclass(frozen=True)
 class QueryVectors:
-    """An index folder, and the files of query vectors and, if separate, of their ids."""
+    """An index folder, a file of query vectors and, if the ids are separate, a file of query ids."""
 
     index: Path
     queries: Path
@@ -132,7 +132,7 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """Read these arguments of a function; None if none is given. Raises UsageError for an incomplete set."""
+        """Read these arguments of a function; None if all are omitted. Raises UsageError if only some are given."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
@@ -148,12 +148,12 @@ class QueryVectors:
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
-        """Search for all queries in the file's order; return the stored run and the number of queries.
+        """Search for all queries in file order, and return the stored run and the number of queries.
 
         Raises:
-            ArtifactError: a missing or damaged index.
-            DataError: missing or malformed vectors, or a repeated id.
-            UsageError: vectors of another dimension than the index.
+            ArtifactError: the index is missing or damaged.
+            DataError: vectors are missing or malformed, or an id is repeated.
+            UsageError: the vectors and the index have different dimensions.
         """
         from hardneg.indexes.exact import ExactOptions, FlatSearcher
         from hardneg.indexes.open_store import DenseIndex
@@ -215,7 +215,7 @@ def index(
     """Build an index over the texts of a corpus or over encoded vectors; Pyserini's searchers open most kinds.
 
     Raises:
-        UsageError: a backend that is built from another kind of input.
+        UsageError: the backend is built from a different kind of input.
 
     Example: hardneg index build --dataset beir:FOLDER --backend bm25 --output lucene
 
@@ -293,8 +293,8 @@ def fuse(
     """Fuse runs by sums of scores or ranks, by alternating between them (zip), or by a method of ranx.
 
     Raises:
-        UsageError: a parameter that the method does not have, or an unknown label.
-        DataError: a malformed run, or tuning on the queries that are fused.
+        UsageError: the method does not have a parameter, or a label is unknown.
+        DataError: a run is malformed, or the parameters are tuned on the queries to fuse.
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """

@@ -40,10 +40,10 @@ def warn(note: str) -> None:
 
 @dataclass(frozen=True)
 class AdhocRecipe:
-    """A recipe in memory, with the keys of the same recipe in a file; by default it only reads the dataset.
+    """A recipe in memory, with the same keys as if it were in a file; by default it only reads the dataset.
 
-    command: its name in messages. settings: PATH=VALUE texts as for `--set`. arguments: argument names by path in the
-    recipe, for messages. top: other top-level fields, such as a title, seeds, or fields of the model.
+    command: the command's name in messages. settings: PATH=VALUE texts as for `--set`. arguments: argument names by
+    recipe path, for messages. top: other top-level fields, such as a title, seeds, or model fields.
     """
 
     command: str
@@ -56,7 +56,7 @@ class AdhocRecipe:
     top: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, tell: Callable[[str], None] = warn) -> "recipes.Recipe":
-        """Validate it without reading data; tell: shows its notes. Raises RecipeError with all mistakes."""
+        """Validate the recipe without reading data; tell: shows its notes. Raises RecipeError listing all mistakes."""
         model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
         tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
         try:
@@ -70,7 +70,7 @@ class AdhocRecipe:
         return checked
 
     def plan(self, tell: Callable[[str], None] = warn) -> "recipes.Plan":
-        """Plan its steps. Raises as `check`, and if the dataset or the model is missing."""
+        """Plan the steps. Raises the errors of `check`, and a HardnegError if the dataset or the model is missing."""
         return recipes.make_plan(self.check(tell))
 
     def _by_argument(self, problem: str) -> str:
@@ -90,13 +90,13 @@ def planned_recipe(
     tell: Callable[[str], None] = warn,
     problems: list[HardnegError] | None = None,
 ) -> "recipes.Plan":
-    """The plan of a shipped recipe or of a file; tell: shows its notes.
+    """The plan of a shipped recipe or of a recipe file; tell: shows the recipe's notes.
 
-    problems: collects errors about a missing dataset or model, which are raised if it is None.
+    problems: collects errors about a missing dataset or model; if None, the errors are raised.
 
     Raises:
-        RecipeError: all mistakes.
-        HardnegError: a missing dataset or model.
+        RecipeError: the recipe has mistakes; the message lists all of them.
+        HardnegError: the dataset or a model is missing.
     """
     loaded = recipes.load_recipe(recipes.find_recipe(name), preset, settings)
     for note in loaded.notes:
@@ -105,7 +105,7 @@ def planned_recipe(
 
 
 class Logged(Silent):
-    """Progress without bars; notes go to the logger `hardneg`."""
+    """Progress display without bars; notes go to the logger `hardneg`."""
 
     def note(self, text: str) -> None:
         """Log a warning."""
@@ -125,7 +125,7 @@ class NotebookBars(Logged):
 
 
 class OtherProcess(UsageError):
-    """An error raised in every process but the first, which alone has the result."""
+    """An error raised in all processes except the first, which alone has the result."""
 
 
 @dataclass
@@ -144,7 +144,7 @@ class Session:
         """The session for a function's `**where`; a command passes its own as `session`.
 
         Raises:
-            UsageError: an unknown argument, or a device that does not exist.
+            UsageError: an argument is unknown, or the device does not exist.
         """
         if isinstance(opened := where.get("session"), Session):
             return opened
@@ -171,7 +171,7 @@ class Session:
             raise UsageError("{settings}: nothing to set, because no recipe is made here; remove them", "settings")
 
     def tell(self, note: str) -> None:
-        """Warn of a recipe's note."""
+        """Issue a recipe's note as a warning."""
         warn(note)
 
     def recipe(
@@ -182,9 +182,9 @@ class Session:
         stages: Mapping[str, Mapping[str, Any]],
         names: Mapping[str, str] = {},
     ) -> AdhocRecipe:
-        """The recipe in memory of a function's stages with a dataset and a model.
+        """The in-memory recipe with a function's stages, a dataset and a model.
 
-        names: argument names by STAGE.FIELD, where they differ from the field's name.
+        names: argument names by STAGE.FIELD, where argument and field have different names.
         """
         own, paths = inspect.signature(function).parameters, dict[str, str]()
         for at in (f"{stage}.{each}" for stage, fields in stages.items() for each in fields):
@@ -196,9 +196,9 @@ class Session:
         return AdhocRecipe(command, data, stages, named, self.settings, self.seed, paths)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Plan a recipe (None: no plan); a command also checks its outputs here.
+        """Plan a recipe (for None, there is no plan); a command also checks its outputs here.
 
-        reads: input files and folders other than the recipe's.
+        reads: input files and folders that are not part of the recipe.
         """
         return None if recipe is None else recipe.plan()
 
@@ -224,7 +224,7 @@ class Session:
         """The artifacts of all steps, or of the steps up to one, by name.
 
         Raises:
-            OtherProcess: another of several processes has the result.
+            OtherProcess: another process has the result.
         """
         artifacts = self.make(plan, until).artifacts
         if world().rank > 0:
@@ -238,14 +238,14 @@ class Session:
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """Make a stage on run files; return its artifact and facts, with counts of entries that the collection lacks.
+        """Make a stage from run files; return its artifact and facts, with counts of entries missing in the collection.
 
-        Its key is the stage's digest with the content of the runs in place of their steps.
+        The key is the stage's digest, computed with the content of the runs in place of steps.
 
-        runs: files by the path of their input.
+        runs: run files by input path.
 
         Raises:
-            DataError: a malformed run, or one without queries of the split.
+            DataError: a run is malformed, or has no queries of the split.
         """
         from hardneg.stages import ArtifactInput, Local, StageContext
 
@@ -297,7 +297,7 @@ class Session:
 
 
 def usual_store(path: str | Path | None) -> Store:
-    """The store at `path`, or the default store for None or an empty path; it need not exist.
+    """The store at `path`, or the default store if the path is None or empty; the store need not exist.
 
     Raises:
         ArtifactError: the path is a file, or cannot be used.
@@ -318,8 +318,8 @@ def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
     """The name of a dataset for a recipe; a dataset in memory is written to the store.
 
     Raises:
-        UsageError: an object of another type.
-        DataError: an invalid dataset in memory; the message names the place.
+        UsageError: the object has an unsupported type.
+        DataError: a dataset in memory is invalid; the message names the place.
     """
     if not isinstance(dataset, str | os.PathLike):
         kept = given.keep_content(store, "given-collection", lambda folder: given.write_dataset(dataset, folder))
@@ -337,7 +337,7 @@ def named_model(argument: arguments.Model, store: Store) -> str:
     """The name of a model for a recipe; a live model is saved to the store.
 
     Raises:
-        UsageError: an object of another type.
+        UsageError: the object has an unsupported type.
     """
     if isinstance(argument, str | os.PathLike):
         return arguments.name_of("model", os.fspath(argument))
@@ -365,7 +365,7 @@ def setting_texts(settings: arguments.Settings, named: Mapping[str, Any] | None 
     """Settings as PATH=VALUE texts, from texts, a mapping, or names with `__` for dots.
 
     Raises:
-        UsageError: settings of another type, or a value that JSON cannot hold.
+        UsageError: the settings have an unsupported type, or JSON cannot hold a value.
     """
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise UsageError(f"settings: give a list, [{settings!r}], or a dict of values by path")

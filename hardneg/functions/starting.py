@@ -51,9 +51,9 @@ _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 class FolderContents:
     """The content of a folder.
 
-    dataset: its setting in a recipe. documents: their estimated number, in passages. judged: number of queries with a
-    relevant document by split. queries: a file of unjudged queries; own_queries: their texts. left_out: a line per
-    file or item that is skipped. few: too few documents to split by document.
+    dataset: the dataset setting for a recipe. documents: the estimated number of passages. judged: number of queries
+    with a relevant document, by split. queries: a file of unjudged queries; own_queries: the texts in that file.
+    left_out: one line per skipped file or item. few: whether there are too few documents to split by document.
     """
 
     folder: Path
@@ -70,8 +70,8 @@ class FolderContents:
         """Inspect a folder: count queries and judgements, estimate documents. glob: documents to read; None for all.
 
         Raises:
-            DataError: a missing folder, nothing readable, or an incomplete collection.
-            UsageError: a glob for a format with fixed file names.
+            DataError: the folder is missing, has nothing readable, or has an incomplete collection.
+            UsageError: a glob is given for a format with fixed file names.
         """
         folder = folder.expanduser().absolute()
         if not folder.is_dir():
@@ -167,8 +167,8 @@ class Beginning:
         """Inspect a folder.
 
         Raises:
-            DataError: nothing readable, or no judged queries to evaluate on.
-            UsageError: a glob for a format with fixed file names.
+            DataError: the folder has nothing readable, or no judged queries to evaluate on.
+            UsageError: a glob is given for a format with fixed file names.
         """
         contents = FolderContents.of(folder, glob)
         if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
@@ -185,7 +185,7 @@ class Beginning:
 
     @property
     def measurable(self) -> bool:
-        """Return whether there are dev queries to choose negatives with."""
+        """Return whether there are dev queries for choosing negatives."""
         return self.labelled and bool(self.contents.judged.get(_DEV) and self.contents.judged.get(_TEST))
 
     @property
@@ -285,7 +285,7 @@ class Beginning:
         """The paths of the recipe and of its run folder.
 
         Raises:
-            UsageError: an output in the folder of documents.
+            UsageError: the output is inside the folder of documents.
         """
         recipe, folder = Path(output or f"{self.name}.yaml"), self.contents.folder.resolve()
         results = recipes.default_folder(recipe.stem, "")
@@ -301,7 +301,7 @@ def _counts(judged: Mapping[str, int]) -> str:
 
 
 def takes(rows: "Sequence[recipes.Estimate]") -> str:
-    """The number of steps to run and their largest number of items, in words."""
+    """The number of steps to run and the largest number of items in a step, in words."""
     ahead = [row for row in rows if not row.cached]
     most = max(ahead, key=lambda row: row.items, default=None)
     through = f", up to {most.items:,} {most.unit}" if most else ""
@@ -310,7 +310,7 @@ def takes(rows: "Sequence[recipes.Estimate]") -> str:
 
 @dataclass(frozen=True)
 class Started:
-    """A recipe written for a folder. run: its results, if it has run."""
+    """A recipe written for a folder. run: the results, if the recipe has been run."""
 
     recipe: Path
     contents: FolderContents
@@ -337,19 +337,19 @@ def start(
 
     Args:
         folder: documents in a format of the dataset `documents`, or a collection with or without judgements.
-        output: the recipe to write; default NAME.yaml in the working folder, named after the folder.
+        output: the recipe file to write; by default NAME.yaml in the working folder, named after the folder.
         model: the start model, as for `train`; default static word vectors, `packaged:wordllama`.
         glob: documents to read, such as `guide/**/*.md`; default all.
-        run: also run it, into runs/NAME.
-        overwrite: replace a file that this function has not written.
+        run: whether to also run the recipe; results go to runs/NAME.
+        overwrite: whether to replace a file that this function has not written.
         store: the artifact store; default the usual one.
-        device: such as cpu or cuda; default the best available.
-        progress: show progress bars, or an object that does.
+        device: the device, such as cpu or cuda; by default the best available.
+        progress: whether to show progress bars, or an object that shows progress.
 
     Raises:
-        DataError: nothing readable in the folder, or no judged queries to evaluate on.
-        UsageError: a recipe that would be in the folder or replace another file, or a glob for a format with fixed
-            file names.
+        DataError: the folder has nothing readable, or no judged queries to evaluate on.
+        UsageError: the recipe would be inside the folder or replace another file, or a glob is given for a format with
+            fixed file names.
     """
     session = Session.of({"store": store, "device": device, "progress": progress})
     named = None if model is None else named_model(model, session.store)

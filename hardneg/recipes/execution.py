@@ -27,9 +27,9 @@ _PATIENCE = 90.0  # seconds until another process's artifact must be visible
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a run.
+    """The options of a run.
 
-    until: the last step to make. force: steps to make again, with their dependents. device: `cpu`, `cuda`, ...
+    until: the last step to make. force: steps to make again, along with dependent steps. device: `cpu`, `cuda`, ...
     """
 
     until: str | None = None
@@ -40,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Watcher:
-    """Callbacks before a step is made and after it, with its seconds, or None if it was in the store."""
+    """Callbacks before and after each step; the second gets the seconds, or None if the step was in the store."""
 
     begins: Callable[[Step], None] = lambda step: None
     ends: Callable[[Step, Artifact, float | None], None] = lambda step, artifact, seconds: None
@@ -58,14 +58,14 @@ class Outcome:
 def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Outcome:
     """Make, in order, every step that is not in the store.
 
-    With several processes each calls this: the first reads the store, holds the locks and commits; the others help
-    with stages that run in every process, and wait for the rest.
+    With several processes, each calls this: the first reads the store, holds the locks and commits; the others help
+    with stages that run in every process, and wait during other stages.
 
     Raises:
-        UsageError: a stage cannot train in several processes, or there is no such device.
+        UsageError: a stage cannot train in several processes, or the device does not exist.
         MissingDependency: an optional dependency of a step is not installed.
         RecipeError: the collection lacks something that a stage needs.
-        HardnegError: a step failed; earlier steps are in the store, and the step resumes in the next run.
+        HardnegError: a step failed; earlier steps are in the store, and the next run resumes the failed step.
     """
     steps, ran = plan.until(options.until), list[str]()
     again = {step.name for name in options.force for step in plan.dependents(name)}
@@ -211,9 +211,9 @@ def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> 
 def usage(processes: int) -> Iterator[dict[str, Any]]:
     """Measure the resources of a block; the dict is filled when the block ends.
 
-    device: the GPU's name if one was used, else `cpu`. processor: the CPU and its threads. peak_memory: bytes of main
-    memory of this process, during the block, or since the process started if the system cannot
-    measure the block. peak_gpu_memory: bytes, on a GPU only. processes: the number given.
+    device: the GPU's name if a GPU was used, else `cpu`. processor: the CPU and the number of threads. peak_memory:
+    peak main memory of this process in bytes, during the block, or since the process started if the system cannot
+    measure the block. peak_gpu_memory: bytes, only on a GPU. processes: the number given.
     """
     facts: dict[str, Any] = {}
     with suppress(OSError):

@@ -35,7 +35,7 @@ _TOO_DEEP = f"over {_DEEPEST} levels deep"
 class RecipeFunction:
     """A recipe that a package defines as a function; `--set` gives its parameters other than `preset`.
 
-    stem: its name, as of a file without its suffix.
+    stem: the recipe's name, like a file name without suffix.
     """
 
     stem: str
@@ -46,12 +46,12 @@ class RecipeFunction:
 
     @property
     def presets(self) -> tuple[str, ...]:
-        """The values of its parameter `preset`, a `Literal`; the first is the default."""
+        """The values of the function's parameter `preset`, a `Literal`; the first value is the default."""
         return get_args(get_type_hints(self.function).get(PRESET))
 
     @property
     def parameters(self) -> Collection[str]:
-        """The parameters that `--set` may give."""
+        """The parameters that `--set` may set."""
         return inspect.signature(self.function).parameters.keys() - {PRESET}
 
 
@@ -86,7 +86,7 @@ def named_recipes() -> list[str]:
 
 
 def find_recipe(name: str) -> Path | RecipeFunction:
-    """The recipe with a name or path. Raises UsageError if there is none, PluginError if its function is unusable."""
+    """The recipe with a name or path. Raises UsageError if it does not exist, PluginError if it cannot be used."""
     path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
@@ -111,7 +111,7 @@ def find_recipe(name: str) -> Path | RecipeFunction:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """The mapping in a recipe file. Raises RecipeError if it has none, UsageError if the file cannot be read."""
+    """The mapping in a recipe file. Raises RecipeError if there is no mapping, UsageError if the file is unreadable."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["not a recipe: the file is over 1 MiB"])
@@ -150,7 +150,7 @@ def head_comment(source: Path | RecipeFunction) -> list[str]:
 
 
 def parse_setting(text: str) -> Any:
-    """The value of `KEY=VALUE`, read as YAML; anything else is text, unless it begins like a mapping, list or quote.
+    """The value of `KEY=VALUE`, read as YAML; invalid YAML is text, unless it begins like a mapping, list or quote.
 
     Raises ValueError if the YAML is invalid, or a recipe cannot hold the value.
     """
@@ -164,7 +164,7 @@ def parse_setting(text: str) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """The values of a YAML text. Raises YAMLError if invalid, ValueError if a recipe cannot hold them."""
+    """The values of a YAML text. Raises YAMLError for invalid YAML, ValueError if a recipe cannot hold the values."""
     try:
         value = yaml.load(text, _Loader)  # a SafeLoader
     except RecursionError:
@@ -174,7 +174,7 @@ def parsed(text: str) -> Any:
 
 
 def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0) -> int:
-    """The number of values in a tree, aliases followed. Raises ValueError if a recipe cannot hold the tree."""
+    """The number of values in a tree, with aliases expanded. Raises ValueError if a recipe cannot hold the tree."""
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
@@ -204,7 +204,7 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
 
 
 class Expanded(NamedTuple):
-    """A recipe as plain stages, the preset chosen, and problems, one line each."""
+    """A recipe as plain stages, with the chosen preset and the problems, one line each."""
 
     tree: dict[str, Any]
     preset: str
@@ -212,7 +212,7 @@ class Expanded(NamedTuple):
 
 
 def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
-    """The tree of a recipe in a preset, with settings applied. Raises RecipeError if one is not a recipe."""
+    """The tree of a recipe in a preset, with settings applied. Raises RecipeError if a source is not a recipe."""
     if isinstance(source, RecipeFunction):
         own = [setting for setting in settings if setting.partition("=")[0] in source.parameters]
         tree, chosen, problems = _called(source, preset, own)
@@ -224,12 +224,12 @@ def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence
 
 
 def recipe_tree(name: str, preset: str) -> dict[str, Any]:
-    """The plain stages of the recipe of a name or of a file's path."""
+    """The plain stages of the recipe with the given name or file path."""
     return expand(find_recipe(name), preset, ()).tree
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
-    """A recipe as YAML: its file if that is complete, else its plain stages. Raises RecipeError if it has mistakes."""
+    """A recipe as YAML: the file if it is self-contained, else plain stages. Raises RecipeError for mistakes."""
     if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
         return source.read_text("utf-8")
     tree, _, problems = expand(source, preset, settings)
@@ -239,7 +239,7 @@ def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequ
 
 
 def preset_names(source: Path | RecipeFunction) -> list[str]:
-    """The presets of a recipe: inherited ones, then its own."""
+    """The presets of a recipe: first the inherited presets, then the recipe's own."""
     return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
@@ -249,7 +249,7 @@ def default_folder(recipe: str, preset: str) -> Path:
 
 
 def maker(folder: str) -> str | None:
-    """The command that makes a folder inside a known recipe's default run folder; None for other folders."""
+    """The command that creates a folder inside the default run folder of a known recipe; None for other folders."""
     parts = Path(folder).parts
     for recipe in named_recipes() if len(parts) > 2 else ():
         for preset in preset_names(find_recipe(recipe)) if parts[1].startswith(recipe) else ():
@@ -261,8 +261,8 @@ def maker(folder: str) -> str | None:
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Merge `changes` into `base`, mapping by mapping.
 
-    A plugin of another name, or a stage of another verb, inherits no options, except that a dataset keeps `withheld`.
-    The length of training, in epochs or in steps, replaces the one inherited.
+    A plugin with a different name, or a stage with a different verb, inherits no options, except that a dataset keeps
+    `withheld`. A training length, in epochs or in steps, replaces an inherited training length.
     """
     merged = {key: value for key, value in base.items() if key not in replaced(changes)}
     for key, value in changes.items():
@@ -277,7 +277,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The alternative keys that a mapping's own keys replace."""
+    """The inherited alternative keys that a mapping's own keys replace."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
@@ -360,7 +360,7 @@ def _no_preset(chosen: str, names: Sequence[str]) -> str:
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The tree with each `path.to.key=value` set, values read as YAML, and problems, one line each."""
+    """The tree after each `path.to.key=value` is applied, with values read as YAML, and the problems, one line each."""
     problems: list[str] = []
     changed, written = dict(tree), [setting.partition("=")[0] for setting in settings]
     for number, setting in enumerate(settings):

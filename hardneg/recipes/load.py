@@ -67,10 +67,10 @@ class _Top(BaseModel):
 class Recipe:
     """A checked recipe.
 
-    stages: every stage by name, `dataset` first, in the order of the file. tree: the merged YAML, for the lock file.
-    plugins: each configured plugin by (stage, field). outputs: the stages whose `model` and `index` are published.
-    sizes: the dataset's size as the recipe states it. notes: suggestions, one line each. copies: names by seed of each
-    stage that is copied for seeds. models: the models resolved for the check. command: the command that runs a recipe
+    stages: all stages by name, in file order with `dataset` first. tree: the merged YAML, for the lock file. plugins:
+    configured plugins by (stage, field). outputs: the stages whose `model` and `index` are published. sizes: the
+    dataset size stated in the recipe. notes: suggestions, one line each. copies: for each stage copied for seeds, the
+    names of the copies by seed. models: the models resolved for the check. command: the command that runs the recipe
     with its preset and settings; empty for a recipe in memory.
     """
 
@@ -106,7 +106,7 @@ class Recipe:
 
 
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
-    """Read and check a recipe. Raises RecipeError with all of its mistakes, each with its path."""
+    """Read and check a recipe. Raises RecipeError that lists all mistakes with their paths."""
     tree, chosen, problems = expand(source, preset, settings)
     own = isinstance(source, Path) and source not in shipped_recipes().values()
     words = [str(source) if own else source.stem, *(["--preset", chosen] if chosen else [])]
@@ -118,9 +118,9 @@ def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settin
 def check_recipe(
     tree: Mapping[str, Any], source: Path | RecipeFunction, preset: str = "", earlier: Sequence[str] = ()
 ) -> Recipe:
-    """Check a recipe's tree, read from `source` or built in memory; `earlier`: problems found so far.
+    """Check a recipe's tree, read from `source` or built in memory; earlier: the problems found so far.
 
-    Raises RecipeError with all of its mistakes, each with its path.
+    Raises RecipeError that lists all mistakes with their paths.
     """
     problems, notes = list[str](), list[str]()
     top: _Top | None = None
@@ -257,7 +257,7 @@ def _reference_problems(view: RecipeView, written: Collection[str]) -> list[str]
 
 
 def in_order(stages: Mapping[str, StageSpec]) -> list[str]:
-    """The names of stages, each after those that it refers to. Raises RecipeError for a cycle."""
+    """The names of stages, each after all stages that it references. Raises RecipeError for a cycle."""
     ordered = dict[str, None]()
     for name in stages:
         trail = [name]
@@ -295,7 +295,7 @@ def _outputs(
 
 
 def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seeds: _Seeds) -> list[str]:
-    """Problems of `seeds` with these stages, one line each; `tree`: the recipe as written."""
+    """Problems with `seeds` for these stages, one line each; tree: the recipe as written."""
     problems = []
     for number, name in enumerate(seeds.stages):
         if name not in stages:
@@ -322,9 +322,9 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
 
 
 def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
-    """The recipe with a copy per seed of each stage that depends on one; outputs are those of the first seed.
+    """The recipe with one copy per seed of each seed-dependent stage; the outputs come from the first seed.
 
-    A copy has the key of the stage with its seed set in the recipe. Raises RecipeError if a field cannot name copies.
+    A copy has the key of the stage with that seed in the recipe. Raises RecipeError if a field cannot name copies.
     """
     seeded, drawing, stages = _seeded(recipe.stages, seeds), _drawing(recipe.stages, seeds), dict[str, StageSpec]()
     for name, spec in recipe.stages.items():
@@ -387,9 +387,9 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> work.SeededStages
 
 
 def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:
-    """Rename the stages in a model's references, nested ones included; the same value if it has none.
+    """Rename the stages in a model's references, including nested ones; a value without references is unchanged.
 
-    names: new names by old. marked: whether a text in `value` is a reference.
+    names: new names by old name. marked: whether a text in `value` is a reference.
     """
     if isinstance(value, BaseModel):
         renamed = dict[str, Any]()

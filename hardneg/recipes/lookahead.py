@@ -22,9 +22,9 @@ from hardneg.store import Artifact, Store, digest
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of a step.
+    """The estimate for a step.
 
-    items: the number of `unit` to process. disk: bytes. like: the artifact of a similar step in the store, if any.
+    items: number of items, counted in `unit`. disk: bytes on disk. like: the artifact of a similar step, if any.
     """
 
     step: Step
@@ -36,7 +36,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that a similar step took, from its manifest; None if unknown."""
+        """The seconds that a similar step took, according to its manifest; None if unknown."""
         seconds = self.like.facts.get("seconds") if self.like is not None else None
         return float(seconds) if isinstance(seconds, int | float) else None
 
@@ -44,7 +44,7 @@ class Estimate:
 def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
     """Estimate each step, in the order in which they run.
 
-    documents: assume a dataset of this size, of which the store has nothing.
+    documents: a dataset size to assume, with nothing from that dataset in the store.
     """
     known = store if documents is None else None
     shapes = {name: plan.recipe.models.of(spec).shape for name, spec in networks(plan)}
@@ -90,9 +90,9 @@ def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]
 
 
 def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Sizes:
-    """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations.
+    """Counts from the store, else from the recipe or the loader, and shapes from the model configurations.
 
-    collection: the stage that reads the dataset; the recipe's `sizes` describe its own dataset alone.
+    collection: the stage that reads the dataset; the recipe's `sizes` describe only the recipe's own dataset.
     """
     step, resolved = plan.steps[collection], plan.recipe.models.of(plan.recipe.model)
     model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
@@ -114,7 +114,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """The sizes for one step, with its model and its network, or else the network of its first input."""
+    """The sizes for one step, with the step's model and its network, or else the network of its first input."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
@@ -124,7 +124,7 @@ def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contra
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
-    """Networks other than the recipe's model, such as readers and rerankers, with their steps."""
+    """The networks other than the recipe's model, such as readers and rerankers, each with its step."""
     for name, step in plan.steps.items():
         if (network := step.spec.network(plan.recipe.view(name))) is not None:
             yield name, network
@@ -141,7 +141,7 @@ def _usual(model: resolved.ResolvedModel) -> FullSpec:
 
 
 def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
-    """A warning if the steps to run need more bytes than are free in the store's file system."""
+    """A warning if the steps to run need more bytes than the store's file system has free."""
     disk = sum(row.disk for row in rows if not row.cached)
     if free is not None and disk > free:
         more = "give a store with more space, or use pq, opq-pq or ivfpq indexes"
@@ -152,8 +152,8 @@ def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
 class Need:
     """A package, data set or model that a run needs.
 
-    category: package, data or model. subject: its name. there, ahead: bytes on this machine and to download. note:
-    more information. missing: why it is unavailable and what to do, if it is. exit_code: of that error.
+    category: package, data or model. subject: the name. there, ahead: bytes on this machine and bytes to download.
+    note: more information. missing: if unavailable, the reason and what to do. exit_code: the exit code for this.
     """
 
     category: str
@@ -171,7 +171,7 @@ class Need:
 
 
 def needs(plan: Plan) -> Iterator[Need]:
-    """The needs of all steps, each once; only listings and headers are read from the hub."""
+    """The needs of all steps, without duplicates; only listings and headers are read from the hub."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up(
@@ -192,7 +192,7 @@ def needs(plan: Plan) -> Iterator[Need]:
 
 
 def packages(plan: Plan) -> Iterator[Need]:
-    """The optional dependencies that the steps need; neither imported nor looked up online."""
+    """The optional dependencies of the steps; nothing is imported or looked up online."""
     for extra in extras(plan.steps.values(), plan):
         reason = absent(extra)
         yield Need(
@@ -260,6 +260,6 @@ def absent(extra: str) -> str:
 
 
 def check_packages(steps: Iterable[Step], plan: Plan) -> None:
-    """Raise MissingDependency with all that is missing for some steps."""
+    """Raise MissingDependency listing everything that is missing for the given steps."""
     if lines := [f"before it can run: {why}" for extra in extras(steps, plan) if (why := absent(extra))]:
         raise MissingDependency("\n".join(lines))

@@ -19,11 +19,11 @@ SCHEME = 1
 
 @dataclass(frozen=True)
 class Step:
-    """One stage of a recipe with its identity.
+    """One stage of a recipe, with its identity.
 
-    key: digest of `origin`. origin: all that may change the result: stage, versions, options, plugins, input keys.
-    inputs: the referenced step by path in the spec, with `dataset` and the query encoders added. plugins: configured
-    plugins by field. contents: what the key depends on outside the store.
+    key: the digest of `origin`. origin: everything that may change the result: stage, versions, options, plugins, input
+    keys. inputs: referenced steps by path in the spec, plus `dataset` and the query encoders. plugins: configured
+    plugins by field. contents: the content outside the store on which the key depends.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a recipe in an order in which they can run; `start`: the key of the recipe's own model."""
+    """The steps of a recipe in an order in which they can run; start: the key of the recipe's own model."""
 
     recipe: Recipe
     start: str
@@ -60,11 +60,11 @@ class Plan:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Keys by step."""
+        """The key of each step."""
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The steps of a name: one, or one per seed. Raises UsageError if there is no such step."""
+        """The steps with a name: one step, or one per seed. Raises UsageError if no step has the name."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:
@@ -73,23 +73,23 @@ class Plan:
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """The steps up to `name`, or all for None. Raises UsageError if there is no such step."""
+        """The steps up to `name`, or all steps for None. Raises UsageError if no step has the name."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))
         return [step for step in self.steps.values() if step.name in needed]
 
     def dependents(self, name: str) -> list[Step]:
-        """The step `name` and all that depend on it."""
+        """The step `name` and all steps that depend on it."""
         named = set(self.named(name))
         return [step for step in self.steps.values() if named & _ancestors(self.steps, step.name)]
 
 
 def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Plan:
-    """Plan a recipe: its steps with their keys, for which the start model and the dataset's source are read.
+    """Plan the steps of a recipe with their keys, for which the start model and the dataset source are read.
 
-    Raises HardnegError if the model or dataset is missing; with `problems`, it is appended there, and the plan can be
-    shown but not run.
+    Raises HardnegError if the model or dataset is missing; if `problems` is given, the error is appended to it instead,
+    and the plan can be shown but not run.
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", problems, (), [])
@@ -113,7 +113,7 @@ def _model_digest(recipe: Recipe) -> str:
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """Files and folders that a recipe may read: itself, its datasets and models; some names are not paths."""
+    """The files and folders that a recipe may read: recipe files, datasets and models; some names are not paths."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
@@ -158,7 +158,7 @@ def cached(step: Step, store: Store) -> Artifact | None:
 
 
 def explain(step: Step, store: Store) -> list[str]:
-    """Explain why a step would run: differences from the most similar artifact of the same stage, one line each."""
+    """Explain why a step would run: the differences from the most similar artifact of the stage, one line each."""
     if cached(step, store):
         return [f"{step.name}: in the store as {step.key}, with the same inputs and options"]
     wanted, others = dict(flat(step.origin)), dict[str, dict[str, Any]]()

@@ -32,7 +32,7 @@ COMMAND = "recipe run"
 
 
 def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
-    """The artifacts of a run folder's steps, in the order of its recipe. Raises DataError if the store has none."""
+    """The artifacts of a run folder's steps, in recipe order. Raises DataError if the store has none of them."""
     if artifacts := _stored(read_lock(folder), store):
         return artifacts
     raise DataError(f"{folder}: the store {store.root} has no step of this run; give the right {{store}}", "store")
@@ -44,9 +44,9 @@ def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
 
 
 def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tuple[str, str]]:
-    """Return what to do next after the evaluation in a run folder, by sentence and command; empty without metrics.
+    """Return the next steps after the evaluation in a run folder, each a sentence and a command; empty without metrics.
 
-    diagnosed: whether `hardneg diagnose` is no longer to be advised.
+    diagnosed: whether to leave out the advice to run `hardneg diagnose`.
     """
     if not (folder / layout.METRICS).is_file():
         return []
@@ -61,8 +61,8 @@ def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tu
 def read_lock(folder: Path) -> dict[str, Any]:
     """The lock file of a run: `recipe`, `preset`, `command`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
-    `measured` is the key of the evaluation that the folder's metrics come from, None if not recorded. Raises DataError
-    if the file is missing or damaged.
+    `measured` is the key of the evaluation behind the folder's metrics; None if not recorded. Raises DataError if the
+    file is missing or damaged.
     """
     path = folder / layout.LOCK
     try:
@@ -82,7 +82,7 @@ def read_lock(folder: Path) -> dict[str, Any]:
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
     """Write models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, report and lock file.
 
-    Concurrent runs take turns. Returns the paths written, the lock file last. Raises ArtifactError if that fails.
+    Concurrent runs take turns. Returns the paths written, the lock file last. Raises ArtifactError if writing fails.
     """
     alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
     keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
@@ -114,7 +114,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
 
 
 def names(plan: Plan) -> list[str]:
-    """Names that `publish` may write into a run folder, whichever steps are made; those of folders end in "/"."""
+    """Names that `publish` may write into a run folder, whichever steps are made; folder names end in "/"."""
     written = {layout.METRICS, layout.LOCK, *(f"{output}/" for output in plan.recipe.outputs)}
     for name, step in plan.steps.items():
         alone = replace(plan.recipe.view(name), stages={name: step.spec})
@@ -125,7 +125,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
-    """The resolved recipe with every step's key; `device`: `gpu` if a GPU was used in any step, else `cpu`."""
+    """The resolved recipe with the key of every step; device: `gpu` if any step used a GPU, else `cpu`."""
     return {
         "hardneg": __version__,
         "recipe": plan.recipe.name,
@@ -155,8 +155,8 @@ def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]
 class PublishedIndex:
     """An index of a finished recipe.
 
-    stage: the stage that made it. backend: its plugin; None if an encode stage made it. model: the query encoder; None
-    for an index of texts or of imported vectors. segments: whether documents have several vectors.
+    stage: the stage behind the index. backend: the index plugin; None for an `encode` stage. model: the query encoder;
+    None for an index of texts or of imported vectors. segments: whether documents have several vectors.
     """
 
     stage: str
@@ -167,15 +167,15 @@ class PublishedIndex:
 
 
 def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
-    """The indexes of a run folder that are there or in the store; the recipe's output index comes first.
+    """The indexes of a run that exist in the run folder or in the store; the recipe's output index comes first.
 
-    Raises DataError if it is not a run folder, RecipeError if this version of hardneg cannot read its recipe.
+    Raises DataError if the folder is not a run folder, RecipeError if this version of hardneg cannot read the recipe.
     """
     lock = read_lock(folder)
     recipe, artifacts = check_recipe(lock["tree"], folder / layout.LOCK, lock["preset"]), _stored(lock, store)
 
     def path(name: str, output: str) -> Path | None:
-        """The folder of a stage's model or index, in the run folder or else in the store."""
+        """The folder of a stage's model or index, in the run folder or, failing that, in the store."""
         if recipe.outputs.get(output) == name and (folder / output).is_dir():
             return folder / output
         return artifacts[name].path / recipe.stages[name].parts.get(output, ".") if name in artifacts else None
@@ -198,9 +198,9 @@ def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
 
 @dataclass(frozen=True)
 class OpenedIndex:
-    """An open index to search with query texts.
+    """An open index that can be searched with query texts.
 
-    names: the document ids of the rows. encoder: the query encoder; None for an index of texts.
+    names: the document id of each row. encoder: the query encoder; None for an index of texts.
     """
 
     searcher: Searcher
@@ -209,7 +209,7 @@ class OpenedIndex:
 
     @classmethod
     def open(cls, index: PublishedIndex, device: str | None) -> "OpenedIndex":
-        """Open an index and its query encoder. Raises ArtifactError or ModelError if one cannot be opened."""
+        """Open an index and its query encoder. Raises ArtifactError or ModelError if either cannot be opened."""
         from hardneg.indexes import open_store
         from hardneg.indexes.exact import ExactOptions, ExactSearcher
 
@@ -217,7 +217,7 @@ class OpenedIndex:
         met = list[str]()
 
         def rows(doc_ids: Sequence[str]) -> Any:
-            """Number document ids in order of first appearance, for an index that returns ids instead of rows."""
+            """Number the document ids in order of first appearance, for an index that returns ids instead of rows."""
             for doc_id in doc_ids:
                 if doc_id not in numbers:
                     numbers[doc_id] = len(met)
@@ -244,7 +244,7 @@ class OpenedIndex:
         return cls(searcher, names, None if index.model is None else load_encoder(index.model, device, "fp32"))
 
     def search(self, texts: Sequence[str], depth: int) -> Hits:
-        """The best documents of each text, as rows."""
+        """The best documents for each query text, as rows."""
         wanted: Sequence[str] | Encoded = texts
         if self.encoder is not None:
             wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))

@@ -50,7 +50,7 @@ _OVER_SEEDS_EXPLAINED = (
 
 @dataclass(frozen=True, slots=True)
 class MeanScore:
-    """A mean and its 95 % confidence interval, None for fewer than two queries."""
+    """A mean and its 95 % confidence interval; the interval is None for fewer than two queries."""
 
     mean: float
     interval: intervals.Interval | None = None
@@ -60,17 +60,15 @@ class MeanScore:
 class ReportContent:
     """The content of a report page.
 
-    systems: estimates by metric by system, in the order to show.
-    histories: the trainer's rows of each trained model: `step`, `loss`, and measurements on the dev set.
-    settings: by name, shown as `str` prints them. settings_tables: more tables, shown after the settings.
-    marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
-    over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and losses by query.
-    by_query: the table by query.
-    browse: the command that shows hits and negatives of each query; empty: none.
-    sections: analyses, shown before the settings. next: next steps, each a sentence and a command.
-    system: the subject of the page; empty: the system with the highest mean. began: the system that it was trained
-    from; empty: none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin:
-    of equivalence. query_groups: the group of each query, if queries have groups.
+    systems: estimates by metric by system, in the order to show. histories: the trainer's rows of each trained model:
+    `step`, `loss`, and measurements on the dev set. settings: by name, shown as `str` prints them. settings_tables:
+    more tables, shown after the settings. marks: for each sign, the systems that a system with the sign beats; empty:
+    one sign per baseline. over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and
+    losses by query. by_query: the table by query. browse: the command that shows hits and negatives of each query;
+    empty: none. sections: analyses, shown before the settings. next: next steps, each a sentence and a command. system:
+    the subject of the page; empty: the system with the highest mean. began: the system that it was trained from; empty:
+    none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin: of
+    equivalence. query_groups: the group of each query, if queries have groups.
     """
 
     title: str
@@ -157,13 +155,13 @@ def estimates(
 
 
 def deciding(comparisons: Iterable[Comparison], over_seeds: Iterable[TwoLevel]) -> list[Test]:
-    """Return the deciding test of each pair and metric: over queries and seeds if there is one, else by query."""
+    """Return the deciding test of each pair and metric: the test over queries and seeds if any, else by query."""
     known = {(each.system, each.baseline, each.metric): each for each in over_seeds}
     return [known.get((each.system, each.baseline, each.metric), each) for each in comparisons]
 
 
 def p_of(test: Test) -> float:
-    """Return the deciding p value after Holm's correction: of the two tests by query, the larger one."""
+    """Return the deciding p value after Holm's correction; for the two tests by query, the larger p value."""
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
@@ -177,7 +175,7 @@ def outcome(test: Test, level: float) -> str:
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
-    """Return the letter of each baseline with a significant difference; an empty text for a single one."""
+    """Return the letter of each baseline with a significant difference; empty if there is only one baseline."""
     named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
     if len(named) == 1:
         return {named[0]: ""}
@@ -185,7 +183,7 @@ def baseline_marks(report: ReportContent) -> dict[str, str]:
 
 
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
-    """Return the signs of the baselines that this system is better or worse than by this metric, or its `marks`."""
+    """Return the signs of baselines that differ significantly from this system in this metric, or its `marks`."""
     tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
     if report.marks:
         # a test may compare the two in the other order
@@ -246,7 +244,7 @@ def systems_section(report: ReportContent) -> Section:
 
 
 def tests_section(report: ReportContent) -> Section:
-    """Return the section of the tests by query, of pairs without a test over queries and seeds."""
+    """Return the section on tests by query, for pairs without a test over queries and seeds."""
     columns = _QUERY_COLUMNS | (_GROUP_COLUMNS if report.groups else {})
     table = _tests_table(report.query_tests, report.level, columns)
     return Section("Paired tests", [table], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
@@ -330,9 +328,9 @@ _MANY = 50  # judged queries from which on no more are advised
 class RecipeRun:
     """A run of a recipe.
 
-    folder: its run folder. command: the command that ran it; empty: unknown. model: the name of its start model.
-    began: the row of the model that the featured row's model was trained from; empty: none. diagnosed: whether
-    `hardneg diagnose` is no longer to be advised.
+    folder: the run folder. command: the command that ran the recipe; empty: unknown. model: the name of the start
+    model. began: the row of the model from which the featured model was trained; empty: none. diagnosed: whether to
+    leave out the advice to run `hardneg diagnose`.
     """
 
     folder: str
@@ -351,8 +349,8 @@ def next_steps(
 ) -> list[tuple[str, str]]:
     """Return next steps after an evaluation, each a sentence and the command to copy, by the first metric.
 
-    system: the row of the trained model; empty: the highest mean but BM25's. runs: run files by row. run: of the recipe
-    that was evaluated, if any.
+    system: the row of the trained model; empty: the row with the highest mean other than BM25. runs: run files by row.
+    run: the recipe run that was evaluated, if any.
     """
     results, level, runs = measured.results, measured.significance_level, runs or {}
     metric = next((name for scores in results.values() for name in scores), "")

@@ -45,11 +45,11 @@ _DATES: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"Creation
 def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float = 4.6) -> Iterator[list[Any]]:
     """Yield the axes of `panels` panels, at most three in a row; on leaving, write the figure to all `paths`.
 
-    height, width: of a panel, in inches.
+    height, width: the size of a panel in inches.
 
     Raises:
         MissingDependency: matplotlib is not installed.
-        UsageError: a path has another ending than `FORMS`.
+        UsageError: a path does not end in one of `FORMS`.
     """
     check_forms(paths)
     with _canvas(panels, (width, height)) as (drawn, axes):
@@ -84,8 +84,8 @@ def graphic(
 ) -> Graphic:
     """Return a figure for a page, in the colour of the page's text.
 
-    name: unique in the page. title, description: for screen readers. draw: draws on the given axes. height: in
-    inches; the width is 7.
+    name: a name that is unique in the page. title, description: texts for screen readers. draw: draws on the given
+    axes. height: the height in inches; the width is 7.
     """
     with warnings.catch_warnings(), _canvas(1, (7.0, height), _PAGE_STYLE) as (drawn, (axes,)):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -136,7 +136,7 @@ def bar_width(bars: int) -> float:
 
 
 def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> None:
-    """Draw a bar for each label, from zero, with words above it."""
+    """Draw a bar from zero for each label, with words above the bar."""
     axes.bar(range(len(values)), list(values.values()), color=COLOURS[0], width=0.65)
     for position, (label, value) in enumerate(values.items()):
         look = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
@@ -148,7 +148,7 @@ def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> No
 def lines(axes: Any, series: Mapping[str, Points]) -> None:
     """Draw a line for each label, with its own colour and marker (at most 20 on a line), and a legend.
 
-    matplotlib keeps from the legend what begins with an underscore.
+    matplotlib leaves labels that begin with an underscore out of the legend.
     """
     for place, (label, points) in enumerate(series.items()):
         if points:
@@ -160,7 +160,7 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[Path]) -> None:
-    """Draw columns of a table, a panel each: a bar for each row, or, along column `across`, a line for each name.
+    """Draw table columns, one panel each, with a bar per row or, along column `across`, a line per name.
 
     Rows are named by their words. Along the first column there is one panel, with a line for each column.
     """

@@ -51,7 +51,7 @@ def write_report(
 def html(report: ReportContent) -> str:
     """Return the report as one self-contained page, light and dark; equal reports give equal text.
 
-    The page has no script but its own, which sorts tables, and that only if a table can be sorted.
+    The only script in the page sorts tables, and is present only if a table can be sorted.
     """
     from markupsafe import Markup
 
@@ -162,7 +162,7 @@ def _training_section(histories: Mapping[str, figure.History]) -> Section | None
 def summary(report: ReportContent) -> str:
     """Return one sentence on the comparison by the first metric and its outcome; empty without systems.
 
-    Its subject is the report's system if that was tested, else all tested systems, against the baseline.
+    The sentence compares the report's system with the baseline or, if that system was not tested, all tested systems.
     """
     if not report.metrics:
         return ""
@@ -221,8 +221,8 @@ _SEEDS = " Thick: over queries; thin: over queries and seeds"
 class Spot:
     """One system's row in a figure.
 
-    value: None if unknown. narrow: its 95 % interval over queries; wide: over queries and seeds, None with one seed.
-    look: of the dot, one of `_COLOURS`. single: the value of each seed. shown: the label at the right.
+    value: None if unknown. narrow: the 95 % interval over queries; wide: over queries and seeds, None with one seed.
+    look: the dot style, one of `_COLOURS`. single: the value of each seed. shown: the label at the right.
     """
 
     name: str

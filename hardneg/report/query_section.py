@@ -67,7 +67,7 @@ class Passages:
 class ByQuery:
     """Scores by query in the order shown: the largest difference first, or a single system's lowest score.
 
-    pair: the compared systems: the report's subject, or else the best, and the first baseline, or the best other one.
+    pair: the two systems: the report's subject or else the best, and the first baseline or else the next best.
     """
 
     results: Mapping[str, metrics.Scores]
@@ -207,7 +207,7 @@ def _one_line(text: str) -> str:
 
 
 def gains_section(measured: Measured, system: str = "") -> Section | None:
-    """Return each system's counts of queries better and worse than the baseline, with means; None for one system."""
+    """Return each system's counts of queries above and below the baseline, with means; None for one system."""
     ordered = ByQuery.of(measured, system)
     if ordered.pair is None:
         return None

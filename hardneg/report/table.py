@@ -18,7 +18,7 @@ class Graphic:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The text of a cell; strong: bold. marks: signs after it. note: smaller text below it."""
+    """The text of a cell; strong: whether the text is bold. marks: signs after the text. note: smaller text below."""
 
     text: str
     strong: bool = False
@@ -40,7 +40,7 @@ class Table:
 
     @property
     def signs(self) -> int:
-        """The largest number of marks after a number in a cell."""
+        """The maximum number of marks that follow a number in a cell."""
         return max((len(each.marks) for row in self.rows for each in row if isinstance(each, Cell)), default=0)
 
 
@@ -75,17 +75,17 @@ def cell(content: str | Cell) -> Cell:
 
 
 def number(value: float) -> str:
-    """Return four digits after the point, as papers print them."""
+    """Return the number with four decimal places, as papers print it."""
     return f"{value:.4f}"
 
 
 def signed(value: float) -> str:
-    """Return four digits with a sign."""
+    """Return the number with a sign and four decimal places."""
     return f"{value:+.4f}".replace("-", "−")
 
 
 def p_value(value: float) -> str:
-    """Return three digits, or `< 0.001`."""
+    """Return the p value with three decimal places, or `< 0.001`."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 

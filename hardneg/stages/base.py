@@ -43,7 +43,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A stage's estimate: the number of items of `unit` to process, and bytes of disk."""
+    """The estimate for a stage: the number of items to process, counted in `unit`, and the bytes of disk space."""
 
     items: int
     unit: str
@@ -52,10 +52,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes from which a stage is estimated.
+    """The sizes on which the estimate of a stage is based.
 
-    splits: queries by split. model, shape: of the recipe's own model. network: the shape of the stage's reranker or
-    reader. form: of the model's encoded texts. collections: the sizes of collections by the stage's input paths.
+    splits: queries by split. model, shape: the recipe's own model and its shape. network: the shape of the stage's
+    reranker or reader. form: the form of the model's encoded texts. collections: sizes by input path.
     """
 
     documents: int
@@ -67,7 +67,7 @@ class Sizes:
     collections: Mapping[str, "Sizes"] = field(default_factory=dict)
 
     def queries(self, split: str) -> int:
-        """The number of queries of a split; a tenth of the documents if unknown."""
+        """The number of queries in a split; if unknown, a tenth of the number of documents."""
         return self.splits.get(split, max(1, self.documents // 10))
 
     @property
@@ -77,7 +77,7 @@ class Sizes:
 
     @property
     def stored(self) -> int:
-        """Bytes of an encoded document in an index, without its id."""
+        """Bytes per encoded document in an index, not counting the document id."""
         tokens = round(_FULL * self.model.document_length)
         by_form = {"weights": _TERMS * 8 + 8, "token-vectors": tokens * self.dimension * 4}
         return by_form.get(self.form, self.dimension * 4)
@@ -108,12 +108,12 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "tuple[StageSpec | None, RecipeView]":
-        """Another stage, None if it is unknown or in a cycle, and the recipe seen from it."""
+        """Another stage (None if it is unknown or part of a cycle) and the recipe seen from that stage."""
         spec = self.stages.get(name) if name not in self.trail else None
         return spec, replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:
-        """The stage's configured plugin; None if it could not be configured."""
+        """The stage's configured plugin; None if the plugin could not be configured."""
         return self.plugins.get((self.name, field_name))
 
     def list_length(self, run: str) -> int | None:
@@ -122,23 +122,23 @@ class RecipeView:
         return spec.list_length(view) if isinstance(spec, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
-        """The model that a stage provides or trains from; the recipe's own for `start`."""
+        """The model that a stage provides or starts training from; for `start`, the recipe's own model."""
         spec, view = self.at(name)
         return self.model if spec is None else spec.began_with(view)
 
     def traits(self, name: str) -> Mapping[str, str]:
-        """The traits of a stage's artifact, each with the stage it comes from; empty for an unknown stage."""
+        """The traits of a stage's artifact, each with its stage of origin; empty for an unknown stage."""
         spec, view = self.at(name)
         return {} if spec is None else spec.traits(view)
 
     def query_model(self, index: str) -> str | None:
-        """The stage whose model encodes queries for an index; None if it is searched with texts."""
+        """The stage whose model encodes queries for an index; None if the index is searched with texts."""
         spec, view = self.at(index)
         return spec.query_model(view) if isinstance(spec, IndexSpec) else None
 
     @property
     def report(self) -> str | None:
-        """The report that has the usual file names in a run folder: stage `report`, or else the first report."""
+        """The report stage that gets the usual file names in a run folder: `report`, or else the first one."""
         reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
         return "report" if "report" in reports else next(iter(reports), None)
 
@@ -146,11 +146,11 @@ class RecipeView:
 class StageSpec(BaseModel):
     """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
-    version: raised whenever the same spec and inputs give another result. artifact_type: the type of the artifact, in
-    its `artifact_folder`. query_disk: bytes in all and per query of the split, as an estimate. purpose: a phrase
-    printed while the stage runs. resumes: continues from its folder after a stop; others start with an empty folder.
-    every_process: runs in several processes together. inherits: fields whose default is the recipe's value. teaches:
-    the field of the plugin whose network it trains; other networks must be trained already.
+    version: increased whenever the same spec and inputs give a different result. artifact_type: the type of the
+    artifact in `artifact_folder`. query_disk: estimated bytes, in total and per query of the split. purpose: a phrase
+    printed while the stage runs. resumes: whether a stopped stage continues from its folder; otherwise it starts with
+    an empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's
+    value. teaches: the plugin field whose network the stage trains; all other networks must already be trained.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -182,35 +182,35 @@ class StageSpec(BaseModel):
         return self
 
     def why(self) -> str:
-        """The purpose of the stage, which a run prints; may be empty."""
+        """The purpose of the stage, which is printed during a run; may be empty."""
         return self.purpose
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """The types that references to this stage may ask for, each with its folder; a section if reports show one."""
+        """The types that references to this stage may request, each with its folder; `section` if reports show one."""
         shown = type(self).sections is not StageSpec.sections
         return {self.artifact_type: self.artifact_folder, **({SECTION: "."} if shown else {})}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Every reference: its path in this spec, the stage it names, and its requirements."""
+        """All references: the path in this spec, the stage named, and the requirements."""
         return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def plugins(self) -> Iterator[tuple[str, str, types.PluginSetting]]:
-        """Every plugin setting: its field, with its position in a list, its kind and its value."""
+        """All plugin settings: the field (with the position in a list), the kind of plugin, and the value."""
         return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
-        """The fields that may change the result; references, plugins and files enter keys by their content instead."""
+        """The fields that may change the result; references, plugins and files enter the key by content instead."""
         marks, described = Reference | PluginKind | InputFile, type(self).model_fields.items()
         by_content = [name for name, info in described if any(isinstance(each, marks) for each in info.metadata)]
         return options_in_key(self, {"stage", *by_content})
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """Further content of the key by name: functions that return digests, or raise a HardnegError."""
+        """Additional key content by name: functions that return a digest or raise a HardnegError."""
         return {}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
-        """The stage with defaults that depend on the recipe; written: its mapping there.
+        """The stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.
 
         Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`.
         """
@@ -221,53 +221,53 @@ class StageSpec(BaseModel):
         yield from ()
 
     def missing(self, collection: Facts) -> Iterator[str]:
-        """Requirements that the collection does not meet, one line each; `collection`: the facts of stage `dataset`."""
+        """Requirements that the collection does not meet, one line each; collection: the facts of stage `dataset`."""
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The stages of inputs that recipes leave implicit, by path; by default, the models that references require."""
+        """The input stages that recipes leave implicit, by path; by default, the models that references require."""
         models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
         return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The traits of the artifact, each with the stage it comes from; by default, those passed on by references."""
+        """The artifact's traits, each with its stage of origin; by default, the traits that references pass on."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
     def over_seeds(self, seeds: "SeededStages") -> Self:
-        """The stage with references to the copies of all seeds, for verbs that compare seeds."""
+        """The stage with references to the copies for all seeds; used by verbs that compare seeds."""
         return self
 
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
-        """The stage with the recipe's outputs filled in, for verbs that make a report."""
+        """The stage with the recipe's outputs filled in; used by verbs that write a report."""
         return self
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """The pretrained model that this stage encodes with or trains from: here the recipe's own."""
+        """The pretrained model with which this stage encodes or starts training; here, the recipe's own model."""
         return recipe.model
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """A network other than the recipe's model that this stage loads, for estimates and look-ups."""
+        """The network other than the recipe's model that this stage loads; used for estimates and lookups."""
         return None
 
     def estimate(self, sizes: Sizes) -> Row:
-        """A rough estimate of the stage: here by `query_disk`."""
+        """A rough estimate for the stage; here, based on `query_disk`."""
         if self.query_disk is None:
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """Estimated sizes of the collection that this stage makes, from those of the one it reads."""
+        """Estimated sizes of the collection that this stage creates, given the sizes of the collection it reads."""
         return sizes
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Paths in the run folder to files of the artifact, or to folders, which have no suffix and may be missing."""
+        """Paths in the run folder, mapped to artifact files or folders; folders have no suffix and may be missing."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
-        """The sections of a report on artifacts of this verb, given by label."""
+        """The report sections on the given artifacts of this verb, which are keyed by label."""
         return []
 
     def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
@@ -275,32 +275,32 @@ class StageSpec(BaseModel):
         return {}
 
     def make(self, context: "StageContext[Self]") -> Facts:
-        """Make the artifact in the context's folder, here in blocks, and return the facts for its manifest."""
+        """Make the artifact in the context's folder (here, in blocks) and return the facts for its manifest."""
         from hardneg.stages.work import make_blocks
 
         return make_blocks(context)
 
     def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
-        """The stage's work as `StageBlocks`, opened in one of several processes; the first writes shared files."""
+        """The stage's work as `StageBlocks`, opened in each process; the first process writes shared files."""
         raise NotImplementedError(f"stage {self.stage} makes nothing")
 
 
 class IndexSpec(StageSpec):
-    """The base of stages that make an index."""
+    """Base class of stages that build an index."""
 
     def query_model(self, recipe: RecipeView) -> str | None:
-        """The stage whose model encodes queries for the index; None if it is searched with texts."""
+        """The stage whose model encodes queries for the index; None if the index is searched with texts."""
         return None
 
     def open_index(
         self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
     ) -> Searcher:
-        """Open the index that this stage made; options: `ExactOptions`."""
+        """Open the index that this stage built; options: an `ExactOptions`."""
         raise NotImplementedError(f"stage {self.stage} opens no index")
 
 
 class RunSpec(StageSpec):
-    """The base of stages that make a run with at most `depth` documents per query."""
+    """Base class of stages that produce a run with at most `depth` documents per query."""
 
     artifact_type = "run"
     needs_dataset = True
@@ -324,8 +324,8 @@ Spec = TypeVar("Spec", bound=StageSpec, covariant=True)
 class ArtifactInput:
     """An artifact that a stage reads.
 
-    path: its folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that made it,
-    and its configured plugins by field. traits: the artifact's traits.
+    path: the artifact's folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that
+    made the artifact, and that stage's configured plugins by field. traits: the artifact's traits.
     """
 
     name: str
@@ -345,16 +345,16 @@ class ArtifactInput:
         return self.path
 
     def part(self, artifact_type: str) -> Path:
-        """The folder of a part of the artifact, such as a trained model."""
+        """The folder that holds one part of the artifact, such as a trained model."""
         return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 
 @dataclass(frozen=True)
 class StageContext(Generic[Spec]):
-    """The context of a running stage: it reads `inputs`, writes into `folder`, and returns facts for the manifest.
+    """The context of a running stage, which reads `inputs`, writes to `folder`, and returns facts for the manifest.
 
-    folder: empty, except for a stage that resumes. plugins: configured plugins by field. ran: the command that ran the
-    recipe, empty if unknown, and the recipe's model.
+    folder: an empty folder, unless the stage resumes. plugins: configured plugins by field. ran: the command that ran
+    the recipe (empty if unknown) and the recipe's model.
     """
 
     name: str
@@ -368,12 +368,12 @@ class StageContext(Generic[Spec]):
     ran: tuple[str, str] = ("", "")
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
-        """The inputs of a mapping of references by label, in the order of the recipe."""
+        """The inputs named by a mapping of references, by label and in recipe order."""
         prefix = f"{field_name}."
         return {path.removeprefix(prefix): item for path, item in self.inputs.items() if path.startswith(prefix)}
 
     def keep_only(self, *names: str) -> None:
-        """Remove everything but `names` from the folder, such as checkpoints and half-written files."""
+        """Remove everything except `names` from the folder, for example checkpoints and half-written files."""
         for path in (path for path in self.folder.iterdir() if path.name not in names):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -382,12 +382,12 @@ class StageContext(Generic[Spec]):
 
 
 class Engine(Protocol):
-    """An engine (`hardneg.engines`), which makes the blocks of a stage; never part of a key."""
+    """An engine (`hardneg.engines`), which computes the blocks of a stage; it never enters a key."""
 
     version: ClassVar[int]
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make a stage's unfinished blocks, with the same bytes as `StageSpec.make`; returns facts for the manifest."""
+        """Make a stage's unfinished blocks, byte for byte as `StageSpec.make` does, and return the manifest facts."""
 
 
 @dataclass(frozen=True)
@@ -397,5 +397,5 @@ class Local:
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make the stage by its own `make`."""
+        """Make the stage by calling its own `make` method."""
         return context.spec.make(context)

@@ -27,9 +27,9 @@ from hardneg.training.checkpoint import History
 class Evaluate(StageSpec):
     """Scores runs on one split and compares them pairwise.
 
-    runs: a stage by row label, or one stage per seed of the row's system. shared_seeds: pairs of rows that share the
-    draws of their seeds, such as a common warm-up. marks: a sign for rows that are significantly better than each row
-    listed; by default each baseline has a sign. metrics_of: the metrics of a row with lists too short for others.
+    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows with shared seed
+    draws, such as a common warm-up. marks: the sign of rows significantly better than all rows listed; by default, one
+    sign per baseline. metrics_of: the metrics of a row whose lists are too short for the rest.
     """
 
     version = 4
@@ -124,13 +124,13 @@ class Evaluate(StageSpec):
         return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
-        """The fields that may change the result, with the rows in order; tests over seeds where rows have several."""
+        """The fields that may change the result, with the rows in order; tests over seeds only if rows have several."""
         seeded = any(not isinstance(run, str) for run in self.runs.values())
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
     def over_seeds(self, copies: work.SeededStages) -> "Evaluate":
-        """The stage with each row's runs of all seeds; rows share seeds where one training determines both."""
+        """The stage with the runs of all seeds in each row; two rows share seeds if they depend on one training run."""
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
@@ -198,19 +198,19 @@ def score_runs(
     split: str,
     match: texts.Match,
 ) -> tuple[dict[str, metrics.Scores], dict[str, int], list[str]]:
-    """Score run files by relevance judgements and, for answer@k, by the answers of a split.
+    """Score run files against relevance judgements and, for answer@k, against the answers of a split.
 
     Args:
-        rows: by key, the run's name in notes, its file, and its metrics in order.
+        rows: for each key, the name of the run in notes, the run file, and the metrics in order.
         judgements: the judgements; empty if no metric needs them.
-        level: the lowest grade that binary metrics take as relevant.
+        level: the lowest grade that counts as relevant in binary metrics.
         collection: the corpus and answers; None if no metric needs answers.
-        split: the split of the answers.
+        split: the split whose answers are used.
         match: whether answers are words or regular expressions.
 
     Returns:
-        The scores by key; counts of answers and questions that could not be used, by reason, including patterns that
-        failed while the texts were searched; and notes on runs and judgements.
+        The scores by key; counts of unusable answers and questions by reason, including patterns that failed while
+        texts were searched; and notes on the runs and judgements.
 
     Raises DataError if the split has no answers.
     """

@@ -51,7 +51,7 @@ class ReadDataset(StageSpec):
         return base.Row(sizes.documents, "passages", sizes.documents * 600)
 
     def make(self, context: "StageContext[ReadDataset]") -> Facts:
-        """Write the collection; facts: counts of documents, queries and judgements, and of those skipped."""
+        """Write the collection; facts: counts of documents, queries and judgements, and of skipped items."""
         collection = context.plugins["loader"].load()
         if self.withheld is not None:
             collection = self.withheld.of(collection)
@@ -59,7 +59,7 @@ class ReadDataset(StageSpec):
 
 
 class BroughtModel(StageSpec):
-    """Loads a further model for other stages to encode with, as a guide for example, or to train.
+    """Loads an additional model that other stages train or encode with, for example as a guide.
 
     model: the model, in the form of the recipe's `model`.
     """
@@ -86,7 +86,7 @@ class BroughtModel(StageSpec):
         return base.Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
-        """Load the model, and save it with its prompts and lengths. Raises UsageError if it has no local weights."""
+        """Load the model and save it with prompts and lengths. Raises UsageError if the model has no local weights."""
 
         if distributed.world().rank > 0:
             return {}
@@ -99,9 +99,9 @@ class BroughtModel(StageSpec):
 
 
 class Encode(base.IndexSpec):
-    """Encodes the corpus into a flat index, which is also the vector store.
+    """Encodes the corpus into a flat index, which also serves as the vector store.
 
-    segments: cuts documents into segments with a vector each; default: only the first `document_length` tokens.
+    segments: splits documents into segments with one vector each; default: only the first `document_length` tokens.
     """
 
     version = 2
@@ -146,7 +146,7 @@ class Encode(base.IndexSpec):
         return open_store(source.folder, options, progress)
 
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
-        """The work in blocks of passages or segments. Raises ArtifactError if a stopped run had other blocks."""
+        """The work in blocks of passages or segments. Raises ArtifactError if a stopped run used different blocks."""
         from hardneg.encoders.stream import Layout
 
         corpus, scratch = work.open_corpus(context), context.folder / SCRATCH
@@ -189,7 +189,7 @@ class ImportVectors(base.IndexSpec):
     """Imports precomputed vectors of all documents, skipping those of documents that the corpus lacks.
 
     vectors: Parquet with an id and a list of numbers per row, JSON Lines as written by `pyserini.encode`, or a .npy
-    array. ids: the document ids of an array's rows. A `search` in such an index names `query_vectors` or a model.
+    array. ids: document ids of an array's rows. A `search` in such an index names `query_vectors` or a model.
     """
 
     version = 1

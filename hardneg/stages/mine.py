@@ -31,12 +31,12 @@ ABOVE = 0.9
 class Mine(StageSpec):
     """Selects negatives for the queries of one split from the first of `runs`.
 
-    file: negatives from another program to select from, in the format `form` of `hardneg export`. without_answers:
-    apply the filter `answers` first. answer_match: match answers as words or as regular expressions. fill_to: add
-    random documents up to this number of negatives, before the filters. also_qrels: positives of these files also count
-    when training on the negatives. permuted: give each query the lists of another. positives_of_others: replace the run
-    by this many random positives of other queries. planted: for this share of the queries with withheld positives, use
-    these alone as the lists, and remove them from the lists of the other queries.
+    file: a file of negatives from another program to select from, in the format `form` of `hardneg export`.
+    without_answers: apply the filter `answers` first. answer_match: match answers as words or as regular expressions.
+    fill_to: before filtering, add random documents up to this number of negatives. also_qrels: files of judgements
+    whose positives also count when training on the negatives. permuted: give each query the lists of another query.
+    positives_of_others: replace the run with this many random positives of other queries. planted: the share of queries
+    with withheld positives whose lists are only these positives, which are removed from the lists of all other queries.
     """
 
     version = 2
@@ -132,7 +132,7 @@ class Mine(StageSpec):
 
 @dataclass(frozen=True)
 class MinedBlocks(work.StageBlocks):
-    """The work of stage `mine` in blocks of queries: its inputs and its selection."""
+    """The work of stage `mine` in blocks of queries, with the inputs and the selection."""
 
     collection: StoredCollection = field(kw_only=True)
     query_ids: Sequence[str] = field(kw_only=True)
@@ -141,7 +141,7 @@ class MinedBlocks(work.StageBlocks):
     file: choosing.ListsOfFile | None = field(kw_only=True)
 
     def query_lists(self) -> Iterator[runs.QueryLists]:
-        """All queries with their lists. Raises DataError if `planted` finds no withheld positives."""
+        """All queries with their lists. Raises DataError if `planted` is set but no positives are withheld."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return choosing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
@@ -159,7 +159,7 @@ class MinedBlocks(work.StageBlocks):
         return listed
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
-        """Yield each block's files, of negatives and of candidates that the miner dropped, with counts."""
+        """Yield the files of each block (negatives, and candidates that the miner dropped) with counts."""
         for some in contiguous(numbers):
             listed = islice(self.query_lists(), some.start * _BLOCK, None)
             for number in some:
@@ -189,10 +189,10 @@ class MinedBlocks(work.StageBlocks):
 
 
 class Label(StageSpec):
-    """Pseudo-labels the queries of a split by a reranker's scores, if these are clear enough.
+    """Pseudo-labels the queries of a split with a reranker's scores where the scores are clear enough.
 
-    run: the run to select from. scores: a rerank stage's run of the same queries. above, below, count, depth: as in
-    `pseudo_labels`. size: a random sample of the labelled queries, by `seed`; larger samples contain smaller ones.
+    run: the run to select from. scores: a `rerank` stage's run of the same queries. above, below, count, depth: see
+    `pseudo_labels`. size: how many labelled queries to sample, using `seed`; larger samples contain the smaller ones.
     """
 
     version = 1
@@ -275,18 +275,18 @@ def pseudo_labels(
     count: int = thresholds.Denoised.count,
     depth: int = layout.SCORED_DEPTH,
 ) -> Iterator[types.Negatives]:
-    """Pseudo-labels by thresholds: the best document is the positive, the first ones with low scores are negatives.
+    """Pseudo-labels by score thresholds: the best document is the positive, the first low-scoring ones are negatives.
 
     Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
 
     Args:
-        listed: each query's list to select from, and the one labelled `scores`.
-        corpus: the documents; copies of the positive are not used as negatives.
-        left_out: counts queries without a positive, by reason.
+        listed: for each query, the list to select from and the list labelled `scores`.
+        corpus: the documents, used to keep copies of the positive out of the negatives.
+        left_out: receives the counts of queries without a positive, by reason.
         above: the score that a positive must exceed.
-        below: the score that a negative must not reach.
-        count: the maximum number of negatives per query, in the order of the list.
-        depth: the number of documents to consider per list.
+        below: the score that a negative must stay below.
+        count: the maximum number of negatives per query, taken in list order.
+        depth: the number of documents of each list to consider.
     """
 
     def with_positives() -> Iterator[types.Candidates]:
@@ -304,7 +304,7 @@ def pseudo_labels(
 
 
 def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int) -> str | None:
-    """Return the document with the highest score, if above `above`; of ties, the best ranked.
+    """Return the document with the highest score if that is above `above`; ties go to the best-ranked document.
 
     Runs store ties as adjacent floating-point numbers, so close scores count as equal.
     """

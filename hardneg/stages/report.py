@@ -20,10 +20,10 @@ _WRITTEN = "It was trained on queries that were generated from the passages, not
 
 
 class Report(StageSpec):
-    """Writes an HTML page with figures, tables, training curves, analyses, answers, and each query with its passages.
+    """Writes an HTML page with figures, tables, training curves, analyses, answers, and the passages of each query.
 
-    There is a Markdown version, and a table of scores by query, `queries.tsv`. about: the row to feature; by default
-    that of the recipe's output model.
+    It also writes a Markdown version and a table of scores by query, `queries.tsv`. about: the row to feature; by
+    default the row of the recipe's output model.
     """
 
     version = 4
@@ -49,7 +49,7 @@ class Report(StageSpec):
             yield f"about: no row {self.about!r} in {self.evaluation!r}{wording.suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The evaluated runs, as `runs.LABEL`, all steps that led to them, as `behind.NUMBER`, and their dataset."""
+        """The evaluated runs as `runs.LABEL`, all steps behind these runs as `behind.NUMBER`, and the dataset."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
         runs = {path: target for path, target, need in references if "run" in need.artifact_types}
@@ -67,7 +67,7 @@ class Report(StageSpec):
         return base.Row(1, "page", 4_000_000)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The pages and the scores by query, named after the stage if another report has the usual names."""
+        """The pages and the scores by query, named after the stage if another report uses the usual file names."""
         if recipe.report in (None, recipe.name):
             return {name: name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.QUERY_TABLE)}
         own = {f"{recipe.name}{Path(name).suffix}": name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN)}
@@ -116,7 +116,7 @@ def steps_after(
     stages: Mapping[str, StageSpec],
     ran: content.RecipeRun,
 ) -> list[tuple[str, str]]:
-    """Return the next steps after a recipe's evaluation of these rows, by sentence and command."""
+    """Return the next steps after a recipe evaluated these rows, each a sentence and a command."""
     ran = replace(ran, began=began_from(about, rows, stages) if about in rows else "")
     stage_of = {label: run if isinstance(run, str) else next(iter(run.values())) for label, run in rows.items()}
     runs = {label: Path(ran.folder, "runs", f"{name}.trec.gz") for label, name in stage_of.items()}
@@ -171,21 +171,21 @@ def _sections(by_label: _ByLabel) -> list[table.Section]:
 
 
 def row_of(model: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """The row whose run is the fewest steps from a model; empty if there is none."""
+    """The row whose run is the fewest steps away from a model; empty if no row has this model as its nearest."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
 def began_from(label: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """The row of the model from which a row's own model was trained; empty if there is none."""
+    """The row of the model from which the model of a row was trained; empty if no row has that model."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
     start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
 def nearest_model(run: work.BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
-    """The model that is the fewest steps from a run, and the number of steps; empty if there is none."""
+    """The model that is the fewest steps away from a run, with the number of steps; an empty name if there is none."""
     seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
         if models := [
@@ -201,7 +201,7 @@ def nearest_model(run: work.BySeed, stages: Mapping[str, StageSpec]) -> tuple[st
 
 
 def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Iterator[str]:
-    """Yield the given stages and all that lead to them, each once, except the collection."""
+    """Yield the given stages and all stages they depend on, each once, except the collection."""
     seen = {layout.DATASET}
     waiting = list(names)[::-1]
     while waiting:

@@ -29,8 +29,8 @@ _SLOW_PAIRS = 256  # pairs per block of rerankers that score one query after ano
 class Rerank(RunSpec):
     """Reranks the top documents of a run.
 
-    reranker: the stage that trained the reranker. positives: also score known positives that a list lacks; for filters
-    on training queries, never for evaluation.
+    reranker: the stage that trained the reranker. positives: also score known positives missing from a list; meant for
+    filters on training queries, never for evaluation.
     """
 
     version = 2
@@ -67,7 +67,7 @@ class Rerank(RunSpec):
         return self.depth if listed is None else min(self.depth, listed)
 
     def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
-        """The work in blocks of queries, whose scores are independent."""
+        """The work in blocks of queries; the scores of different queries are independent."""
         collection, source = work.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
         queries = work.queries_of(context, collection, self.split)
         plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
@@ -88,13 +88,13 @@ class _QueryBlock:
     facts: Counter[str]
 
     def requests(self, corpus: Corpus) -> Iterator[tuple[str, list[str]]]:
-        """Yield each query's text with its documents' texts."""
+        """Yield the text of each query with the texts of its documents."""
         contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
         for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
             yield text, list(islice(contents, len(doc_ids)))
 
     def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[work.Entry]:
-        """Yield each query's documents with a reranker's scores. Raises PluginError if their number is wrong."""
+        """Yield each query's documents with a reranker's scores. Raises PluginError for a wrong number of scores."""
         for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
             scores = next(answers, ())
             if len(scores) != len(doc_ids):
@@ -105,7 +105,7 @@ class _QueryBlock:
 
 @dataclass(frozen=True)
 class RerankBlocks(work.RunBlocks):
-    """The work of stage `rerank`: its inputs; step: queries per block."""
+    """The work of stage `rerank` and its inputs; step: the number of queries per block."""
 
     collection: StoredCollection = field(kw_only=True)
     queries: Queries = field(kw_only=True)
@@ -160,7 +160,7 @@ class RerankBlocks(work.RunBlocks):
 
 
 class Tuning(BaseModel):
-    """Runs of the queries of `split`, with the labels of the runs to fuse, on which parameters are tuned."""
+    """The runs on which parameters are tuned: runs of the queries of `split` with the labels of the runs to fuse."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     runs: Annotated[dict[fields.Name, fields.Name], fields.MEASURED] = Field(min_length=2)
@@ -174,10 +174,10 @@ class Tuning(BaseModel):
 
 
 class Fuse(RunSpec):
-    """Fuses several runs into one, by interleaving or by a sum over the runs.
+    """Fuses several runs into one, by interleaving them or by summing over them.
 
-    `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx's, of scores normalised by
-    `norm`. tuning: runs on which to tune the weights or `constant`.
+    `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx methods on scores normalised by
+    `norm`. tuning: the runs on which the weights or `constant` are tuned.
     """
 
     version = 2
@@ -223,12 +223,12 @@ class Fuse(RunSpec):
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the runs in order: for `zip` the recipe's, else sorted."""
+        """The labels of the runs: in recipe order for `zip`, otherwise sorted."""
         return list(self.runs) if self.method == "zip" else sorted(self.runs)
 
     @property
     def fusion(self) -> Fusion:
-        """The fusion of lists in the order of `labels`, before tuning."""
+        """The fusion before tuning, for lists in the order of `labels`."""
         weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
         return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
 
@@ -244,7 +244,7 @@ class Fuse(RunSpec):
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
-        """The maximum number of documents per query after fusing its runs, or others."""
+        """The maximum number of documents per query after fusing the stage's own runs, or other runs."""
         lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 
@@ -257,7 +257,7 @@ class Fuse(RunSpec):
             yield f"tuning.metric: {self.tuning.metric} needs more than {longest} documents per query; {advice}"
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
-        """Fuse the runs query by query; facts: counts and tuned parameters, with all that were tried in a file."""
+        """Fuse the runs query by query; facts: counts and tuned parameters. A file lists all parameters tried."""
         collection, labels, fusion = work.open_collection(context.inputs["dataset"]), self.labels, self.fusion
         query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
         if self.tuning is not None:

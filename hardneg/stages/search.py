@@ -41,13 +41,13 @@ _PRODUCTS, _FASTER = 1 << 43, 64  # multiplications in half a minute on a CPU, a
 class Search(RunSpec):
     """Searches an index for the queries of one split, encoded in fp32 like Pyserini's.
 
-    model: the query encoder; by default the model that encoded the index. candidates: a run whose documents to rank by
-    their vectors in the index, instead of the whole corpus. positives: append known positives the search missed, with
-    their scores; for mining, not for evaluation. text_of: `positive` searches with each query's first known positive,
-    encoded as a document, and skips queries without positives; for mining, not for evaluation. scores: `angular` gives
-    1 - arccos(cosine) / pi, for normalised vectors. queries: a file of unlabelled queries to search for instead of a
-    split, stored with the run for `rerank` and `label`. query_vectors: vectors of the queries, instead of a model.
-    query_ids: the query ids of an array of vectors.
+    model: the query encoder; by default the model that encoded the index. candidates: a run whose documents are ranked
+    by their vectors in the index, instead of the whole corpus. positives: append known positives that the search
+    missed, with their scores; for mining, not for evaluation. text_of: `positive` searches with each query's first
+    known positive, encoded as a document, and skips queries without positives; for mining, not for evaluation. scores:
+    `angular` gives 1 - arccos(cosine) / pi, for normalised vectors. queries: a file of unlabelled queries to use
+    instead of a split; stored with the run for `rerank` and `label`. query_vectors: query vectors to use instead of a
+    model. query_ids: the query ids for the rows of an array.
     """
 
     version = 1
@@ -115,12 +115,12 @@ class Search(RunSpec):
         return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
 
     def list_length(self, recipe: RecipeView) -> int:
-        """The depth, or the number of candidates if smaller; added positives come on top."""
+        """The depth, or the number of candidates if that is smaller, not counting added positives."""
         candidates = recipe.list_length(self.candidates) if self.candidates else None
         return self.depth if candidates is None else min(self.depth, candidates)
 
     def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
-        """The work in blocks of queries, which share passes over the index."""
+        """The work in blocks of queries; blocks share passes over the index."""
         collection, whole = work.open_collection(context.inputs["dataset"]), Counter[str]()
         wanted = searched_queries(context, collection, whole, first)
         sizes, travels = work.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
@@ -132,9 +132,9 @@ class Search(RunSpec):
 def searched_queries(
     context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
 ) -> Queries:
-    """The queries of a search, from its file, which the `first` process stores, or from its split.
+    """The queries of a search, from a split or from a file, which the `first` process stores.
 
-    Raises DataError if the file has mistakes or only queries of the collection, or no query has a positive.
+    Raises DataError if the file is malformed or has only queries of the collection, or if no query has a positive.
     """
     spec = context.spec
     if spec.queries is not None:
@@ -166,7 +166,7 @@ def searched_queries(
 
 @dataclass(frozen=True)
 class DocumentTexts(Sequence[str]):
-    """The contents of documents, read on access; rows: int64 [n], of the corpus."""
+    """The contents of documents, read on access; rows: int64 [n], the corpus rows of the documents."""
 
     corpus: Corpus
     rows: NDArray[np.int64]
@@ -181,9 +181,9 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """The queries with the contents of their first positives in the corpus, read on access.
+    """The queries with the contents of each query's first positive in the corpus, read on access.
 
-    asked: the queries. known: positives by query id. facts: counts the queries without positives, which are skipped.
+    asked: the queries. known: positives by query id. facts: counts the skipped queries without positives.
     """
     lists = [known.get(query_id, ()) for query_id in asked.query_ids]
     rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
@@ -197,9 +197,9 @@ def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: C
 
 @dataclass(frozen=True)
 class SearchBlocks(work.RunBlocks):
-    """The work of stage `search`: its inputs, counts and times.
+    """The work of stage `search`, with the inputs, counts and times.
 
-    whole: counts over all queries, from reading them. held: the encoded queries of the last windows.
+    whole: counts over all queries, taken when the queries were read. held: the encoded queries of the last windows.
     """
 
     collection: StoredCollection = field(kw_only=True)

@@ -43,7 +43,7 @@ _Source = Annotated[
 
 
 class Train(training.TeacherOptions, training.DualOptions):
-    """Trains a dual encoder on mined negatives, or on in-batch negatives alone for split `train`."""
+    """Trains a dual encoder on mined negatives or, with split `train`, on in-batch negatives alone."""
 
     version = 2
     purpose = "train the model to tell relevant passages from the hard negatives"
@@ -192,7 +192,7 @@ def _collection_of(negatives: str | None, recipe: RecipeView) -> str:
 
 
 class TrainReranker(training.TeacherOptions, training.ValidationOptions, training.TrainConfig):
-    """Trains a reranker on mined negatives, with each query's documents against each other."""
+    """Trains a reranker on mined negatives, contrasting the documents of each query."""
 
     version = 2
     artifact_type = "reranker"

@@ -24,7 +24,7 @@ from hardneg.training.options import Devices, RefreshOptions
 
 
 class WatchOptions(BaseModel):
-    """Staleness measurements every `every` steps: the lists of some training queries against the index's top."""
+    """Measures staleness every `every` steps: lists of some training queries against the index's top results."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     every: int = Field(gt=0)
@@ -171,7 +171,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
 
 
 class TrainRefreshed(training.DualOptions):
-    """Trains a dual encoder on negatives that are mined again with its current weights during training."""
+    """Trains a dual encoder on negatives that are mined again with the current weights during training."""
 
     version = 2
     purpose = "train the model with hard negatives that are refreshed on the way"

@@ -34,7 +34,7 @@ OF_THE_RUN = "Options of the run: steps, negatives, optimizer, precision."
 
 
 def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | None) -> TrainingData:
-    """The training data of the queries with mined or pseudo-labelled negatives, or else of split `train`."""
+    """The training data of the queries with mined or pseudo-labelled negatives; without negatives, of split `train`."""
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, work.own_queries(negatives) or collection.queries(split), negatives)
 
@@ -51,8 +51,8 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: bas
 class OptionGroup(StageSpec):
     """A group of options of training verbs.
 
-    gives: the optional parts of `ScoreBatch` in the verb's batches. A group may define `mistakes`, lines like those of
-    `problems`, and `withheld`, the parts of `gives` that its options omit, with advice.
+    gives: the optional parts of `ScoreBatch` in the verb's batches. A group may define `mistakes`, in the same form as
+    `problems`, and `withheld`, the parts of `gives` that the group's options omit, with advice.
     """
 
     gives: ClassVar[tuple[str, ...]] = ()
@@ -62,12 +62,12 @@ class OptionGroup(StageSpec):
         segments: Segments | None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Mistakes of the verb and its groups, one line each."""
+        """Mistakes in the options of the verb and its groups, one line each."""
         return collect(self, "mistakes", recipe)
 
 
 class TrainConfig(OptionGroup):
-    """The loss and the options of the run, in every training verb; judged: the candidates of dev metrics, in words."""
+    """The loss and the run options of all training verbs; judged: the candidates for dev metrics, in words."""
 
     needs_dataset = resumes = every_process = True
     artifact_folder = layout.MODEL_FOLDER
@@ -107,7 +107,7 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """The method and its data; `ending` is closed after training."""
+        """The training method and its data; `ending` is closed after training."""
         raise NotImplementedError(f"stage {self.stage} has no method")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
@@ -115,7 +115,7 @@ class TrainConfig(OptionGroup):
         return None
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
-        """Save the network with a card of these facts."""
+        """Save the network with a model card that contains these facts."""
         raise NotImplementedError(f"stage {self.stage} saves no network")
 
     def make(self, context: "StageContext[Any]") -> Facts:
@@ -189,7 +189,7 @@ class ValidationOptions(OptionGroup):
 
 
 class EncoderOptions(ValidationOptions, TrainConfig):
-    """The initial encoder, how documents are cut for it, and the options of all verbs that train an encoder."""
+    """The initial encoder, the way documents are cut, and the options shared by all verbs that train an encoder."""
 
     artifact_type = "model"
     model: Annotated[fields.Name, fields.Reference(("model",))] = Field(default=layout.START, description="The model.")
@@ -203,7 +203,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         return recipe.model_of(self.model)
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
-        """The stage with the usual learning rate of its model's kind, unless the recipe gives one."""
+        """The stage with the usual learning rate for its kind of model, unless the recipe sets one."""
         model, options = self.began_with(recipe), self.options
         if "learning_rate" not in written.get("options", {}):
             if rate := usual_rate(recipe.models.of(model)):
@@ -241,7 +241,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or set model.similarity: dot"
 
     def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
-        """The estimate by the queries of a split; models: the number of copies that are saved in the end."""
+        """The estimate based on the queries of a split; models: the number of model copies saved at the end."""
         steps, adapter, shape = self.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
         kept = steps // self.options.keep_every if self.options.keep_every else 0
         learning = shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
@@ -276,9 +276,9 @@ class TeacherOptions(OptionGroup):
             yield "teacher", f"teacher: missing; {self.loss.name} learns a run's scores: name a run, such as a rerank's"
 
     def with_teacher(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
-        """The examples with the scores of the `teacher`, if named, and the number that lack a scored positive.
+        """The examples with the scores of the `teacher`, if any, and the number of examples without a scored positive.
 
-        Raises DataError if the run has other queries, TrainingError if it scores no positive.
+        Raises DataError if the teacher's run has different queries, and TrainingError if it scores no positive.
         """
         source = context.inputs.get("teacher")
         if source is None:
@@ -304,7 +304,7 @@ class TeacherOptions(OptionGroup):
 
 
 class GuideOptions(OptionGroup):
-    """The guide, another encoder whose scores of each batch are used by masks and losses."""
+    """The guide: another encoder, whose scores for each batch are used by masks and losses."""
 
     guide: Annotated[fields.Name | None, fields.Reference(("index",), _NO_SEGMENTS, with_model=True)] = Field(
         default=None,
@@ -334,9 +334,9 @@ class GuideOptions(OptionGroup):
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
 
     def with_guide(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
-        """The examples with the vectors of the guide, if named, whose model encodes the queries once.
+        """The examples with the vectors of the guide, if any; the guide's model encodes the queries once.
 
-        Raises UsageError if its index returns no vectors, ModelError if its model makes several per text.
+        Raises UsageError if the guide's index returns no vectors, and ModelError if its model returns several per text.
         """
         source = context.inputs.get("guide")
         if source is None:
@@ -385,7 +385,7 @@ class BatchOptions(OptionGroup):
     def with_order(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
         """The examples in the stage's order, which the first process saves for the others and for resuming.
 
-        Raises DataError if the run has other queries, UsageError if there is no such order.
+        Raises DataError if the run has different queries, and UsageError if the order does not exist.
         """
         if self.batches is None:
             return data
@@ -408,7 +408,7 @@ class BatchOptions(OptionGroup):
 
 
 class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
-    """The options of verbs that train both sides, each query against the documents of its batch."""
+    """The options of verbs that train both encoders and score each query against all documents in the batch."""
 
     gives: ClassVar[tuple[str, ...]] = ("teacher", *training_options.WITH_EACH_OTHER, *GUIDES)
     options: Annotated[TrainOptions, AfterValidator(fields.without_problems)] = Field(
@@ -450,7 +450,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
             yield "regularizer: cannot be combined with segments; remove one of them"
 
     def terms(self, context: StageContext[Any], encoder: Any) -> Any:
-        """The terms of the objective (`LossTerms`); notes if `dims` lacks the encoder's full dimension."""
+        """The terms of the objective (`LossTerms`); prints a note if `dims` lacks the encoder's full dimension."""
         from hardneg.training.methods.dual_encoder import LossTerms
 
         if self.dims and encoder.dimension not in self.dims:

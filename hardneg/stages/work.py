@@ -45,7 +45,7 @@ BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
 
 
 def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
-    """The label, and the seed if there are several, of each path below a field of `BySeed` by label."""
+    """The label of each path below a field that maps labels to `BySeed`, with the seed if there are several."""
     paths = dict[str, tuple[str, int | None]]()
     for label, names in named.items():
         for seed in [None] if isinstance(names, str) else names:
@@ -57,33 +57,33 @@ def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[st
 class SeededStages:
     """The stages that are copied for seeds.
 
-    copies: for each, its names by seed. trainings: for each, the stages whose seeds determine its artifact.
+    copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
     """
 
     copies: Mapping[str, Mapping[int, str]]
     trainings: Mapping[str, frozenset[str]]
 
     def of(self, name: str) -> str | dict[int, str]:
-        """The name to use for a stage: its own, that of its only copy, or those of all copies by seed."""
+        """The name to use for a stage: its own name, the name of its only copy, or the names of all copies by seed."""
         copies = dict(self.copies.get(name, {}))
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
     def share(self, one: str, other: str) -> bool:
-        """Whether two stages depend on the same training stage, such as a shared warm-up, and so on its seed."""
+        """Whether two stages depend on the same training stage, such as a shared warm-up, and therefore on its seed."""
         return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 
 def open_encoder(
     source: ArtifactInput, device: str | None, precision: spec.Precision | None = None
 ) -> protocol.TextEncoder:
-    """The recipe's own model, or one that a training stage made; precision: for encoding, None to train."""
+    """The recipe's own model, or the model of a training stage; precision: encoding precision, or None for training."""
     return load_encoder(source.model or source.folder / layout.MODEL_FOLDER, device, precision)
 
 
 def open_prompted(
     context: StageContext[StageSpec], side: spec.Side, prompt: str | None, precision: spec.Precision | None
 ) -> protocol.TextEncoder:
-    """The stage's model, with another prompt for a side if given. Raises UsageError if prompts cannot be changed."""
+    """The stage's model, with a different prompt if one is given. Raises UsageError if prompts cannot be changed."""
     encoder = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder
@@ -135,12 +135,12 @@ def no_queries(name: str, split: str) -> errors.DataError:
 
 
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
-    """The queries of the input `run`, from its own file or from a split."""
+    """The queries of the input `run`, from the file stored with the run or from a split."""
     return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
 
 
 def own_queries(source: ArtifactInput | None) -> Queries | None:
-    """The queries stored with an artifact; None if it has those of a split."""
+    """The queries stored with an artifact; None if the artifact uses the queries of a split."""
     path = None if source is None else source.folder / layout.QUERIES
     return Queries.open(path) if path is not None and path.exists() else None
 
@@ -159,10 +159,10 @@ def open_searcher(
     few: bool = False,
     expected: int = 0,
 ) -> Searcher:
-    """Open an index to search for documents; one of segments is no `DenseSearcher`.
+    """Open an index to search for documents; an index of segments is not a `DenseSearcher`.
 
-    few: keep a flat index on a GPU with enough memory, for repeated searches with up to a hundred queries, as in
-    training. expected: the total number of queries. Raises UsageError if the artifact is not an index.
+    few: whether to keep a flat index on a GPU with enough memory, for repeated searches with up to a hundred queries,
+    as in training. expected: the total number of queries. Raises UsageError if the artifact is not an index.
     """
     from hardneg.indexes.exact import ExactOptions
 
@@ -204,7 +204,7 @@ def encoded_queries(
 
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
-    """The file of negatives, if it has positives that the collection lacks; else None."""
+    """The file of negatives if it contains positives that the collection lacks, else None."""
     if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
         return None
     return negatives.folder / layout.NEGATIVES
@@ -227,8 +227,8 @@ def query_blocks(queries: int, size: int) -> list[int]:
 class StageBlocks:
     """A stage's work in independent blocks, as opened in one process.
 
-    sizes: items per block, the same in every process and after a stop. title: of the progress. unit: the plural of the
-    items, such as `passages`. travels: whether other machines can make blocks.
+    sizes: items per block, the same in every process and after a restart. title: the progress title. unit: the plural
+    noun for the items, such as `passages`. travels: whether other machines can make blocks.
     """
 
     context: StageContext[Any]
@@ -239,7 +239,7 @@ class StageBlocks:
 
     @cached_property
     def store(self) -> BlockStore:
-        """The finished blocks. Raises ArtifactError if a stopped run had blocks of other sizes."""
+        """The finished blocks. Raises ArtifactError if a stopped run used different block sizes."""
         store = BlockStore(self.context.folder / SCRATCH / "blocks")
         store.begin(self.sizes)
         return store
@@ -249,7 +249,7 @@ class StageBlocks:
         return self.store.finished()
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
-        """Make blocks in ascending order, with their numbers, and advance `task` by their items."""
+        """Make blocks in ascending order, yield each with its number, and advance `task` by the number of items."""
         raise NotImplementedError
 
     def write(self, number: int, block: BlockResult) -> None:
@@ -290,9 +290,9 @@ class RunBlocks(StageBlocks):
 
 
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
-    """Make the missing blocks of a stage and join all, for the facts of the manifest.
+    """Make the missing blocks of a stage, join all blocks, and return the facts for the manifest.
 
-    Of several processes each makes a range of blocks, as neighbours share what they read.
+    With several processes, each makes a contiguous range of blocks, because adjacent blocks share what they read.
     """
     here = distributed.world()
     if here.rank == 0:

@@ -33,7 +33,7 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\
 
 
 class Draft(NamedTuple):
-    """A generated query of a document in a group, or a document's title, without a query id."""
+    """A query generated from a document in a group, or the title of a document; it has no query id."""
 
     query_id: str
     text: str
@@ -42,7 +42,7 @@ class Draft(NamedTuple):
 
 
 class SelectedQuery(NamedTuple):
-    """A query to keep, with all of its relevant documents, its source first, and their group."""
+    """A query to keep, with all of its relevant documents (the source document first) and their group."""
 
     query_id: str
     text: str
@@ -53,8 +53,8 @@ class SelectedQuery(NamedTuple):
 class WriteQueries(StageSpec):
     """Generates queries from the passages: a collection with splits train, dev and test for other stages.
 
-    A query's id is `WRITER:DOC_ID:NUMBER`. Texts that a query takes from its passage are removed there. The dataset's
-    own queries are not included. Of equal passages, the first gets queries, which are relevant to all.
+    A query's id is `WRITER:DOC_ID:NUMBER`. Text that becomes a query is removed from its passage. The dataset's own
+    queries are not included. For identical passages, only the first gets queries; all copies are relevant to them.
     """
 
     version = 4
@@ -99,7 +99,7 @@ class WriteQueries(StageSpec):
         return replace(sizes, splits={"train": count - dev - test, "dev": dev, "test": test})
 
     def make(self, context: "StageContext[WriteQueries]") -> Facts:
-        """Write the collection; facts: counts, also by writer. Raises DataError if a split has no queries."""
+        """Write the collection; facts: counts in total and by writer. Raises DataError if a split has no queries."""
         work.open_corpus(context)
         used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
         with ExitStack() as stack:
@@ -220,16 +220,16 @@ def mixed(
     only: Container[str] | None = None,
     copies: Container[str] = (),
 ) -> Iterator[tuple[str, types.Written]]:
-    """Yield each document with the name of its writer, empty if there is none, and its writing.
+    """Yield each document with the name of its writer (empty if there is none) and the text written for it.
 
     Writers take turns in an order that depends on the seed and the document id, until one writes a query.
 
     Args:
-        writers: by name.
+        writers: the writers by name.
         documents: the corpus.
         count: the maximum number of queries per document.
-        seed: of the writers and their order.
-        only: ids of the documents to write for; default: all.
+        seed: the random seed for the writers and their order.
+        only: ids of the documents to write queries for; default: all documents.
         copies: ids of documents to skip.
     """
     stream = iter(documents)
@@ -258,7 +258,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
     Args:
         drafts: the generated queries.
         titles: the titles of all documents.
-        left_out: counts the dropped queries by reason.
+        left_out: receives the counts of dropped queries by reason.
     """
     of_words, titled = defaultdict[frozenset[str], list[Draft]](list), defaultdict[frozenset[str], list[Draft]](list)
     for draft in drafts:
@@ -284,7 +284,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """The ids of documents that copy an earlier one, with the id of the first copy."""
+    """The ids of documents that are copies of an earlier document, each with the id of the first copy."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
@@ -299,10 +299,10 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
 def with_repeats(
     queries: Iterable[SelectedQuery], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
 ) -> Iterator[SelectedQuery]:
-    """Yield the queries with copies of their passages, and overlapping neighbours with their words, as relevant too.
+    """Yield the queries, adding as relevant the copies of their passages and neighbours that contain their words.
 
     Neighbours are consecutive passages of the same document (`groups`). A query whose own passage lacks its words, such
-    as a heading, has none. copies: of `earlier_copies`.
+    as a heading, gets no neighbours. copies: the result of `earlier_copies`.
     """
 
     def has(row: int, words: str) -> bool:
@@ -335,7 +335,7 @@ def with_repeats(
 class RoundTrip(StageSpec):
     """Filters the queries of one split by round-trip consistency: a run must rank a relevant passage near the top.
 
-    The result is a collection, and the run of the remaining queries to mine from. Other splits stay the same.
+    The result is a collection and the run of the remaining queries, for mining. Other splits stay the same.
 
     Source: Alberti et al., Synthetic QA Corpora Generation with Roundtrip Consistency (ACL 2019); with a retriever, Dai
     et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
@@ -366,7 +366,7 @@ class RoundTrip(StageSpec):
             yield f"dataset: {self.run!r} has queries of another dataset; name the same for both"
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
-        """Write the collection and the run; facts: counts of queries. Raises DataError if none remains."""
+        """Write the collection and the run; facts: counts of queries. Raises DataError if no query remains."""
         collection = work.open_collection(context.inputs["dataset"])
         queries = work.open_queries(context, collection, self.split)
         returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)

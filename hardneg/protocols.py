@@ -24,45 +24,45 @@ if TYPE_CHECKING:
 class NegativeMiner(Protocol):
     """A miner, which selects negatives from ranked lists (`hardneg.miners`).
 
-    One that compares candidates with the scores of positives sets `compares: ClassVar[bool] = True`: in a refresh,
-    positives that the search missed are then appended to its lists.
+    A miner that compares candidates with the scores of positives sets `compares: ClassVar[bool] = True`; in a refresh,
+    positives that the search missed are then appended to the lists.
     """
 
     version: ClassVar[int]
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Return one `Negatives` for each `Candidates`, in the same order; never a positive.
+        """Return one `Negatives` for each `Candidates`, in the same order, without any positive.
 
-        A draw depends on (seed, query_id) only.
+        Random draws depend only on (seed, query_id).
         """
 
 
 class QueryWriter(Protocol):
-    """A writer of queries that documents answer (`hardneg.writers`)."""
+    """A writer of synthetic queries that documents answer (`hardneg.writers`)."""
 
     version: ClassVar[int]
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Return one `Written` for each document, in the same order, with up to `count` queries.
 
-        A draw depends on (seed, doc_id) only.
+        Random draws depend only on (seed, doc_id).
         """
 
 
 @runtime_checkable
 class RunJoiner(Protocol):
-    """A miner that selects from several runs, and may refuse those of a stage."""
+    """A miner that selects from several runs, and may refuse the runs of a stage."""
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Return the problems of runs with these labels, one line each, before anything runs."""
+        """Return the problems with runs of the given labels, one line each; called before anything runs."""
 
 
 class Loss(Protocol):
     """A pure function of a score matrix and masks (`hardneg.losses`).
 
-    It may declare what it requires, and recipes that lack it are refused before anything runs: optional parts of a
-    `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a property), one similarity (`similarity =
-    "cosine"`), a number of outputs of a reranker's head (`outputs = 2`).
+    A loss may declare requirements, and recipes that do not meet them are refused before anything runs: optional parts
+    of a `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a property), one similarity (`similarity =
+    "cosine"`), or the number of outputs of a reranker's head (`outputs = 2`).
     """
 
     version: ClassVar[int]
@@ -75,7 +75,7 @@ class Searcher(Protocol):
     """An opened index."""
 
     def search(self, queries: "Sequence[str] | Encoded", k: int) -> Hits:
-        """Return the best k documents of each query: texts for a lexical index, else encoded by the index's model.
+        """Return the best k documents of each query; queries are texts for a lexical index, else encoded texts.
 
         A k larger than the corpus is allowed; short lists are padded with -1.
         """
@@ -83,13 +83,13 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class StoredSearcher(Searcher, Protocol):
-    """An opened index that returns its documents in the form of its encoder.
+    """An opened index that also returns encoded documents, in the form that the encoder produces.
 
-    If its documents may be large, `at_once: int` is the number of documents to request at a time.
+    If documents may be large, `at_once: int` is the number of documents to request at a time.
     """
 
     def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
-        """Return rows int64 [n] of the index, decoded; their scores equal the index's own up to rounding."""
+        """Return the decoded documents at rows int64 [n]; their scores equal the index scores up to rounding."""
 
 
 @runtime_checkable
@@ -97,27 +97,27 @@ class DenseSearcher(Searcher, Protocol):
     """An opened index over vectors."""
 
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        """Return the vectors of rows int64 [n], float32 [n, d], decoded and rotated back.
+        """Return the vectors at rows int64 [n], float32 [n, d], decoded and rotated back.
 
-        A query's inner product with such a vector equals the index's own score up to rounding.
+        The inner product of a query and a returned vector equals the index score up to rounding.
         """
 
 
 @runtime_checkable
 class ProductSearcher(DenseSearcher, Protocol):
-    """An opened index whose vectors concatenate M centroids, times the transposed rotation if there is one."""
+    """An opened index whose vectors are M concatenated centroids, times the transposed rotation if there is one."""
 
     def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
         """Return the codes of rows int64 [n]: uint8 [n, M]."""
 
     def centroids(self) -> "NDArray[np.float32]":
-        """Return float32 [M, C, d / M], with C = 256 for codes of 8 bits."""
+        """Return the centroids, float32 [M, C, d / M], with C = 256 for 8-bit codes."""
 
     def rotation(self) -> "NDArray[np.float32] | None":
-        """Return R, float32 [d, d], of R x, the vector that is cut into M parts; None: no rotation."""
+        """Return the rotation R, float32 [d, d]; R x is cut into M parts. None means no rotation."""
 
     def write_with_centroids(self, out: Path, centroids: "NDArray[np.float32]") -> None:
-        """Write an index of the same type and codes in folder `out`, with other centroids, float32 [M, C, d / M]."""
+        """Write an index of the same type and codes to folder `out`, with new centroids, float32 [M, C, d / M]."""
 
 
 RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
@@ -127,60 +127,60 @@ RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
 class IndexBackend(Protocol):
     """An index backend (`hardneg.indexes`).
 
-    `input`: the data it is built from: `"texts"`, or encoded texts: `"vectors"`, one per document,
-    `"weights"` of terms, or `"token-vectors"`.
+    `input`: the data to build the index from: `"texts"`, or encoded texts: `"vectors"` (one per document), `"weights"`
+    of terms, or `"token-vectors"`.
     """
 
     version: ClassVar[int]
     input: ClassVar[str]
 
     def build(self, source: Any, path: Path, progress: Progress) -> int:
-        """Build the index in folder `path` and return the number of its documents.
+        """Build the index in folder `path` and return the number of documents.
 
-        source: for `"texts"` pairs (doc_id, contents) in row order, read once; else the path of the folder of an
-            encode stage.
+        source: for `"texts"`, pairs (doc_id, contents) in row order, read once; else the path of an encode stage's
+            folder.
         """
 
     def open(self, path: Path, rows: RowLookup) -> Searcher:
         """Open the index in folder `path` for search.
 
-        rows: for an index that has documents by id only.
+        rows: function from document ids to rows, for an index that stores only document ids.
         """
 
 
 @runtime_checkable
 class EstimatedBackend(Protocol):
-    """A backend that estimates the size of its index, for a plan."""
+    """A backend that can estimate the index size for a plan."""
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the bytes for `documents` with `vectors` in all, of `dimension` numbers each, without ids."""
+        """Return the bytes for `documents` with `vectors` vectors in total, each of size `dimension`, without ids."""
 
 
 class Reranker(Protocol):
-    """A reranker, which scores the documents of a query (`hardneg.rerankers`)."""
+    """A reranker, which scores documents for a query (`hardneg.rerankers`)."""
 
     version: ClassVar[int]
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the scores of each request (query text, document texts), one per document, in order."""
+        """Yield the scores, one per document in order, for each request (query text, document texts)."""
 
 
 @runtime_checkable
 class TrainableReranker(Reranker, Protocol):
-    """A reranker over a network that scores pairs: a `sentence_transformers.CrossEncoder` of one or two outputs.
+    """A reranker based on a `sentence_transformers.CrossEncoder` with one or two outputs.
 
-    The score of a pair is the network's `activation_fn` of its one output, or of the second less the first. One that
-    knows its number of outputs without loading may declare it as `head`.
+    The score of a pair is the network's `activation_fn` of the single output, or of the second output minus the first.
+    A reranker that knows the number of outputs without loading may declare the number as `head`.
     """
 
     def load(self, folder: Path | None) -> "CrossEncoder":
-        """Return the network of the options, or the one saved in `folder`, with these options.
+        """Return the network that the options name, or the network saved in `folder`, with these options.
 
-        The same weights at each call; `max_seq_length` is how many tokens of a pair are read.
+        Every call returns the same weights; `max_seq_length` is the maximum number of tokens per pair.
         """
 
     def fingerprint(self) -> str:
-        """Return a digest of the content that `load(None)` reads; keys hold it in place of `LOCATION_OPTIONS`."""
+        """Return a digest of what `load(None)` reads; cache keys hold the digest in place of `LOCATION_OPTIONS`."""
 
 
 LOCATION_OPTIONS = ("source", "revision")
@@ -192,37 +192,37 @@ class DatasetLoader(Protocol):
     version: ClassVar[int]
 
     def load(self) -> Collection:
-        """Return the collection, opened for streaming."""
+        """Return the collection, open for streaming."""
 
     def fingerprint(self) -> str:
-        """Return a digest of the source's content; it changes whenever any byte that is read may have changed."""
+        """Return a digest of the source content that changes whenever any byte that is read may have changed."""
 
     def size_hint(self) -> int:
-        """Return the approximate number of documents without reading them all; 0 if unknown."""
+        """Return the approximate number of documents without reading every document; 0 if unknown."""
 
 
 @runtime_checkable
 class LooksUp(Protocol):
-    """A loader that looks up its files before a run."""
+    """A dataset loader that can look up files before a run."""
 
     def look_up(self) -> Lookup:
-        """Return the files it will read, local or to download; none is downloaded. Raises if one is unavailable."""
+        """Return the files to read, local or remote, without a download. Raises an error if a file is unavailable."""
 
 
 @runtime_checkable
 class HintsQueries(Protocol):
-    """A loader that estimates its queries, for a plan."""
+    """A dataset loader that can estimate the number of queries for a plan."""
 
     def query_hint(self) -> Mapping[str, int]:
-        """Return about how many queries each split has, without reading the corpus; splits may be left out."""
+        """Return the approximate number of queries per split, without reading the corpus; splits may be omitted."""
 
 
 @runtime_checkable
 class SessionWriter(Protocol):
-    """A writer that opens something once for all documents, such as a network or connections to a server."""
+    """A query writer that opens a resource once for all documents, such as a network or server connections."""
 
     def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
-        """Return the opened writer; when the block ends, it adds its usage, such as tokens, to `counts`."""
+        """Return the opened writer, which adds usage, such as tokens, to `counts` when the block ends."""
 
 
 class FilterTexts(Protocol):
@@ -242,29 +242,29 @@ class AnswerFinder(Protocol):
     """A matcher of short answers in documents, as words or by regular expressions."""
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
-        """Return whether each document of each query's list has an answer: bool [Q, k], k the length of the longest."""
+        """Return whether each listed document has an answer: bool [Q, k], where k is the length of the longest list."""
 
 
 class NegativeFilter(Protocol):
-    """A filter, which drops candidates that are not negatives before a miner selects (`hardneg.filters`).
+    """A filter, which drops candidates that are not true negatives before mining (`hardneg.filters`).
 
-    One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; one that compares candidates
-    with the scores of positives sets `compares`, as a miner does.
+    A filter that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; a filter that compares
+    candidates with the scores of positives sets `compares`, like a miner.
     """
 
     version: ClassVar[int]
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield the reasons to drop documents, by id, for each `Candidates` in order; other documents stay.
+        """Yield the reasons to drop documents, by document id, for each `Candidates` in order; other documents stay.
 
-        Positives are in the lists, for comparison; reasons against them are ignored. A document that a miner
-        drew from the corpus is in a list of its own, with the score nan.
+        The lists include positives for comparison; reasons to drop a positive are ignored. A document that a miner drew
+        from the corpus is in a separate list, with the score nan.
         """
 
 
 @runtime_checkable
 class ReadsContent(Protocol):
-    """A filter whose `path_options` name files: keys hold a digest of their content instead."""
+    """A filter whose `path_options` name files; cache keys hold a digest of the content, not the paths."""
 
     path_options: ClassVar[tuple[str, ...]]
 
@@ -273,7 +273,7 @@ class ReadsContent(Protocol):
 
 
 class Regularizer(Protocol):
-    """A penalty on encoded texts of a form, such as `"weights"`, added to a loss (`hardneg.regularizers`)."""
+    """A penalty on encoded texts of one form, such as `"weights"`, that is added to a loss (`hardneg.regularizers`)."""
 
     version: ClassVar[int]
     form: ClassVar[str]

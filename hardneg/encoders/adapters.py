@@ -19,9 +19,9 @@ _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mo
 
 
 def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpec, model_files.Location]:
-    """The spec of an adapter folder's base with that adapter, and the base's location.
+    """The spec of an adapter's base model with the adapter added, and the location of the base model.
 
-    Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
+    Source: `PeftModel.from_pretrained`: everything but the adapter comes from the base model.
     """
     _refuse_settings(spec, location.path)
     base = model_files.adapted(location.path)
@@ -30,7 +30,7 @@ def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpe
 
 
 def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
-    """The adapter in a transformer's folder, saved as the spec says. Raises ModelError: the spec sets another."""
+    """The adapter in a transformer's folder. Raises ModelError if the spec sets a different adapter."""
     settings = settings_in(folder)
     if spec.adapter is not None and spec.adapter.settings() != settings.settings():
         _refuse_settings(spec, folder)
@@ -43,7 +43,7 @@ def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
 
 
 def adapter_content(folder: Path) -> list[str]:
-    """The digests of a trained adapter's settings and weights; paths do not count."""
+    """The digests of a trained adapter's settings and weights, without file paths."""
     config = {name: value for name, value in model_files.check_adapter(folder).items() if name not in _IGNORED}
     if isinstance(targets := config.get("target_modules"), list):
         config["target_modules"] = sorted(targets)
@@ -51,7 +51,7 @@ def adapter_content(folder: Path) -> list[str]:
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """The identity of an adapter: content or commit of a trained one, settings of a new one. Raises ModelError."""
+    """The content or commit of a trained adapter, or a new adapter's settings. Raises ModelError if unavailable."""
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
     location = _located(adapter)
@@ -60,7 +60,7 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def adapter_folder(adapter: AdapterSpec) -> Path | None:
-    """The folder of a trained adapter's files, downloaded if needed; None for a new one. Raises ModelError."""
+    """The folder of a trained adapter, downloaded if needed; None if new. Raises ModelError if unavailable."""
     if adapter.source is None:
         return None
     folder = _located(adapter).download([model_files.ADAPTER, model_files.ADAPTER_WEIGHTS])
@@ -69,7 +69,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """The bytes of a trained adapter on this machine and to download; none for a new one. Raises ModelError."""
+    """The bytes of a trained adapter, local and to download; 0 if new. Raises ModelError if unavailable."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
@@ -102,7 +102,7 @@ def settings_in(folder: Path) -> AdapterSpec:
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
-    """The settings of an adapter to save with its model, for further training."""
+    """The adapter settings to save with the model, so that the adapter can be trained further."""
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
@@ -110,7 +110,7 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """The adapter from the settings that `noted` saved. Raises ModelError: they have another form."""
+    """The adapter from the settings that `noted` saved. Raises ModelError if the settings are malformed."""
     if content is None:
         return None
     try:
@@ -121,12 +121,12 @@ def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
 
 
 def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, learns: bool) -> None:
-    """Puts the spec's adapter into the transformer of each side; a new one only if it `learns`.
+    """Adds the spec's adapter to the transformer of each side; a new adapter is added only if `learns` is true.
 
-    whole: an nn.Module with the model's modules. location: of the model. An adapter that the model already has is
-    trained further.
+    whole: an nn.Module with the model's modules. location: location of the model. An existing adapter is trained
+    further.
 
-    Raises ModelError: the adapter does not fit the model, or peft is not installed.
+    Raises ModelError if the adapter does not fit the model, or peft is not installed.
     """
     from hardneg.encoders import towers
 
@@ -222,7 +222,7 @@ def has_adapter(model: Any) -> bool:
 
 
 def merged(module: Any) -> Any:
-    """A copy of an nn.Module with adapters merged into its weights; all other weights are shared."""
+    """A copy of an nn.Module with the adapters merged into the weights; all other weights are shared."""
     changed = {id(weights) for part in _layers(module) for weights in part.parameters()}
     tensors = [*module.parameters(), *module.buffers()]
     copied = deepcopy(module, {id(tensor): tensor for tensor in tensors if id(tensor) not in changed})
@@ -238,7 +238,7 @@ def merged(module: Any) -> Any:
 
 
 def layer_targets(model: Any) -> list[str]:
-    """Names of the linear layers in a transformer's layers, without heads and poolers. Raises ModelError: none."""
+    """Names of a transformer's linear layers, excluding heads and poolers. Raises ModelError if there are none."""
     from torch import nn
 
     def stacks(model: nn.Module) -> Iterator[nn.ModuleList]:  # each outermost list of layers of one class

@@ -34,12 +34,12 @@ _FEW = 15  # the most different texts that may have equal vectors
 
 
 class Representation:
-    """The encoding of texts by a family of encoders; by default one vector each, stored as a flat index.
+    """The form of encoded texts in an encoder family; by default one vector per text, stored as a flat index.
 
-    The tensor of n texts is float32 [n, d]; for token vectors it is [n, T, d + 1], the last number 1 for a scored token
-    and 0 for none.
+    The tensor of n texts is float32 [n, d]; for token vectors it is [n, T, d + 1], where the last number is 1 for a
+    scored token and 0 otherwise.
 
-    form: of the encoding. files: of a folder with encoded texts. block: the number of documents written at a time.
+    form: name of the form. files: files in a folder of encoded texts. block: number of documents written at a time.
     """
 
     form: ClassVar[Form] = "vectors"
@@ -49,7 +49,7 @@ class Representation:
     count_rows = staticmethod(stream.count_rows)
 
     def expanded(self, read: tokens.Tokens, transformer: Any) -> tokens.Tokens:
-        """The tokens of queries with the expansion of a transformer. Raises ModelError: this form supports none."""
+        """Query tokens with the transformer's query expansion. Raises ModelError if the form does not support it."""
         if getattr(transformer, "query_expansion", None):
             raise ModelError("the model's query_expansion is for token vectors: set encoder: multi-vector")
         return read
@@ -59,7 +59,7 @@ class Representation:
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
-        """Collects `count` texts in order, on the host, from batches in any order; copied from the device once."""
+        """Collects `count` encoded texts in order on the host from batches in any order, with one device copy."""
         vectors = torch.empty((count, dimension))
         for rows, part in batches:
             vectors = vectors if vectors.device == part.device else vectors.to(part.device)
@@ -68,7 +68,7 @@ class Representation:
         return array
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """Copies the texts of a tensor to the host."""
+        """Copies encoded texts from a tensor to the host."""
         array: NDArray[np.float32] = tensor.float().cpu().numpy()
         return array
 
@@ -79,14 +79,14 @@ class Representation:
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
         """Inner products, float32 or float64 [B, M], with gradients and without autocast.
 
-        columns: int64 [M], the document of each column; None is each document once.
+        columns: int64 [M], the document in each column; None means every document once.
         """
         chosen = documents if columns is None else documents[columns]
         with torch.autocast(queries.device.type, enabled=False):
             return towers.at_least_float32(queries) @ towers.at_least_float32(chosen).T
 
     def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
-        """The scores of B queries with M documents each, float32 [B, M], with gradients to the queries alone.
+        """Scores of B queries with M documents each, float32 [B, M], with gradients only for the queries.
 
         encoded: the B * M documents as an index stores them.
         """
@@ -95,16 +95,16 @@ class Representation:
     def rows(
         self, encoder: "Encoder", corpus: corpus.Corpus, folder: Path, progress: Progress, here: World
     ) -> StoredRows:
-        """The rows to store: the documents."""
+        """The rows to store, one per document."""
         return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
-        """A writer of the rows."""
+        """A writer for the rows."""
         return vectors.FlatWriter(folder, dimension, len(rows))
 
 
 class Encoder:
-    """A trainable model of sentence-transformers with the prompts, lengths and token types of its spec."""
+    """A trainable sentence-transformers model with the prompts, lengths and token types of a spec."""
 
     def __init__(
         self, module: SentenceTransformer, spec: FullSpec, representation: Representation | None = None
@@ -116,12 +116,12 @@ class Encoder:
 
     @property
     def dimension(self) -> int:
-        """The size of a vector."""
+        """The dimension of the vectors."""
         return int(self.module.get_embedding_dimension() or 0)
 
     @property
     def device(self) -> torch.device:
-        """The device that the model computes on."""
+        """The device that the model runs on."""
         return torch.device(self.module.device)
 
     @property
@@ -130,19 +130,19 @@ class Encoder:
         return towers.has_twins(self.module)
 
     def parts(self, side: Side) -> list[Any]:
-        """The modules that texts of a side pass through: the transformer first, the truncation of vectors last."""
+        """The modules for one side, in order: the transformer first, the truncation of vectors last."""
         parts, kept = towers.route(self.module, side), self.spec.truncate_dim
         return parts if kept is None else [*parts, towers.Cut(kept, self.spec.similarity == "cosine")]
 
     def prompted(self, side: Side, prompt: str | None) -> "Encoder":
-        """An encoder of the same modules with another prompt for a side; None changes nothing."""
+        """An encoder with the same modules and a different prompt for one side; None keeps the prompt."""
         if prompt is None:
             return self
         changed: dict[str, Any] = {f"{side}_prompt": prompt}
         return type(self)(self.module, replace(self.spec, **changed), self.representation)
 
     def tokenise(self, texts: Sequence[str], side: Side) -> tokens.Tokens:
-        """Tokenises texts with the prompt of their side, truncated to its length."""
+        """Tokenises texts with the prompt of their side, truncated to the maximum length of that side."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
         prompted = [prompt + text for text in texts] if prompt else texts
         read = tokens.tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
@@ -150,11 +150,11 @@ class Encoder:
         return tokens.typed(read, self.spec.token_type(side)) if self.spec.typed else read
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
-        """The input of `embed` by name: int64 tensors [n, longest text] on the CPU."""
+        """The inputs of `embed` by name, as int64 tensors [n, longest text] on the CPU."""
         return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Cuts documents with their prompt into segments. Raises ModelError: the segments are too long or too short."""
+        """Cuts documents with their prompt into segments. Raises ModelError if segments are too long or too short."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
@@ -167,7 +167,7 @@ class Encoder:
         return replace(segmented, tokens=tokens.typed(segmented.tokens, self.spec.document_token_type))
 
     def check_fit(self) -> None:
-        """Encodes two words on each side. Raises an Exception of any class if the modules do not fit together."""
+        """Encodes two words on each side. Raises an exception of any class if the modules do not fit together."""
         with towers.evaluating(self.module), torch.inference_mode():
             for side in SIDES:
                 encoded = self.embed(self.features(["a trial"], side), side)
@@ -178,15 +178,15 @@ class Encoder:
         return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
-        """The scores of queries with documents, float [B, M], with gradients; see `Representation.score`."""
+        """Scores of queries with documents, float [B, M], with gradients; see `Representation.score`."""
         return self.representation.score(queries, documents, columns)
 
     def score_lists(self, queries: Tensor, encoded: Encoded) -> Tensor:
-        """The scores of B queries with M stored documents each, float [B, M], with gradients to the queries."""
+        """Scores of B queries with M stored documents each, float [B, M], with gradients for the queries."""
         return self.representation.score_lists(queries, encoded)
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """The output of `embed` on the host, in the form that searches an index."""
+        """The output of `embed` on the host, in the form used to search an index."""
         return self.representation.collect(tensor.detach())
 
     def tensor(self, encoded: Encoded) -> Tensor:
@@ -194,7 +194,7 @@ class Encoder:
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
-        """The first dimensions of `embed`'s output, float32 [n, dimension]. Raises ModelError: not one vector each."""
+        """The output of `embed` cut to float32 [n, dimension]. Raises ModelError unless texts have one vector each."""
         if self.representation.form != "vectors":
             raise ModelError(f"model {self.spec.name!r} has no single vector per text to truncate: leave dims out")
         if dimension == encoded.shape[-1]:
@@ -204,7 +204,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """Encodes texts in order, such as float32 [n, dimension]. Raises ModelError: a number is not finite."""
+        """Encodes texts in order, e.g. as float32 [n, dimension]. Raises ModelError if a number is not finite."""
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             encoded = self.encode_windows(_windows(texts, options.window), side, options, task.advance)
             return self._joined([part for _, part in encoded])
@@ -212,7 +212,7 @@ class Encoder:
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
-        """Encodes the segments of documents, such as float32 [S, dimension], and counts those of each, int64 [n]."""
+        """Encodes the segments of documents, e.g. as float32 [S, dimension], with segments per document, int64 [n]."""
         windows = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
             found = list(Inference.of(self, "document", options, cut).windows(windows, task.advance))
@@ -227,11 +227,11 @@ class Encoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yields the number of the first text and the encoded texts of each window; few windows are in memory.
+        """Yields the position of the first text and the encoded texts of each window, with few windows in memory.
 
-        cut: how documents are cut into segments, if at all.
+        cut: how to cut documents into segments, if at all.
 
-        Raises ModelError: a number is not finite; or all vectors of the first window are equal.
+        Raises ModelError if a number is not finite, or all vectors of the first window are equal.
         """
         for number, (start, texts, encoded, _) in enumerate(
             Inference.of(self, side, options, cut).windows(windows, advance)
@@ -246,7 +246,7 @@ class Encoder:
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
     def rows(self, corpus: corpus.Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
-        """The rows of the corpus to store: documents or segments. Raises ModelError: documents cannot be cut."""
+        """The rows to store: documents or segments. Raises ModelError if documents cannot be cut into segments."""
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
         if self.representation.form == "token-vectors":
@@ -254,11 +254,11 @@ class Encoder:
         return stream.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
-        """A writer of the encoded rows."""
+        """A writer for the encoded rows."""
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder for `SentenceTransformer` and `load_encoder`; card: its README.md. Raises ModelError."""
+        """Writes a folder for `SentenceTransformer` and `load_encoder`; card: README.md. May raise ModelError."""
         loading.save_module(self.module, self.spec, folder, card)
 
 
@@ -297,11 +297,11 @@ _Window = tuple[int, Sequence[str], tuple[tokens.Tokens, _Counts]]
 
 @dataclass(frozen=True)
 class Inference:
-    """A model prepared to encode texts of a side.
+    """A model prepared to encode queries or documents.
 
-    parts: its modules, the first possibly in bfloat16. budget: tokens of a pass. joins: whether windows are joined
-    until they fill a few passes. cut: how documents are cut into segments, if at all. packing: a package's layout of
-    texts without padding, or None.
+    parts: the modules, the first possibly in bfloat16. budget: tokens per forward pass. joins: whether windows are
+    joined until they fill a few passes. cut: how to cut documents into segments, if at all. packing: a package's
+    padding-free layout, or None.
     """
 
     encoder: Encoder
@@ -314,7 +314,7 @@ class Inference:
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
-        """Prepares a model; cut: how documents are cut into segments, if at all."""
+        """Prepares a model. cut: how to cut documents into segments, if at all."""
         device, (first, *rest) = encoder.device, encoder.parts(side)
         whole = next(first.parameters()).dtype == torch.float32
         wanted = (whole or options.precision == "bf16") and towers.takes_bf16(options.precision, first, "inference")
@@ -330,9 +330,9 @@ class Inference:
     def windows(
         self, windows: Windows, advance: Callable[[int], None]
     ) -> Iterator[tuple[int, Sequence[str], Encoded, _Counts]]:
-        """Yields each window encoded, with the segments of each text, int64 [n], if any; a few are tokenised ahead.
+        """Yields each encoded window, with segment counts int64 [n] if texts are cut; tokenisation runs ahead.
 
-        Raises ModelError: a vector is not finite; names the text.
+        Raises ModelError, which names the text, if a vector is not finite.
         """
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:
@@ -387,9 +387,9 @@ def _computing(encoder: Encoder, parts: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def split(encoder: Encoder) -> Encoder:
-    """An encoder with separate sides: the modules themselves for documents, and copies for queries.
+    """An encoder with separate sides: the given modules encode documents, and copies encode queries.
 
-    An encoder that already has two sides keeps its documents' modules and gets copies of its queries' modules.
+    An encoder that already has two sides keeps its document modules and gets copies of its query modules.
     """
     queries = towers.with_own_queries(towers.route(encoder.module, "query"))
     modules = [towers.twins(queries, towers.route(encoder.module, "document"))]

@@ -23,7 +23,7 @@ class Dense(resolved.FolderFamily):
     form: ClassVar[Form] = "vectors"
 
     def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
-        """Opens the model as an `Encoder`, in evaluation mode. Raises ModelError: it does not support its spec."""
+        """Opens the model as an `Encoder` in evaluation mode. Raises ModelError if the model does not fit the spec."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.open.loading import load_module
 
@@ -32,15 +32,15 @@ class Dense(resolved.FolderFamily):
 
 @dataclass(frozen=True)
 class Static(resolved.FolderFamily):
-    """A table with one vector per token; a text's vector is the mean of its tokens' vectors.
+    """A table with one vector per token; a text's vector is the mean of the token vectors.
 
-    Folders of sentence-transformers with a `StaticEmbedding`, of model2vec and `packaged:wordllama` have their own
-    table. For a transformer's folder, the table is made of its token embeddings by these options.
+    A sentence-transformers folder with a `StaticEmbedding`, a model2vec folder and `packaged:wordllama` each have a
+    table. For a transformer's folder, these options make a table from the token embeddings.
 
     Args:
-        dimensions: the number of principal components of the table; none uses the embeddings themselves.
-        sif: the a of token weights a / (a + frequency), by Zipf's law; none weights all tokens equally.
-        untrained: use only the transformer's tokenizer, with a table of random numbers of the same variance.
+        dimensions: number of principal components to keep; none uses the embeddings unchanged.
+        sif: coefficient a of the token weights a / (a + frequency), by Zipf's law; none weights all tokens equally.
+        untrained: use only the transformer's tokenizer, with a random table of the same variance.
     """
 
     dimensions: int | None = 256
@@ -59,9 +59,9 @@ class Static(resolved.FolderFamily):
             raise PluginError(f"static: sif must be above 0, not {self.sif}")
 
     def contract(self, files: ModelFolder) -> contracts.Contract:
-        """The contract of the folder; its length is unlimited, unless its tokenizer truncates.
+        """The contract of the folder, with unlimited length unless the tokenizer truncates.
 
-        Raises ModelError: the folder holds no complete model.
+        Raises ModelError if the folder does not hold a complete model.
 
         Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
         """
@@ -92,11 +92,11 @@ class Static(resolved.FolderFamily):
         )
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether the folder is one of sentence-transformers and the spec sets no length."""
+        """Return whether sentence-transformers saved the folder and the spec sets no length."""
         return files.trained and contracts.table_files(files) is not None and "query_length" not in others
 
     def full(self, model: resolved.ResolvedModel) -> FullSpec:
-        """The filled-in spec. Raises ModelError: another family, incomplete, or a spec with fields of transformers."""
+        """The filled-in spec. Raises ModelError if files are missing or the spec does not suit a static model."""
         self.check_class(model.files)
         spec = model.spec
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
@@ -105,7 +105,7 @@ class Static(resolved.FolderFamily):
         return contracts.filled(spec, model.contract)
 
     def content_digest(self, model: resolved.ResolvedModel) -> str:
-        """The digest of the files' content and the options, independent of where the family is declared."""
+        """The digest of the files' content and the options, independent of how the family was chosen."""
         files, full = model_files.read_folder(model.location.path), replace(model.full, encoder=None)
         if (table := contracts.table_files(files)) is None:
             content = resolved.model_content(model.location)
@@ -116,7 +116,7 @@ class Static(resolved.FolderFamily):
         return resolved.digest_of(["static", table.normalised, read], full)
 
     def look_up(self, model: resolved.ResolvedModel) -> Lookup:
-        """The bytes of the files. Raises ModelError: some are missing."""
+        """The sizes of the files in bytes. Raises ModelError if a file is missing."""
         table = None if model.location.folder is None else contracts.table_files(model.files)
         if table is None:
             return model.location.look_up()
@@ -124,7 +124,7 @@ class Static(resolved.FolderFamily):
         return Lookup(there=sum(path.stat().st_size for path in (*table.weights, table.tokenizer)))
 
     def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
-        """Opens the model as an `Encoder` in float32, for evaluation. Raises ModelError: it does not fit its spec."""
+        """Opens the model as a float32 `Encoder` in evaluation mode. Raises ModelError if it does not fit the spec."""
         from hardneg.encoders.static_encoder import make_static, open_static
 
         if (table := contracts.table_files(model.files)) is None:

@@ -24,12 +24,12 @@ Windows = Iterable[tuple[int, Sequence[str]]]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """The options of a forward pass over texts or pairs; `precision` rounds results, the others change float noise.
+    """Options of forward passes over texts or pairs; only `precision` changes results beyond rounding noise.
 
-    tokens_per_batch: the most tokens of one forward pass, padding included; a longer text passes alone. None is the
-        default of the device (`hardneg.encoders.towers`).
-    precision: `auto` is bfloat16 if the device has units for it (`hardneg.runtime.devices`).
-    window: number of texts or pairs that are sorted by length together.
+    tokens_per_batch: maximum number of tokens per forward pass, padding included; a longer text is a batch of one. None
+        is the device's default (`hardneg.encoders.towers`).
+    precision: `auto` is bfloat16 if the hardware supports it (`hardneg.runtime.devices`).
+    window: number of texts or pairs that are sorted together by length.
     """
 
     tokens_per_batch: int | None = None
@@ -38,7 +38,7 @@ class EncodeOptions:
 
 
 class StoredRows(Protocol):
-    """The rows of a corpus in an index: documents or segments; doc_ids: the id of each row."""
+    """The rows of a corpus in an index: documents or segments. doc_ids: the document id of each row."""
 
     @property
     def doc_ids(self) -> Iterable[str]: ...
@@ -50,7 +50,7 @@ class StoredRows(Protocol):
 
 
 class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
-    """A writer of encoded documents in the order of their rows; the folder is complete only after `close`."""
+    """A writer of encoded documents in row order; the folder is complete only after `close`."""
 
     def write(self, encoded: Any, /) -> None:
         """Writes the next rows."""
@@ -59,14 +59,14 @@ class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
         """Writes the id of each row, in row order, streaming."""
 
     def close(self) -> None:
-        """Completes the folder. Raises ArtifactError: rows or ids are missing."""
+        """Completes the folder. Raises ArtifactError if rows or ids are missing."""
 
 
 class TextEncoder(Protocol):
     """An opened model that encodes texts.
 
-    files: names of the files that `writer` writes in a folder, the last one written first. block: the most documents
-    written at a time. device: a `torch.device`. dimension: size of a vector, or number of terms.
+    files: names of the files that `writer` writes; the last name is written first. block: maximum number of documents
+    per write. device: a `torch.device`. dimension: vector dimension, or number of terms.
     """
 
     files: Sequence[str]
@@ -84,7 +84,7 @@ class TextEncoder(Protocol):
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = ..., progress: Progress = ...
     ) -> "Encoded":
-        """Encodes texts in order. Raises ModelError: one cannot be encoded."""
+        """Encodes texts in order. Raises ModelError if a text cannot be encoded."""
 
     def encode_windows(
         self,
@@ -94,25 +94,25 @@ class TextEncoder(Protocol):
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yields each window's number and encoded texts, few in memory; cut: how documents are cut, if at all."""
+        """Yields the number and encoded texts of each window, few in memory. cut: how to cut documents, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
     ) -> StoredRows:
-        """The rows to store; each process may count a share, in files of `folder`. Raises ModelError: cannot cut."""
+        """The rows to store; processes may share the counting through `folder`. Raises ModelError if cutting fails."""
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
-        """A writer of the rows."""
+        """A writer for the rows."""
 
 
 class EncoderFamily(Protocol):
-    """A family of encoders (`hardneg.encoders`); its fields are options of `model.encoder`.
+    """An encoder family (`hardneg.encoders`), whose fields are the options of `model.encoder`.
 
-    form: the encoding of documents. trainable: whether its encoders can be trained.
+    form: form of the encoded documents. trainable: whether the encoders can be trained.
 
-    A family whose models are folders also has `claims`, a class method that returns whether a folder (a path) holds one
-    of its models, by its files. Families with a higher `special`, a number of the class (1 by default), claim folders
-    before others.
+    A family whose models are folders also has `claims`, a class method that takes a folder path and returns whether the
+    files are a model of the family. Families with a higher class attribute `special` (1 by default) claim folders
+    first.
     """
 
     version: ClassVar[int]
@@ -120,13 +120,13 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec filled in with the model's own values, without a download. Raises ModelError."""
+        """The spec filled in with the model's own values, without a download. Raises ModelError if not possible."""
 
     def digest(self, model: "ResolvedModel") -> str:
-        """32 hexadecimal digits that differ if the encoding of any text may differ. Raises ModelError."""
+        """The model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """The bytes of the model's files on this machine and to download. Raises ModelError."""
+        """The bytes of the model's local files and of the files to download. Raises ModelError if unavailable."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Opens the model on a device or the best one; precision: None: for training. Raises ModelError."""
+        """Opens the model on a device. precision: None is for training. Raises ModelError if the model is unusable."""

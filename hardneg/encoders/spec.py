@@ -39,15 +39,15 @@ Prompt = str | PromptName | None
 
 @dataclass(frozen=True)
 class AdapterSpec:
-    """A low-rank adapter of a transformer, whose weights alone are trained.
+    """A low-rank adapter of a transformer; only the adapter weights are trained.
 
     source: a folder or hub id of a trained adapter saved by peft; by default a new adapter is trained.
     revision: a branch, tag or commit of a hub id.
     type: `lora`; `rslora` (scaled by the root of the rank); `dora`.
-    rank: of the matrices. alpha: their product is scaled by alpha / rank.
-    dropout: of the adapter's input.
-    target_modules: name endings of the adapted linear layers; `auto` is all linear layers of the transformer's layers.
-    save: `merged` writes the base with the adapter merged in; `apart` writes the adapter and the name of its base.
+    rank: rank of the matrices. alpha: scale; the matrix product is multiplied by alpha / rank.
+    dropout: dropout rate on the adapter's input.
+    target_modules: name suffixes of the adapted linear layers; `auto` is all linear layers in transformer layers.
+    save: `merged` writes the base model with the adapter merged in; `apart` writes the adapter and the base name.
 
     Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024).
     """
@@ -63,7 +63,7 @@ class AdapterSpec:
 
     @property
     def targets(self) -> tuple[str, ...] | None:
-        """Name endings of the adapted layers; None for all linear layers."""
+        """Name suffixes of the adapted layers; None for all linear layers."""
         if self.target_modules == AUTO:
             return None
         return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
@@ -77,7 +77,7 @@ class AdapterSpec:
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
-        """One message per invalid field."""
+        """The problems, one message per invalid field."""
         lines = [
             f"adapter.{field} is {getattr(self, field)!r}: set {', '.join(allowed[:-1])} or {allowed[-1]}"
             for field, allowed in _OF_ADAPTERS.items()
@@ -104,28 +104,28 @@ class AdapterSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The spec of an encoder, shared by queries and documents, or of one for each.
+    """The spec of one encoder for queries and documents, or of a separate encoder for each.
 
-    None takes the value in the model's folder; any other value overrides it.
+    None takes the value from the model's folder; any other value overrides the folder.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
-    pooling: `own` is the pooling of a SentenceTransformer; the others replace it.
-    projection: size of a linear layer after the pooling; None for no layer. activation: of the projection's output.
-    layer_norm: whether a LayerNorm follows.
+    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace the pooling.
+    projection: output size of a linear layer after the pooling, or None. activation: activation of that layer.
+    layer_norm: whether a LayerNorm follows the projection.
     similarity: `cosine` normalises vectors, `dot` does not; `maxsim` or `meanmaxsim` for token vectors.
-    query_prompt, document_prompt: text before each query or document; "" is none. `{name: NAME}` is the prompt of that
+    query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt of that
         name in the model's folder. `{task}` is replaced by the task.
     task: the description of the search task in an instruction.
-    code: `native` computes a model whose files name code of their own, which is never run, with transformers' own code.
+    code: `native` runs a model that names custom code with transformers' code; custom code is never run.
     twins: whether queries and documents start from the same weights and are trained separately.
     query_length, document_length: maximum length in tokens, special tokens included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is the model's default.
     truncate_dim: number of dimensions that vectors are truncated to.
     encoder: the encoder family with options (`hardneg.encoders`); None is the family of the folder.
-    dtype: of the transformer's weights to encode texts; `auto` and `fp32` follow the stage's `precision`, and `fp32`
+    dtype: dtype of the transformer's weights for encoding; `auto` and `fp32` follow the stage's `precision`, and `fp32`
         first loads all weights as float32. Training is always in float32.
-    adapter: a low-rank adapter of the transformer, whose weights alone are trained.
+    adapter: low-rank adapter of the transformer; only the adapter weights are trained.
     """
 
     free: ClassVar[frozenset[str]] = frozenset({"code"})
@@ -155,19 +155,19 @@ class ModelSpec:
 
     @property
     def typed(self) -> bool:
-        """True if the spec sets token types."""
+        """Whether the spec sets token types."""
         return bool(self.query_token_type or self.document_token_type)
 
     def token_type(self, side: Side) -> int:
-        """The token type of every token of a text of this side."""
+        """The token type of every token in a query or document."""
         return self.query_token_type if side == "query" else self.document_token_type
 
     def changed(self, names: Iterable[str]) -> list[str]:
-        """The fields of these names with a value other than the default."""
+        """The names of the given fields whose value is not the default."""
         return [name for name in names if getattr(self, name) != getattr(ModelSpec, name)]
 
     def problems(self) -> list[str]:
-        """One message per invalid field."""
+        """The problems, one message per invalid field."""
         lines = [] if self.name.strip() else ["name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2"]
         for field, allowed in _ALLOWED.items():
             if (value := getattr(self, field)) not in allowed and not (field == "similarity" and value is None):
@@ -188,7 +188,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """The spec from its `asdict` mapping."""
+    """The spec that an `asdict` mapping describes."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -197,7 +197,7 @@ def spec_from(content: Mapping[str, Any]) -> ModelSpec:
 
 @dataclass(frozen=True)
 class FullSpec(ModelSpec):
-    """A spec in which each field has the recipe's value, or else the model's own."""
+    """A spec in which each field has the value from the recipe, or else from the model."""
 
     similarity: Similarity = "cosine"
     query_prompt: str = ""
@@ -206,18 +206,18 @@ class FullSpec(ModelSpec):
     document_length: int = 256
 
     def prompt(self, side: Side) -> str:
-        """The prompt before each text of this side."""
+        """The prompt before each query or document."""
         return self.query_prompt if side == "query" else self.document_prompt
 
     def length(self, side: Side) -> int:
-        """The maximum length of a text of this side in tokens, special tokens included."""
+        """The maximum length of a query or document in tokens, special tokens included."""
         return self.query_length if side == "query" else self.document_length
 
 
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """The prompts by field with names and task filled in; own: the model's, by name. Raises ModelError."""
+    """Prompts by field, filled in from `own` (prompts by name) and `task`. Raises ModelError if either does not fit."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:

@@ -25,17 +25,17 @@ _NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings",
 
 
 class StaticEncoder(Encoder):
-    """An encoder with a `StaticEmbedding` of sentence-transformers, one for both sides or one each."""
+    """An encoder with a sentence-transformers `StaticEmbedding`, either shared by both sides or one per side."""
 
     def parts(self, side: Side) -> list[Any]:
-        """The modules of a side, with a table that takes padded texts."""
+        """The modules of one side, with a table that accepts padded texts."""
         table, *rest = super().parts(side)
         return [Bag(table.embedding), *rest]
 
     def tokenise(self, texts: Sequence[str], side: Side) -> tokens.Tokens:
-        """Tokenises texts with their side's prompt, without special tokens; an empty text has no token.
+        """Tokenises texts with the prompt of one side, without special tokens; an empty text has no tokens.
 
-        Each text is truncated to its side's length, at the end that the tokenizer's own truncation chooses.
+        Each text is truncated to the maximum length of the side, on the tokenizer's truncation side.
         """
         tokenizer, prompt = towers.route(self.module, side)[0].tokenizer, self.spec.prompt(side)
         left = (tokenizer.truncation or {}).get("direction") == "left"
@@ -44,7 +44,7 @@ class StaticEncoder(Encoder):
         return tokens.Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Cuts documents with their prompt into segments of any length. Raises ModelError: they are too short."""
+        """Cuts documents with their prompt into segments of any length. Raises ModelError if segments are too short."""
         plain = tokens.plain_tokenizer(towers.route(self.module, "document")[0].tokenizer)
         return tokens.tokenise_segments(plain, texts, cut, self.spec.prompt("document"))
 
@@ -65,7 +65,7 @@ class Bag(nn.Module):
 
 
 def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, device: str | None) -> StaticEncoder:
-    """Opens the static model of a folder. Raises ModelError: it is incomplete, or does not support the spec."""
+    """Opens a folder's static model. Raises ModelError if it is incomplete or does not support the spec."""
     for folder in {path.parent for path in files.weights}:
         model_files.load_options(folder)  # refuses anything but tensors
     if files.whole.trained:
@@ -79,7 +79,7 @@ def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, devic
 
 
 def make_static(model: resolved.ResolvedModel, options: families.Static, device: str | None) -> StaticEncoder:
-    """Makes a static model of a transformer's token embeddings. Raises ModelError: the folder has none to read."""
+    """Makes a static model from a transformer's token embeddings. Raises ModelError if there are none."""
     spec, folder = model.full, model.files.path
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -110,9 +110,9 @@ def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> St
 
 
 def read_table(files: contract.TableFiles) -> Tensor:
-    """Reads the vector of each token id, float32 [V, d]. Raises ModelError: the weights have no such table.
+    """Reads the vector of each token id, float32 [V, d]. Raises ModelError if the weights hold no table.
 
-    Source: the formats of `StaticEmbedding` of sentence-transformers and of model2vec: `embedding.weight`, or
+    Source: the formats of sentence-transformers' `StaticEmbedding` and of model2vec: `embedding.weight`, or
     `embeddings` with, for a vocabulary that shares rows, `mapping` (int [V], the row of each id) and `weights` (float
     [V], the factor of an id's row).
     """
@@ -128,7 +128,7 @@ def read_table(files: contract.TableFiles) -> Tensor:
 
 
 def word_embeddings(folder: Path) -> Tensor:
-    """Reads a transformer's token embeddings alone, float32 [V, d]. Raises ModelError: there are none."""
+    """Reads only a transformer's token embeddings, float32 [V, d]. Raises ModelError if there are none."""
     for path in model_files.weight_files(folder):
         for name, tensor in _named(path):
             if name.endswith(tuple(f"{word}.weight" for word in _NAMES)) and tensor.dim() == 2:
@@ -146,10 +146,10 @@ def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def principal(table: Tensor, dimensions: int) -> Tensor:
-    """The table minus its mean row in its first principal components, float32 [V, dimensions].
+    """The table, centered and projected on the first principal components: float32 [V, dimensions].
 
-    The components come from the covariance over rows, largest variance first. The largest entry of each is positive, so
-    that the result does not depend on the library's choice of signs.
+    The components come from the covariance over rows, largest variance first. The largest entry of each component is
+    positive, so that the result does not depend on the signs a library picks.
     """
     centred = table.double() - table.double().mean(0)
     _, directions = torch.linalg.eigh(centred.T @ centred / max(1, len(centred) - 1))
@@ -162,7 +162,7 @@ def principal(table: Tensor, dimensions: int) -> Tensor:
 def sif_weights(rows: int, coefficient: float) -> Tensor:
     """The weight of each token, float32 [rows]: a / (a + p) for the coefficient a and the token's frequency p.
 
-    Ids count as ranks by frequency: p of rank r is (1 / r) / sum of 1 / r over all ranks, from 2 on (Zipf's law).
+    Token ids stand for frequency ranks: rank r, from 2 on, has p = (1 / r) / sum of 1 / r over all ranks (Zipf's law).
 
     Source: Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings (ICLR 2017), Eq. 3; frequencies
     by Zipf's law as in model2vec.

@@ -26,9 +26,9 @@ _DOCUMENTS = 1024  # counted at a time
 def count_rows(
     corpus: Corpus, unit: str, count: Any, folder: Path, progress: Progress, here: distributed.World
 ) -> NDArray[np.int64]:
-    """Counts the rows of each document, int64 [N]; each process counts a share and waits for the others.
+    """Counts the rows of each document, int64 [N]; each process counts a share and waits for all processes.
 
-    count: returns the counts of some texts, int64 [n]; they are saved in `folder` as `<unit>-*.npy` for a resumed run.
+    count: function from texts to counts, int64 [n], which are saved as `<unit>-*.npy` in `folder` for a resumed run.
     """
     paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
     if not paths[here.rank].exists():
@@ -49,8 +49,8 @@ def count_rows(
 class SegmentedCorpus:
     """A corpus whose rows are segments of documents.
 
-    first: int64 [N + 1], the row of each document's first segment, and the number of rows.
-    cut_off: the number of documents with text after their last segment, which is not encoded.
+    first: int64 [N + 1], the row of each document's first segment, then the total number of rows.
+    cut_off: the number of documents with text beyond the last segment; such text is not encoded.
     """
 
     corpus: Corpus
@@ -68,7 +68,7 @@ class SegmentedCorpus:
         progress: Progress,
         here: distributed.World,
     ) -> "SegmentedCorpus":
-        """Counts the segments of each document by `count_rows`; encoder: an `Encoder`."""
+        """Counts the segments of each document with `count_rows`. encoder: an `Encoder`."""
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more for a document that is cut off
             found = encoder.segment(texts, cut)
@@ -96,7 +96,7 @@ class SegmentedCorpus:
 class Layout:
     """The blocks of a corpus.
 
-    documents, rows: int64 [blocks + 1], the first of each block, and the end.
+    documents, rows: int64 [blocks + 1], the first document or row of each block, then the end.
     """
 
     documents: NDArray[np.int64]
@@ -104,7 +104,7 @@ class Layout:
 
     @classmethod
     def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
-        """The blocks in which an encoder encodes the rows, the same on every machine."""
+        """The blocks in which an encoder encodes the rows; they are the same on every machine."""
         documents = min(BLOCK, encoder.block)
         if not isinstance(rows, SegmentedCorpus):
             starts = np.append(np.arange(0, len(rows), documents), len(rows))
@@ -125,10 +125,10 @@ def write_index(
 ) -> None:
     """Encodes the rows of a corpus into an index with their ids in a folder; does nothing if the folder is complete.
 
-    Several processes each call this with the same arguments. The encoders of all processes, each in a thread of its
-    own, share the blocks.
+    Every process calls this with the same arguments. The encoders of all processes, each in a separate thread, share
+    the blocks.
 
-    Raises ModelError: a number is not finite; names the first such document's row.
+    Raises ModelError, which names the row of the first such document, if a number is not finite.
     """
     here = distributed.world()
     complete = here.rank == 0 and (folder / encoders[0].files[0]).exists()
@@ -162,7 +162,7 @@ def encoded_blocks(
     options: EncodeOptions,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[int, blocks.BlockResult]]:
-    """Yields these blocks with their numbers, few in memory; texts are sorted by length within a block."""
+    """Yields the given blocks with their numbers, few in memory; texts are sorted by length within a block."""
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
@@ -172,7 +172,7 @@ def encoded_blocks(
 
 
 def join_blocks(encoder: TextEncoder, rows: StoredRows, store: blocks.BlockStore, folder: Path) -> None:
-    """Writes the index of all blocks, which are finished, into a folder."""
+    """Writes the index into a folder; all blocks must be finished."""
     with encoder.writer(folder, rows) as writer:
         for number in range(len(Layout.of_encoder(encoder, rows).sizes)):
             writer.write(encoded_of(store.read(number)))

@@ -29,7 +29,7 @@ _TEXTS = 128  # tokenised at a time, because the tokenizer holds more of a long 
 
 
 def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The positions in runs with these starts and lengths, concatenated: int64 [sum of lengths]."""
+    """The positions in consecutive ranges with the given starts and lengths, concatenated: int64 [sum of lengths]."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
 
@@ -45,10 +45,10 @@ def _flat(rows: Sequence[Sequence[int]]) -> Ids:
 
 @dataclass(frozen=True)
 class Frame:
-    """The special tokens around a text, which is one part, or around a pair, which is two.
+    """The special tokens around a text (one part) or a pair of texts (two parts).
 
-    around: the ids before the first part, between parts, and after the last, each with its token type. types: the token
-    type of each part.
+    around: the ids before the first part, between parts, and after the last part, each with a token type. types: the
+    token type of each part.
     """
 
     around: tuple[tuple[tuple[int, int], ...], ...]
@@ -61,13 +61,13 @@ class Frame:
 
     @property
     def one_type(self) -> int | None:
-        """The token type of all tokens; None if there are several."""
+        """The token type shared by all tokens; None if there are several token types."""
         types = {*self.types, *(token_type for beside in self.around for _, token_type in beside)}
         return types.pop() if len(types) == 1 else None
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """The frame of a tokenizer, detected with one-letter texts; None if these have no token."""
+        """The frame of a tokenizer, detected with one-letter texts; None if one-letter texts have no token."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -81,7 +81,7 @@ class Frame:
         return None
 
     def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """Ids and types of n texts, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
+        """Token ids and types of n texts, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
         lengths = [np.diff(offsets) for _, offsets in parts]
         offsets = _offsets(np.sum(lengths, axis=0) + self.size)
         ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
@@ -99,7 +99,7 @@ class Frame:
 
 
 class Backend:
-    """A copy of a tokenizer of the tokenizers library that neither truncates nor pads; threads may share it."""
+    """A thread-safe copy of a tokenizer of the tokenizers library that neither truncates nor pads."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = deepcopy(tokenizer)
@@ -121,7 +121,7 @@ class Backend:
 
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
-    """Truncates texts to `most` ids, on the left if `left`; most: one number for all, or int64 [n]."""
+    """Truncates texts to `most` ids, on the left if `left` is true. most: one number for all texts, or int64 [n]."""
     values, offsets = ids
     kept = np.minimum(lengths := np.diff(offsets), most)
     if (kept == lengths).all():
@@ -131,7 +131,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Truncates pairs to `most` ids together: the longer text first, until both are equally long."""
+    """Truncates pairs to `most` ids in total: the longer text is cut first, until both are equally long."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     fits, longer = ones + others <= most, ones > others
@@ -145,7 +145,7 @@ _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
 
 
 def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
-    """The backend of a Hugging Face tokenizer; None for slow tokenizers, and for classes that override its calls."""
+    """The backend of a Hugging Face tokenizer; None for slow tokenizers and for classes that override calls."""
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
         getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in _OWN
     )
@@ -154,7 +154,7 @@ def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
 
 
 def own_backend(holder: Any, tokenizer: Any) -> Backend:
-    """The copy of a tokenizer, cached for the life of `holder`; a new one if tokens were added."""
+    """The copy of a tokenizer, cached for the lifetime of `holder`; a new copy if tokens were added."""
     state = (tokenizer.get_vocab_size(), tokenizer.encode_special_tokens)
     entry = _known.get(holder)
     if entry is None or entry[0] != state:
@@ -166,12 +166,12 @@ def own_backend(holder: Any, tokenizer: Any) -> Backend:
 class Tokens:
     """Tokenised texts without padding.
 
-    columns: by the model's input name, the values of all texts one after the other, int32 [sum of lengths].
+    columns: the values of all texts in sequence, int32 [sum of lengths], by the model's input name.
     offsets: int64 [n + 1], the start of each text in every column.
-    padding: the value that pads a column, by name, 0 by default. Padding follows the text, so that positions stay, even
-    if the tokenizer pads on the left. left: whether a query expansion precedes the text.
-    prompt_length: tokens of the prompt if the pooling skips them, else 0.
-    same: further inputs with one value for all tokens, such as 1 for the attention mask.
+    padding: the padding value of each column by name, 0 by default. Padding follows the text to keep positions, even if
+    the tokenizer pads on the left. left: whether a query expansion precedes the text.
+    prompt_length: number of prompt tokens if the pooling skips the prompt, else 0.
+    same: other inputs that have one value for all tokens, such as 1 for the attention mask.
     """
 
     columns: Mapping[str, NDArray[np.int32]]
@@ -187,7 +187,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
-        """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""
+        """The texts at `rows`, padded on the device to the longest text: int64 tensors [len(rows), longest]."""
         lengths = self.lengths[rows]
         taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)
@@ -205,7 +205,7 @@ class Tokens:
 
     @classmethod
     def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
-        """Concatenates one or more parts of one tokenizer."""
+        """Concatenates one or more parts from the same tokenizer."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -217,7 +217,7 @@ def tokenise(
 ) -> Tokens:
     """Tokenises texts, truncated to `length` tokens each including special tokens.
 
-    tokenizer: of transformers. pairs: the second text of each pair; the longer of the two texts is truncated first.
+    tokenizer: a transformers tokenizer. pairs: the second text of each pair; the longer text is truncated first.
     """
     backend, left = backend_of(tokenizer, pairs is not None), tokenizer.truncation_side == "left"
     if backend is None:
@@ -261,7 +261,7 @@ def _tokens(tokenizer: Any, columns: Any, offsets: Any, prompt_length: int, same
 
 
 def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-    """Yields rows, the longest first, in batches of at most `tokens_per_batch` padded tokens, or of one row."""
+    """Yields batches of rows, the longest first: at most `tokens_per_batch` padded tokens, or a single row."""
     order = np.argsort(-lengths, stable=True)
     start = 0
     while start < len(order):
@@ -271,7 +271,7 @@ def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator
 
 
 def typed(tokens: Tokens, token_type: int) -> Tokens:
-    """The tokens, all with one token type."""
+    """A copy in which all tokens have the same token type."""
     others = {name: column for name, column in tokens.columns.items() if name != "token_type_ids"}
     return replace(tokens, columns=others, same={**tokens.same, "token_type_ids": token_type})
 
@@ -292,7 +292,7 @@ def check_token_types(transformer: Any, spec: FullSpec) -> None:
 
 
 def joined(modules: list[nn.Module]) -> list[nn.Module]:
-    """The modules of one side if both sides have equal weights, as in a saved model of two token types; else all."""
+    """The modules of one side if both sides have equal weights, e.g. with two token types; else all modules."""
     whole = nn.Sequential(*modules)
     if not has_twins(whole):
         return modules
@@ -303,7 +303,7 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: Any) -> PreTrainedTokenizerFast:
-    """A copy of a tokenizer of the tokenizers library that wraps texts in a template; options: of transformers."""
+    """A tokenizer copy that wraps texts in a template. backend: a tokenizers tokenizer. options: for transformers."""
     copied = Tokenizer.from_str(backend.to_str())
     copied.no_truncation()
     names = dict.fromkeys(part.rpartition(":")[0] for part in template if not part.startswith("$A"))
@@ -313,9 +313,9 @@ def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: 
 
 
 def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
-    """The modules of a side, the first a copy that shares its weights and has a tokenizer of one token type.
+    """The modules of one side; the first is a copy with shared weights and a tokenizer with one token type.
 
-    Its tokenizer class is the one of transformers that saves a template unchanged.
+    The tokenizer class is the transformers class that saves a template unchanged.
     """
     first, *rest = parts
     own, tokenizer = copy(first), first.tokenizer
@@ -332,7 +332,7 @@ def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
 class SegmentTokens:
     """The tokenised segments of n documents.
 
-    counts: int64 [n], the segments of each. cut_off: bool [n], documents with text after their last segment.
+    counts: int64 [n], segments per document. cut_off: bool [n], whether a document has text beyond the last segment.
     """
 
     tokens: Tokens
@@ -343,11 +343,11 @@ class SegmentTokens:
 def tokenise_segments(
     tokenizer: Any, texts: Sequence[str], cut_at: Segments, prompt: str = "", prompt_length: int = 0
 ) -> SegmentTokens:
-    """Tokenises every segment of every text, with the prompt and the special tokens of a text.
+    """Tokenises every segment of every text, each with the prompt and special tokens.
 
     The first segment has exactly the tokens of the text truncated to `cut_at.length`.
 
-    Raises ModelError: prompt and special tokens leave no room for text.
+    Raises ModelError if the prompt and special tokens leave no room for text.
     """
     backend = backend_of(tokenizer)
     if backend is None:

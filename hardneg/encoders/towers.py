@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def route(module: nn.Module, side: Side) -> list[Any]:
-    """The modules that texts of a side pass through, the transformer first."""
+    """The modules for one side in order, the transformer first."""
     parts = list(module.children())
     return list(parts[0].sub_modules[side]) if has_twins(module) else parts  # type: ignore[index]
 
@@ -44,7 +44,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """The modules; those after a Router are moved to the end of both routes. Raises ModelError if they have weights."""
+    """The modules, with modules after a Router moved to both routes. Raises ModelError if such modules have weights."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
@@ -55,12 +55,12 @@ def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
-    """Copies of the modules that have weights; the others, which cannot change, are shared."""
+    """The modules, copied if they have weights and otherwise shared."""
     return [deepcopy(part) if any(True for _ in part.parameters()) else part for part in parts]
 
 
 def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Module:
-    """A sentence-transformers Router with both routes; documents are its default."""
+    """A sentence-transformers Router with both routes; the document route is the default."""
     from sentence_transformers.sentence_transformer.modules import Router
 
     router: nn.Module = Router.for_query_document(list(query), list(document))
@@ -75,7 +75,7 @@ def transformers(module: nn.Module) -> Iterable[Any]:
 def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
-    """The output of the last part, under any autocast; all parts after the first compute in float32."""
+    """The output of the last part; autocast applies only to the first part, and later parts compute in float32."""
     transformer, *rest = parts
     out: dict[str, Any] = {}
     for name, value in features.items():
@@ -95,13 +95,13 @@ def forward(
 
 
 def placed(values: NDArray[Any], device: torch.device) -> Tensor:
-    """A tensor of an array on the device; copies to a GPU are asynchronous."""
+    """An array as a tensor on the device; copies to a GPU are asynchronous."""
     tensor = torch.from_numpy(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Cut(nn.Module):
-    """Truncates vectors to their first dimensions, and normalises them again for cosine similarity."""
+    """Truncates vectors to the first dimensions, and normalises again for cosine similarity."""
 
     def __init__(self, dimension: int, normalised: bool) -> None:
         super().__init__()
@@ -120,19 +120,19 @@ def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """The tensor in float32, or in float64 if it already is."""
+    """The tensor in float32; a float64 tensor stays unchanged."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def list_products(queries: Tensor, documents: Tensor) -> Tensor:
-    """Inner products, float32 [B, M], of queries [B, d] with the M documents of each, [B * M, d]; no autocast."""
+    """Inner products, float32 [B, M], of queries [B, d] with M documents each, [B * M, d], without autocast."""
     with torch.autocast(queries.device.type, enabled=False):
         own = documents.view(len(queries), -1, documents.shape[-1])
         return (own @ queries.float()[:, :, None]).squeeze(2)
 
 
 def hold_in(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """The network with its weights, but not its buffers such as position frequencies, converted to a dtype."""
+    """The network with weights converted to a dtype, but not buffers such as position frequencies."""
     for weight in network.parameters():
         weight.data = weight.data.to(dtype)
     return network
@@ -144,7 +144,7 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
 
 
 def sharing(network: nn.Module) -> Any:
-    """A copy of the modules with the same weights and buffers, whose way of computing may be changed."""
+    """A copy of the modules that shares weights and buffers and may switch to other kernels."""
     tensors = {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]}
     return deepcopy(network, tensors | _tokenizers(network))
 
@@ -156,7 +156,7 @@ def _tokenizers(network: nn.Module) -> dict[int, Any]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Turns dropout off inside; the mode of each part is restored afterwards."""
+    """Turns dropout off inside the block and restores the mode of each part afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -167,11 +167,11 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
-    """Return whether the transformer in a network computes in bfloat16; `auto` does if the device has units for it.
+    """Return whether the transformer in a network computes in bfloat16; `auto` does if the device supports it.
 
-    `auto` is float32 without a transformer, and for one of fewer than a million weights.
+    `auto` is float32 without a transformer, or if the transformer has fewer than a million weights.
 
-    Raises UsageError: bfloat16 is requested on a GPU that only emulates it.
+    Raises UsageError if bfloat16 is requested on a GPU that only emulates it.
     """
     if precision == "auto":
         transformer = _transformer_of(network)
@@ -191,7 +191,7 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
 
 
 def arrange(network: nn.Module) -> Any:
-    """Switches a copy of a network, without gradients, to a package's faster kernels; returns their module, if any."""
+    """Switches a gradient-free network copy to a package's faster kernels; returns the kernel module, if any."""
     ways = None if _transformer_of(network) is None else faster("passes")
     if ways is not None:
         ways.arrange(network)
@@ -206,18 +206,18 @@ def _transformer_of(network: nn.Module) -> Any:
 
 @dataclass
 class Budget:
-    """The token budget of a forward pass, padding included; reduced for later passes when one runs out of memory."""
+    """The token budget per forward pass, padding included; lowered for later passes when memory runs out."""
 
     tokens: int
 
 
 def usual_budget(device: torch.device) -> int:
-    """The default token budget of a pass, padding included; on a CPU, as many tokens as fit its caches."""
+    """The default token budget per pass, padding included; on a CPU, as many tokens as fit into the caches."""
     return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
 
 
 def most_tokens(first: Any, device: torch.device) -> int:
-    """The largest token budget at which the first module's output, such as logits of all terms, is small enough."""
+    """The largest token budget whose output of the first module, such as logits over all terms, is small enough."""
     numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
     return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 
@@ -230,15 +230,15 @@ def in_passes(
     run: Callable[[_Features], _Output],
     advance: Callable[[int], None],
 ) -> Iterator[tuple[NDArray[np.int64], _Output]]:
-    """Yields the rows of each pass, int64 [b], and their output; the next pass is copied to its device meanwhile.
+    """Yields the rows of each pass, int64 [b], and the output, while the next pass is copied to the device.
 
-    A pass that does not fit memory is halved, and so are all later ones.
+    A pass that does not fit into memory is halved, and so are all later passes.
 
-    lengths: int64 [n], tokens of each text. budget: of a pass, lowered here. batching: divides texts into passes.
-    put: returns the features of some rows, on the device. run: computes the output of features. advance: called with
-    the number of rows of each pass.
+    lengths: int64 [n], tokens per text. budget: token budget, lowered here. batching: divides texts into passes. put:
+    returns the features of given rows on the device. run: computes the output from features. advance: called with the
+    number of rows in each pass.
 
-    Raises ModelError: a single text does not fit memory.
+    Raises ModelError if a single text does not fit into memory.
     """
     left = np.arange(len(lengths))
     while len(left):
@@ -265,7 +265,7 @@ def in_passes(
 
 
 def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
-    """The items, each yielded once the next `count` ones have been drawn."""
+    """The items; each is yielded after the next `count` items have been drawn."""
     waiting = list[_Item]()
     for item in pending:
         waiting.append(item)

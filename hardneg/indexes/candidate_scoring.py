@@ -24,7 +24,7 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     """Return the score of each query with each document: float32 [Q, D], which must fit into memory.
 
     Raises:
-        UsageError: queries and documents differ in form or size, or are not finite.
+        UsageError: queries and documents differ in form or size, or hold numbers that are not finite.
     """
     return _scored(queries, documents, "score_matrix", lambda one, other: one @ other.T)
 
@@ -33,7 +33,7 @@ def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     """Return the score of each query with the document at the same position: float32 [n].
 
     Raises:
-        UsageError: queries and documents differ in form or size, or are not finite.
+        UsageError: queries and documents differ in form or size, or hold numbers that are not finite.
     """
     return _scored(queries, documents, "score_pairs", lambda one, other: np.einsum("nd,nd->n", other, one))
 
@@ -57,18 +57,18 @@ def rank_candidates(
     k: int,
     at_once: int | None = None,
 ) -> Hits:
-    """Return the k candidates that score best with each query; ties by ascending row, at rank k too.
+    """Return the k best candidates of each query; ties are broken by ascending row, also at rank k.
 
     Args:
-        searcher: of encoded texts; if it ranks documents by the best of their vectors, candidates are ranked so too.
-        queries: Q queries, encoded by the index's model.
-        candidates: int64 [Q, C], each query's own, as rows of `searcher`; short lists are padded with -1.
-        k: length of the lists; short ones are padded, and a document without a score is not a hit.
-        at_once: documents decoded and scored at a time; None: the searcher's own number, or a default for the form.
+        searcher: searcher of encoded texts; if documents rank by their best vector, candidates do too.
+        queries: Q queries, encoded by the model of the index.
+        candidates: int64 [Q, C], rows of `searcher` for each query; short lists are padded with -1.
+        k: length of the returned lists; short lists are padded, and a document without a score is not a hit.
+        at_once: documents to decode and score at a time; None uses the searcher's number, or a default for the form.
 
     Raises:
-        UsageError: the index has no vectors, queries are texts or have another form or dimension or are not finite, or
-            a row is not in the index.
+        UsageError: the index has no vectors, a row is not in the index, or queries are texts, not finite, or of another
+            form or dimension.
     """
     stored, first = (searcher.searcher, searcher.first) if isinstance(searcher, PooledSearcher) else (searcher, None)
     if not isinstance(stored, StoredSearcher | DenseSearcher):
@@ -106,12 +106,12 @@ def _pairs(
 
 
 def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:
-    """Return rows int64 [n] of an index, decoded."""
+    """Return the decoded documents at rows int64 [n] of an index."""
     return searcher.encoded(rows) if isinstance(searcher, StoredSearcher) else searcher.vectors(rows)
 
 
 def angular_scores(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return 1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1. The order of the cosines is kept.
+    """Return 1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1, in the same order as the cosines.
 
     Source: Cer et al., Universal Sentence Encoder (2018), section 5; divided by pi as in Wrzalik and Krechel,
     HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1.
@@ -125,7 +125,7 @@ PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """Return the scores of each query's positives in the run, float32 [positives], nan for those not in its list."""
+    """Return run scores of each query's positives, float32 [positives]; nan for positives not in the query's list."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
@@ -143,11 +143,11 @@ def fill_from_model(
     encode: Callable[[Sequence[str]], Encoded],
     searcher: Searcher,
 ) -> None:
-    """Replace nan in `scores` by the model's scores, as a search computes them.
+    """Replace nan in `scores` with the scores that a search with the model would give.
 
-    A document that shares no term with its query still has no score.
+    A document that shares no term with the query still has no score.
 
-    encode: encodes queries. searcher: of documents in the model's index.
+    encode: function that encodes queries. searcher: searcher of documents in the model's index.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
@@ -163,12 +163,12 @@ def fill_from_model(
 
 
 def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
-    """Return a searcher of documents for an index folder's vectors; doc_ids: those of the corpus.
+    """Return a searcher that ranks documents in an index folder. doc_ids: document ids of the corpus.
 
-    It is `searcher` itself if each document has one vector, and otherwise not a `DenseSearcher`.
+    If each document has one vector, this is `searcher` itself; otherwise the result is not a `DenseSearcher`.
 
     Raises:
-        ArtifactError: the index is of another corpus.
+        ArtifactError: the index was built from another corpus.
     """
     first = segments.document_rows(folder, doc_ids)
     return searcher if first is None else PooledSearcher(searcher, first)
@@ -176,22 +176,22 @@ def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher
 
 @dataclass(frozen=True)
 class PooledSearcher:
-    """Searches vectors with `searcher` and ranks documents by their best vector; the row of a hit is the document's.
+    """A searcher that ranks documents by their best vector in `searcher`; the row of a hit is a document row.
 
-    first: int64 [D + 1], the row of each document's first vector, and the number of vectors.
+    first: int64 [D + 1], the row of each document's first vector, then the total number of vectors.
     """
 
     searcher: Searcher
     first: NDArray[np.int64]
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k documents with the largest maximum over their vectors; ties by ascending row, at rank k too.
+        """Return the k documents with the best vectors; ties are broken by ascending row, also at rank k.
 
-        It is exact if `searcher` is: a document has at most m vectors, so the best k * m contain k documents. Where m
-        is large, fewer are searched first, and more only for queries with fewer than k documents among them.
+        The result is exact if `searcher` is: with at most m vectors per document, the best k * m vectors contain k
+        documents. If m is large, fewer vectors are searched first, and more only for queries with too few documents.
 
         Raises:
-            UsageError: texts, k below 1, or what `searcher` refuses.
+            UsageError: the queries are texts, k is below 1, or `searcher` refuses the queries.
         """
         checks.check_depth(k)
         wanted = checks.check_encoded("an index of segments is searched", queries)
@@ -224,7 +224,7 @@ class PooledSearcher:
 
 
 def first_of_each(hits: Hits, k: int) -> Hits:
-    """Return the first k distinct rows of each list, padded to k with -1."""
+    """Return the first k distinct rows of each list, padded with -1 to length k."""
     order = np.argsort(hits.rows, axis=1, stable=True)
     ordered = np.take_along_axis(hits.rows, order, 1)
     new = np.ones_like(ordered, bool)

@@ -14,7 +14,7 @@ from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageErro
 
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
-    """Return the queries, one vector each. Raises UsageError that names the `index_type` for texts and other forms."""
+    """Return the queries, one vector each. Raises UsageError, naming `index_type`, for texts and other forms."""
     if isinstance(queries, EncodedRows):
         raise UsageError(f"a {index_type} index needs one vector per query: encode them with the model of the index")
     if not isinstance(queries, np.ndarray):
@@ -23,14 +23,14 @@ def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[
 
 
 def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
-    """Return the queries if they are encoded. Raises UsageError, which begins with `what`, for texts."""
+    """Return the queries if they are encoded. Raises UsageError with a message that begins with `what` for texts."""
     if not isinstance(queries, np.ndarray | EncodedRows):
         raise UsageError(f"{what} with encoded queries, not texts: encode the queries first")
     return queries
 
 
 def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
-    """Check queries float32 [Q, dimension] and k. Raises UsageError for another shape, k below 1, or nan and inf."""
+    """Check queries float32 [Q, dimension] and k. Raises UsageError for another shape, nan, inf, or k below 1."""
     if queries.ndim != 2 or queries.shape[1] != dimension:
         raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
     check_depth(k)
@@ -46,27 +46,27 @@ def check_depth(k: int) -> None:
 
 
 def check_rows(rows: NDArray[np.int64], count: int) -> None:
-    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for a row outside, such as a pad."""
+    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for a row out of range, e.g. padding."""
     if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
         raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: leave out the pads (-1)")
 
 
 class DecodedRows:
-    """Base of searchers that return rows of their `store` (`hardneg.protocols.StoredSearcher`)."""
+    """Base class of searchers that return documents from `store` (`hardneg.protocols.StoredSearcher`)."""
 
     store: Any
 
     def encoded(self, rows: NDArray[np.int64]) -> Any:
-        """Return rows int64 [n] of the index, decoded. Raises UsageError for rows outside, ArtifactError for damage."""
+        """Return decoded rows int64 [n]. Raises UsageError for rows out of range, ArtifactError for a damaged file."""
         check_rows(rows, len(self.store))
         return self.store.gather(rows)
 
 
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield the first row of each block and its vectors, float32 [n, d], aligned; later blocks overwrite them.
+    """Yield the first row and the aligned vectors, float32 [n, d], of each block; later blocks reuse the memory.
 
     Raises:
-        ArtifactError: a vector is not finite; the message names its row.
+        ArtifactError: a vector is not finite; the message names the row.
     """
     first, starts = getattr(vectors, "first_row", 0), range(0, len(vectors), size)
     if isinstance(vectors, FlatVectors):
@@ -82,7 +82,7 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
 
 
 def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
-    """Yield what each job returns; a thread runs the next job while the result of the last one is in use."""
+    """Yield the result of each job, while a thread already runs the next job."""
     with ThreadPoolExecutor(1) as maker:
         left = iter(jobs)
         waiting = [maker.submit(job) for job in islice(left, 1)]
@@ -93,25 +93,25 @@ def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
-    """Check the vectors of `rows`, float32 [n, d]. Raises ArtifactError that names the first row with nan or inf."""
+    """Check vectors float32 [n, d]. Raises ArtifactError, which names the row, for the first vector with nan or inf."""
     if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
         row = rows[int(np.flatnonzero(~finite)[0])]
         raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
 
 
 def no_hits(queries: int, k: int) -> Hits:
-    """Return lists of pads: rows -1 and scores -inf, [queries, k]."""
+    """Return empty lists [queries, k], padded with row -1 and score -inf."""
     return Hits(np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32))
 
 
 def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Hits:
-    """Sort lists [Q, k] by descending score, ties by ascending row; pads are last."""
+    """Sort lists [Q, k] by descending score, ties by ascending row, with padding last."""
     order = np.lexsort((rows, -scores))
     return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
 
 
 def merged_lists(one: Hits, other: Hits) -> Hits:
-    """Return the best of two lists per query, [Q, k] each, without common rows; ties by ascending row."""
+    """Return the best k hits from two disjoint lists per query, [Q, k] each; ties by ascending row."""
     k, pads = one.rows.shape[1], np.iinfo(np.int64).max
     rows, scores = np.concatenate([one.rows, other.rows], 1), np.concatenate([one.scores, other.scores], 1)
     hits = in_order(np.where(rows < 0, pads, rows), scores)

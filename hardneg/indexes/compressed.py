@@ -27,7 +27,7 @@ _LEVEL_BYTES = 12  # per vector of a graph: its level, and where its links begin
 
 
 def load_faiss() -> Any:
-    """Return the module faiss. Raises MissingDependency if it is not installed."""
+    """Return the module faiss. Raises MissingDependency if faiss is not installed."""
     try:
         import faiss
     except ImportError as error:
@@ -37,9 +37,9 @@ def load_faiss() -> Any:
 
 @dataclass(frozen=True)
 class Training:
-    """Training of an index of kind `name` on at most `sample` vectors.
+    """Settings for training an index of type `name` on at most `sample` vectors.
 
-    least: the smallest number of vectors that suffices. what: the part that needs this many, for messages.
+    least: minimum number of vectors. what: the part of the index that needs this many vectors, for messages.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Training:
     what: str = "the ranges of its numbers"
 
     def settle(self, index: Any) -> None:
-        """Seed the clusterings of an index, and let them use the whole sample, even a small one."""
+        """Seed the clusterings of an index, and let each clustering use the whole sample, however small."""
         for owner in (index, getattr(index, "pq", None)):
             if (clustering := getattr(owner, "cp", None)) is not None:
                 clustering.seed = self.seed % (1 << 31)
@@ -57,7 +57,7 @@ class Training:
                 clustering.max_points_per_centroid = self.sample
 
     def train(self, index: Any, vectors: FlatVectors, progress: Progress) -> None:
-        """Train an index on one thread: the sums of several threads would depend on their number.
+        """Train an index on one thread, since sums over several threads would depend on the number of threads.
 
         Raises:
             UsageError: there are too few vectors.
@@ -80,14 +80,14 @@ class Training:
 
 
 def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
-    """Draw at most `size` of `count` rows, ascending: one from each of as many equal stretches."""
+    """Draw at most `size` of `count` rows in ascending order, one from each of `size` equal ranges."""
     size = min(size, count)
     edges = np.arange(size + 1, dtype=np.int64) * count // max(size, 1)
     return generator(seed, "index sample").integers(edges[:-1], edges[1:])
 
 
 def check_parts(name: str, dimension: int, subvectors: int) -> None:
-    """Check that vectors divide into this number of equal parts. Raises UsageError, which lists valid numbers."""
+    """Check that vectors divide into the given number of equal parts. Raises UsageError, which lists valid numbers."""
     if dimension % subvectors:
         fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
         raise UsageError(
@@ -118,13 +118,13 @@ def encode_blocks(
 
 
 def make_room(index: Any, rows: int) -> None:
-    """Allocate the memory for the codes of `rows` vectors at once, as growing it would double the peak."""
+    """Allocate memory for the codes of `rows` vectors at once; growing step by step would double the peak."""
     if isinstance(index, load_faiss().IndexFlatCodes):
         index.codes.resize(rows * index.code_size)
 
 
 def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, source: Path, path: Path) -> int:
-    """Fill a trained, empty index with `codes` from its `sa_encode`, uint8 [n, bytes per vector], and `save` it."""
+    """Fill a trained, empty index with codes from `sa_encode`, uint8 [n, bytes per vector], and `save` the index."""
     inner = innermost(index)
     make_room(inner, rows)
     for block in codes:
@@ -134,7 +134,7 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, sour
 
 
 def save(index: Any, rows: int, source: Path, path: Path) -> int:
-    """Write a faiss index of `rows` vectors and the docid file of folder `source` to folder `path`; return `rows`.
+    """Write a faiss index of `rows` vectors to folder `path` with the docid file of `source`; return `rows`.
 
     Raises:
         ArtifactError: the installed faiss cannot read the written file.
@@ -150,7 +150,7 @@ def save(index: Any, rows: int, source: Path, path: Path) -> int:
 
 
 def innermost(index: Any) -> Any:
-    """Return the index that holds the codes, behind a transform of the vectors if there is one."""
+    """Return the index that holds the codes, inside a vector transform if there is one."""
     faiss = load_faiss()
     return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
 
@@ -164,7 +164,7 @@ def _read_index(path: Path, flags: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An opened index folder; `index` is a `faiss.Index` of inner products, `copy` a GPU search used instead."""
+    """An opened index folder; `index` is an inner-product `faiss.Index`, and `copy` an optional GPU replacement."""
 
     path: Path
     index: Any
@@ -176,7 +176,7 @@ class CompressedSearcher:
 
         Raises:
             MissingDependency: faiss is not installed.
-            ArtifactError: a file is missing, damaged, or of another kind.
+            ArtifactError: a file is missing, damaged, or of another index type.
         """
         index = _read_index(path / "index")
         if index.metric_type != load_faiss().METRIC_INNER_PRODUCT:
@@ -186,10 +186,10 @@ class CompressedSearcher:
         return cls(path, index)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k vectors that score best with queries float32 [Q, d]; ties by ascending row, at rank k too.
+        """Return the k best vectors for queries float32 [Q, d]; ties are broken by ascending row, also at rank k.
 
         Raises:
-            UsageError: texts, vectors of another dimension or not finite, or k below 1.
+            UsageError: the queries are texts, not finite or of another dimension, or k is below 1.
         """
         wanted = checks.check_vectors("compressed", queries)
         checks.check_queries(wanted, self.index.d, k)
@@ -234,7 +234,7 @@ class CompressedSearcher:
 
 
 class FaissBackend:
-    """Base of the backends that write a faiss index; name: in messages."""
+    """Base class of the backends that write a faiss index. name: index type in messages."""
 
     extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
@@ -257,18 +257,18 @@ class FaissBackend:
         raise NotImplementedError
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the bytes of the index."""
+        """Return the size of the index in bytes."""
         each, others = self._bytes(dimension)
         return round(each * vectors) + others
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compress the vectors of the dense index folder `source`, block by block; return their number.
+        """Compress the vectors of the dense index folder `source`, block by block; return the number of vectors.
 
-        Memory: all codes, as in a search of the index, and one block of vectors.
+        Memory holds all codes, as in a search of the index, and one block of vectors.
 
         Raises:
             MissingDependency: faiss is not installed.
-            UsageError: there are too few vectors, or their dimension does not fit.
+            UsageError: there are too few vectors, or the dimension is not supported.
             ArtifactError: a vector is not finite, or the installed faiss cannot read the written index.
         """
         vectors, training = FlatVectors.open(source), self._training()
@@ -279,7 +279,7 @@ class FaissBackend:
         return write_folder(index, codes, len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
-        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
+        """Open the index in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
         return CompressedSearcher.open(path)
 
 
@@ -303,8 +303,8 @@ class Sq8(_Scalar):
     """Eight bits per number: d bytes per vector, a quarter of the flat index.
 
     Args:
-        sample: the largest number of vectors that the range of each dimension is taken from.
-        seed: of the sample.
+        sample: maximum number of vectors used to estimate the range of each dimension.
+        seed: random seed for the sample.
     """
 
     sample: int = SAMPLE
@@ -330,12 +330,12 @@ class Hnsw(FaissBackend):
     """A hierarchical graph over full vectors: the fastest search on a CPU, held in memory and slow to build.
 
     Args:
-        m: links per vector on the upper levels; the lowest level has twice as many. At least 2.
-        ef_construction: number of near vectors that are considered for the links of a new one.
-        ef_search: number of near vectors that a search considers, at least the requested depth; stored in the index.
-        threads: of the build. With 1 the same vectors, options and machine give the same bytes; with more, the links
-            depend on the order of the threads, while recall stays the same.
-        seed: of the levels.
+        m: links per vector on the upper levels, at least 2; the lowest level has twice as many.
+        ef_construction: number of candidate neighbors considered when linking a new vector.
+        ef_search: number of candidate neighbors in a search, at least the requested depth; stored in the index.
+        threads: number of build threads. With 1 thread, the same vectors, options and machine give the same bytes; with
+            more, the links depend on thread order, but recall stays the same.
+        seed: random seed for the levels.
     """
 
     m: int = 32
@@ -357,7 +357,7 @@ class Hnsw(FaissBackend):
         return 4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES, 0
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Add the vectors of the dense index folder `source` to the graph, block by block; return their number.
+        """Add the vectors of the dense index folder `source` to the graph, block by block; return the vector count.
 
         Raises:
             MissingDependency: faiss is not installed.

@@ -33,14 +33,14 @@ _MANY = 32  # queries from which on oneDNN, which needs a block in a form of its
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """Options of exact search; they change speed and memory, and at most the last bits of scores.
+    """Options of exact search, which affect speed, memory, and at most the last bits of scores.
 
-    corpus_block, query_block: vectors and queries that are multiplied at a time; None: as many as suit the device.
-    device: where to compute; None: the GPUs, or the CPU where there are none. `cuda` is all GPUs if no other process
-        shares the work, `cuda:1` is that one.
-    resident: the largest index, in bytes, that stays on the device between searches; a larger one is read again for
-        each search, block by block.
-    expected: queries of all searches together; the same method is used for all of them.
+    corpus_block, query_block: number of vectors and queries to multiply at a time; None picks a size for the device.
+    device: device to compute on; None means all GPUs, or the CPU without GPUs. `cuda` means all GPUs if no other
+        process shares the work, `cuda:1` only that GPU.
+    resident: size in bytes of the largest index that stays on the device between searches; a larger index is read again
+        for each search, block by block.
+    expected: total number of queries over all searches, which determines the method for every search.
     """
 
     corpus_block: int | None = None
@@ -51,12 +51,12 @@ class ExactOptions:
 
     @property
     def where(self) -> torch.device:
-        """The device that searches run on, or the first of several."""
+        """The device that searches run on, or the first device of several."""
         return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     @property
     def everywhere(self) -> list[torch.device]:
-        """All devices of one search, each for a part of the vectors."""
+        """All devices of one search; each device searches a part of the vectors."""
         if self.where != torch.device("cuda") or world().size > 1:
             return [self.where]
         return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
@@ -79,7 +79,7 @@ class ExactSearcher(Searcher, Protocol):
     """An opened index that accepts `ExactOptions`."""
 
     def using(self, options: ExactOptions, progress: Progress | None) -> Searcher:
-        """Return the same searcher with these options, which change at most the last bits of scores, and a progress."""
+        """Return the same searcher with the given progress and options, which affect at most the last score bits."""
 
 
 Vectors = NDArray[np.float32] | FlatVectors | Tensor
@@ -88,7 +88,7 @@ Vectors = NDArray[np.float32] | FlatVectors | Tensor
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sizes and device of one product; rough: a package's faster kernel, or None; expected: as in `ExactOptions`."""
+    """Block sizes and device. rough: a package's faster kernel, or None. expected: as in `ExactOptions`."""
 
     corpus: int
     queries: int
@@ -104,18 +104,18 @@ def search_exact(
     options: ExactOptions | None = None,
     progress: Progress | None = None,
 ) -> Hits:
-    """Return the k vectors with the largest inner products; ties by ascending row, at rank k too.
+    """Return the k vectors with the largest inner products; ties are broken by ascending row, also at rank k.
 
     Args:
-        vectors: float32 [N, d]; of `FlatVectors` only a block is in memory.
+        vectors: float32 [N, d]; for `FlatVectors`, only one block is in memory.
         queries: float32 [Q, d].
-        k: length of the lists; above N they are padded with row -1 and score -inf.
+        k: length of the lists; if k is above N, lists are padded with row -1 and score -inf.
         options: block sizes and devices.
         progress: counts the searched vectors.
 
     Raises:
-        UsageError: another dimension, k or block sizes below 1, or queries that are not finite.
-        ArtifactError: vectors or inner products that are not finite.
+        UsageError: the dimensions differ, k or a block size is below 1, or a query is not finite.
+        ArtifactError: a vector or an inner product is not finite.
     """
     options = options or ExactOptions()
     checks.check_queries(queries, vectors.dimension if isinstance(vectors, FlatVectors) else vectors.shape[1], k)
@@ -144,7 +144,7 @@ def _blocks(options: ExactOptions, rough: Any) -> Blocks:
 
 
 def spans(count: int, block: int, devices: int) -> list[range]:
-    """Divide rows among devices in whole blocks, so that each block is multiplied as it would be on one device."""
+    """Divide rows among devices in whole blocks, so that each product is computed exactly as on one device."""
     blocks = -(-count // block)
     edges = [min(blocks * number // devices * block, count) for number in range(devices + 1)]
     return [range(start, stop) for start, stop in pairwise(edges) if start < stop]
@@ -188,10 +188,10 @@ class _Part:
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
-    """Search as `search_exact` on one device; the arguments are checked.
+    """Search on one device like `search_exact`; the arguments must already be checked.
 
     Raises:
-        ArtifactError: vectors or inner products that are not finite.
+        ArtifactError: a vector or an inner product is not finite.
     """
     device, way = blocks.device, blocks.rough
     with torch.inference_mode():
@@ -218,7 +218,7 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
 
 
 def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
-    """Yield the first row of each block and its rows on the device; later blocks may overwrite them."""
+    """Yield the first row and the vectors of each block on the device; later blocks may reuse the memory."""
     if isinstance(vectors, Tensor):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors[start : start + blocks.corpus].to(blocks.device)) for start in starts)
@@ -249,9 +249,9 @@ def on_device(vectors: FlatVectors, device: torch.device) -> Tensor:
 def copied_ahead(
     vectors: NDArray[np.float32] | FlatVectors, size: int, device: torch.device
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yield the first row of each block and its rows, float32 [n, d], on the device; later blocks overwrite them.
+    """Yield the first row and the vectors, float32 [n, d], of each block on the device; later blocks reuse memory.
 
-    A thread reads into pinned memory, copies on a stream of its own, and has the device check the numbers.
+    A thread reads into pinned memory, copies on a separate stream, and lets the device check for finite numbers.
 
     Raises:
         ArtifactError: a vector is not finite; the message names its row.
@@ -264,7 +264,7 @@ def copied_ahead(
     first = vectors.first_row if isinstance(vectors, FlatVectors) else 0
 
     def copy(number: int, free: torch.cuda.Event | None) -> Tensor:
-        """Copy block `number` to the device once the event `free` says that its buffer is no longer multiplied."""
+        """Copy block `number` to the device once the event `free` signals that the buffer is no longer in use."""
         start, stop = starts[number], min(starts[number] + size, len(vectors))
         host, there = (room[: stop - start] for room in rooms[number % 2])
         if isinstance(vectors, FlatVectors):
@@ -280,7 +280,7 @@ def copied_ahead(
         return there
 
     def queued() -> torch.cuda.Event | None:
-        """Return an event recorded after this thread's queued work; None on devices that need no waiting."""
+        """Return an event recorded after this thread's queued work; None on devices without asynchronous work."""
         if not on_gpu:
             return None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -299,19 +299,19 @@ class Flat:
     input: ClassVar[str] = "vectors"
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Link or copy the vectors in folder `source` into folder `path`; return their number."""
+        """Link or copy the vectors in folder `source` into folder `path`; return the number of vectors."""
         vectors = FlatVectors.open(source)
         vectors.link(path)
         return len(vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "FlatSearcher":
-        """Open the vectors in folder `path`; a hit's row is the vector's, and `rows` is unused."""
+        """Open the vectors in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
         return FlatSearcher(FlatVectors.open(path))
 
 
 @dataclass(frozen=True)
 class FlatSearcher:
-    """A search of the vectors in a folder (`ExactSearcher`); `progress` counts the searched vectors.
+    """A searcher of the vectors in a folder (`ExactSearcher`); `progress` counts the searched vectors.
 
     An index of no more than `options.resident` bytes stays on the device from the first search on.
     """
@@ -321,14 +321,14 @@ class FlatSearcher:
     progress: Progress | None = None
 
     def using(self, options: ExactOptions, progress: Progress | None) -> "FlatSearcher":
-        """Return the same searcher with these options and this progress."""
+        """Return the same searcher with the given options and progress."""
         return replace(self, options=options, progress=progress)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """Return the best k vectors for queries float32 [Q, d], exactly; ties by ascending row.
 
         Raises:
-            UsageError: texts, or vectors of another dimension.
+            UsageError: the queries are texts, or vectors of another dimension.
         """
         return search_exact(self._held, checks.check_vectors("flat", queries), k, self.options, self.progress)
 

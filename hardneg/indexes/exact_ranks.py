@@ -33,7 +33,7 @@ def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
 def pair_scores(
     corpus: Pass, queries: NDArray[np.float32], query: NDArray[np.int64], row: NDArray[np.int64], device: str = "cpu"
 ) -> NDArray[np.float32]:
-    """Return inner products of queries and documents, equal to the bit to those of whole blocks: float32 [T].
+    """Return the inner products of T query-document pairs, bit-identical to whole-block products: float32 [T].
 
     queries: float32 [Q, d]. query: int64 [T], positions in `queries`, ascending. row: int64 [T], rows of the corpus.
     """
@@ -48,9 +48,9 @@ def pair_scores(
 def counts_above(
     corpus: Pass, queries: NDArray[np.float32], pairs: tuple[_Rows, _Rows, NDArray[np.float32]], device: str = "cpu"
 ) -> NDArray[np.int64]:
-    """Return the number of documents that rank above that of each pair, ties by row: int64 [T].
+    """Return the number of documents that rank above the document of each pair, ties by row: int64 [T].
 
-    queries: float32 [Q, d]. pairs: query int64 [T], ascending; row int64 [T]; score float32 [T], from `pair_scores`.
+    queries: float32 [Q, d]. pairs: (query int64 [T], ascending; row int64 [T]; score float32 [T] from `pair_scores`).
     """
     query, row, score = pairs
     counts = np.zeros(len(query), np.int64)
@@ -96,9 +96,9 @@ def _products(
 
 
 def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share of each query's fixed negatives, int64 [Q, n], among its top documents, int64 [Q, K].
+    """Return the fraction of each query's fixed negatives, int64 [Q, n], in the top documents, int64 [Q, K].
 
-    Both are padded with -1. Returns float64 [Q], from 0 to 1; nan for a query without fixed negatives.
+    Both arrays are padded with -1. The result is float64 [Q] in [0, 1]; nan for a query without fixed negatives.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 4a.
     """
@@ -116,9 +116,9 @@ def best_rank(
 ) -> NDArray[np.int64]:
     """Return the best rank of each query's fixed negatives in the whole corpus: int64 [Q], counted from 1.
 
-    Known positives count too, ties are by ascending row, and a query without fixed negatives has 0.
+    Known positives are ranked too, ties are broken by ascending row, and queries without fixed negatives get 0.
 
-    corpus: read twice. queries: float32 [Q, d]. static_rows: int64 [Q, n], row numbers, padded with -1.
+    corpus: vectors, read twice. queries: float32 [Q, d]. static_rows: int64 [Q, n], row numbers, padded with -1.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 8.
     """

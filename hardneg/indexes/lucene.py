@@ -52,7 +52,7 @@ def find_java() -> Java:
     """Return the Java runtime to use.
 
     Raises:
-        MissingDependency: there is none of version 21 or later; the message names older ones.
+        MissingDependency: no Java 21 or later is found; the message names older versions.
     """
     configured = os.environ.get("HARDNEG_JAVA_HOME")
     homes = [Path(configured)] if configured else list(dict.fromkeys(_homes()))
@@ -66,7 +66,7 @@ def find_java() -> Java:
 
 
 def starts_alone() -> bool:
-    """Return whether Pyserini can start Java by itself: version 21 or later, with the module that it requires.
+    """Return whether Pyserini can start Java by itself: version 21 or later, with the required module.
 
     Pyserini starts the runtime in JAVA_HOME, or `java` on the PATH.
     """
@@ -95,7 +95,7 @@ def _installed(package: str) -> list[str]:
 
 
 def inspect_java(home: Path) -> Java | None:
-    """Return the runtime in a folder by its `release` file; None if the folder is not a runtime."""
+    """Return the Java runtime in a folder according to the `release` file; None if the folder holds no runtime."""
     try:
         lines = (home / "release").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -109,7 +109,7 @@ def inspect_java(home: Path) -> Java | None:
 
 
 def start_java() -> None:
-    """Start Java with Anserini's classes, without its messages; do nothing if it is running.
+    """Start Java with Anserini's classes and without log messages; do nothing if Java is running.
 
     Raises:
         MissingDependency: Pyserini or a suitable Java is missing, or Java does not start.
@@ -166,7 +166,7 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
 
 
 def threads() -> int:
-    """Return the number of threads that Anserini indexes and searches with."""
+    """Return the number of threads for indexing and searching with Anserini."""
     return min(16, os.cpu_count() or 1)
 
 
@@ -190,9 +190,9 @@ def open_lucene(path: Path, searcher: str) -> Any:
 
 
 def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:
-    """Return the best k hits of each of `count` queries, a Java list.
+    """Return the best k hits of each of `count` queries in a Java list.
 
-    They come from Java as one JSON text: a call for each hit would be slow.
+    Java returns all hits as one JSON text, since a call per hit would be slow.
     """
     from jnius import autoclass, find_javaclass
 
@@ -217,7 +217,7 @@ def java_reason(error: Any) -> str:
 def fill(
     lists: list[list[dict[str, Any]]], hit_rows: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Write lists of hits, whose rows are `hit_rows` in the same order, over the pads in rows and scores [Q, k]."""
+    """Write hits, whose rows are `hit_rows` in the same order, into the padded rows and scores [Q, k]."""
     filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
     rows[filled] = hit_rows
     scores[filled] = [hit["score"] for hits in lists for hit in hits]
@@ -235,14 +235,14 @@ _BLANKS = "".join(map(chr, range(33)))  # white space by which Lucene detects em
 class Bm25:
     """Lucene's BM25.
 
-    The index has the document ids of the collection, and Pyserini's `LuceneSearcher` opens it. Scores are those of
-    `LuceneSearcher`: rounded to four decimals, equal ones set apart in the order of ids.
+    The index has the document ids of the collection, and Pyserini's `LuceneSearcher` opens it. Scores equal those of
+    `LuceneSearcher`: rounded to four decimals, with equal scores spread apart in id order.
 
     Args:
-        k1: term frequency saturation; used when searching.
-        b: length normalization, from 0 to 1; used when searching.
-        language: ISO 639-1 code of the texts, or `auto` to detect it from the first ones; sets tokenization, stemming
-            and stop words when building and searching.
+        k1: term frequency saturation, applied at search time.
+        b: length normalization, from 0 to 1, applied at search time.
+        language: ISO 639-1 code of the texts, or `auto` to detect the language from the first texts; sets tokenization,
+            stemming and stop words for building and searching.
     """
 
     k1: float = 0.9
@@ -258,13 +258,13 @@ class Bm25:
             raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1")
 
     def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
-        """Index pairs (doc_id, contents) in their order, with their text; return the number of documents.
+        """Index pairs (doc_id, contents) in order and store the texts; return the number of documents.
 
-        Lucene leaves out documents whose contents are blank; their number is reported.
+        Lucene skips documents with blank contents; the number of skipped documents is reported.
 
         Raises:
             MissingDependency: Pyserini or Java is missing.
-            ArtifactError: Lucene refused a document, or holds another number of documents in the end.
+            ArtifactError: Lucene refused a document, or the document count of the finished index is wrong.
         """
         indexed, blank, held, pairs = 0, 0, 0, iter(source)
         first = list(islice(pairs, _SEEN))
@@ -302,7 +302,7 @@ class Bm25:
         return indexed
 
     def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
-        """Open the index in folder `path`; rows: returns int64 row numbers of document ids, -1 for unknown ones.
+        """Open the index in folder `path`. rows: function from document ids to int64 rows, -1 for unknown ids.
 
         Raises:
             MissingDependency: Pyserini or Java is missing.
@@ -326,11 +326,11 @@ class Bm25Searcher:
     rows: RowLookup
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the best k documents of each text that share a word with it; none for an empty text.
+        """Return the best k documents that share a word with each query; an empty query has no hits.
 
         Raises:
             UsageError: the queries are vectors, or k is below 1.
-            ArtifactError: the index holds a document that `rows` does not know.
+            ArtifactError: the index holds a document id that is unknown to `rows`.
         """
         if isinstance(queries, np.ndarray | EncodedRows):
             raise UsageError("a BM25 index searches with texts, not vectors")

@@ -16,7 +16,7 @@ from hardneg.runtime import Progress
 
 
 def form_in(folder: Path) -> str | None:
-    """Return the form of the encoded texts in a folder, as the `input` of backends; None for other folders."""
+    """Return the form of the encoded texts in a folder, as named by backend `input`; None for other folders."""
     if (folder / WEIGHTS).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():
@@ -30,8 +30,8 @@ def open_store(
     """Return the exact searcher of a folder of encoded texts.
 
     Raises:
-        ArtifactError: a file is missing or damaged, or of no known form.
-        PluginError: the package of its form is not installed.
+        ArtifactError: a file is missing or damaged, or the form of the texts is unknown.
+        PluginError: the package for the form is not installed.
     """
     if (folder / WEIGHTS).exists():
         return cast(StoredSearcher, replace(load_plugin("indexes", "sparse")().open(folder), progress=progress))
@@ -43,7 +43,7 @@ def open_store(
 
 @dataclass(frozen=True)
 class DenseIndex:
-    """An opened index folder: its searcher, the dimension of its vectors, and the id of each row."""
+    """An opened index folder: the searcher, the vector dimension, and the document id of each row."""
 
     folder: Path
     searcher: DenseSearcher
@@ -52,7 +52,7 @@ class DenseIndex:
 
     @classmethod
     def open(cls, folder: Path) -> "DenseIndex":
-        """Open a folder that a dense backend of hardneg, or Pyserini in the same format, wrote.
+        """Open a folder written by a dense backend of hardneg, or by Pyserini in the same format.
 
         Raises:
             MissingDependency: the index is compressed, and faiss is not installed.

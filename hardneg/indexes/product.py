@@ -29,9 +29,9 @@ _SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; v
 
 
 class ListedBackend(compressed.FaissBackend):
-    """Base of indexes with inverted lists, `nprobe` of them probed by a query, or codes; bits: 0 without codes.
+    """Base class of indexes with codes, or with inverted lists (a query probes `nprobe` lists).
 
-    Codes are the numbers of `subvectors` centroids, one for each part of a vector.
+    A code holds `subvectors` centroid numbers, one per part of a vector. bits: bits per number; 0 without codes.
     """
 
     lists: int = 0
@@ -64,13 +64,13 @@ class ListedBackend(compressed.FaissBackend):
 
 @dataclass(frozen=True)
 class IvfFlat(ListedBackend):
-    """Full vectors in `lists` inverted lists; a query probes `nprobe` of them.
+    """Full vectors in `lists` inverted lists; a query probes `nprobe` lists.
 
     Args:
-        lists: number of lists, usually the square root of the number of vectors or a few times that.
-        nprobe: number of lists that a query probes; stored in the index.
-        sample: the largest number of vectors that the centres are trained on.
-        seed: of the sample and of the clustering.
+        lists: number of inverted lists, usually one to a few times the square root of the number of vectors.
+        nprobe: number of lists to probe per query; stored in the index.
+        sample: maximum number of vectors for training the list centroids.
+        seed: random seed for the sample and the clustering.
     """
 
     lists: int = 256
@@ -90,15 +90,15 @@ class IvfFlat(ListedBackend):
 
 @dataclass(frozen=True)
 class IvfPq(ListedBackend):
-    """Product-quantised residuals in `lists` inverted lists; a query probes `nprobe` of them.
+    """Product-quantised residuals in `lists` inverted lists; a query probes `nprobe` lists.
 
     Args:
-        subvectors: number of parts that a vector is cut into; must divide its dimension.
-        bits: of a part's code, from 1 to 8: it is one of 2^bits centroids.
-        lists: number of lists, usually the square root of the number of vectors or a few times that.
-        nprobe: number of lists that a query probes; stored in the index.
-        sample: the largest number of vectors that the centres and the centroids are trained on.
-        seed: of the sample and of the clustering.
+        subvectors: number of parts per vector; must divide the dimension.
+        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        lists: number of inverted lists, usually one to a few times the square root of the number of vectors.
+        nprobe: number of lists to probe per query; stored in the index.
+        sample: maximum number of vectors for training the list centroids and the code centroids.
+        seed: random seed for the sample and the clustering.
     """
 
     subvectors: int = SUBVECTORS
@@ -125,10 +125,10 @@ class Pq(ListedBackend):
     """Product quantisation: `subvectors` * `bits` / 8 bytes per vector.
 
     Args:
-        subvectors: number of parts that a vector is cut into; must divide its dimension.
-        bits: of a part's code, from 1 to 8: it is one of 2^bits centroids.
-        sample: the largest number of vectors that the centroids are trained on.
-        seed: of the sample and of the clustering.
+        subvectors: number of parts per vector; must divide the dimension.
+        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        sample: maximum number of vectors for training the centroids.
+        seed: random seed for the sample and the clustering.
     """
 
     subvectors: int = SUBVECTORS
@@ -145,20 +145,20 @@ class Pq(ListedBackend):
         return faiss.IndexPQ(dimension, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
-        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
+        """Open the index in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
         return PqSearcher.open(path)
 
 
 @dataclass(frozen=True)
 class OpqPq(Pq):
-    """Product quantisation after a rotation that reduces the error of the parts: more accurate than `pq`, as large.
+    """Product quantisation after a rotation that reduces the error: more accurate than `pq` at the same size.
 
     Args:
-        subvectors: number of parts that a vector is cut into; must divide its dimension.
-        bits: of a part's code, from 1 to 8: it is one of 2^bits centroids.
-        sample: the largest number of vectors that the rotation and the centroids are trained on.
-        seed: of the sample and of the clustering.
-        iterations: number of times that the rotation is fitted to the codes and the codes to the rotation.
+        subvectors: number of parts per vector; must divide the dimension.
+        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        sample: maximum number of vectors for training the rotation and the centroids.
+        seed: random seed for the sample and the clustering.
+        iterations: number of alternating updates of the rotation and the codes.
     """
 
     iterations: int = 50
@@ -187,9 +187,9 @@ class OpqPq(Pq):
 
 @dataclass
 class CodeLookup:
-    """A search of product-quantised vectors in torch: sums of products of a query's parts with the centroids.
+    """A torch search of product-quantised vectors: sums of inner products of query parts with centroids.
 
-    codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: float32 [d, d], R of R x, or None.
+    codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: the matrix R of R x, float32 [d, d], or None.
     """
 
     codes: Tensor
@@ -224,7 +224,7 @@ class PqSearcher(compressed.CompressedSearcher):
 
         Raises:
             MissingDependency: faiss is not installed.
-            ArtifactError: a file is missing, damaged, or of another kind.
+            ArtifactError: a file is missing, damaged, or of another index type.
         """
         opened = compressed.CompressedSearcher.open(path)
         if not isinstance(innermost(opened.index), load_faiss().IndexPQ):
@@ -252,7 +252,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
 
     def rotation(self) -> NDArray[np.float32] | None:
-        """Return the matrix R, float32 [d, d], if R x in place of x is cut into parts; None without a rotation."""
+        """Return the rotation R, float32 [d, d], if R x rather than x is cut into parts; None without a rotation."""
         faiss = load_faiss()
         if not isinstance(self.index, faiss.IndexPreTransform):
             return None
@@ -260,10 +260,10 @@ class PqSearcher(compressed.CompressedSearcher):
         return np.asarray(faiss.vector_to_array(linear.A), np.float32).reshape(linear.d_out, linear.d_in)
 
     def write_with_centroids(self, out: Path, centroids: NDArray[np.float32]) -> None:
-        """Write an index of the same codes with other centroids, float32 [M, 2^bits, d / M], to folder `out`.
+        """Write an index with the same codes and new centroids, float32 [M, 2^bits, d / M], to folder `out`.
 
         Raises:
-            UsageError: the centroids have another shape, or are not finite.
+            UsageError: the centroids have another shape, or hold a number that is not finite.
         """
         own = self.centroids()
         if centroids.shape != own.shape or not np.isfinite(centroids).all():
@@ -273,14 +273,14 @@ class PqSearcher(compressed.CompressedSearcher):
         compressed.write_folder(index, blocks, self.index.ntotal, self.path, out)
 
     def install(self, centroids: NDArray[np.float32]) -> None:
-        """Search with other centroids, float32 [M, 2^bits, d / M], from now on; the file does not change."""
+        """Search with new centroids, float32 [M, 2^bits, d / M], from now on; the file does not change."""
         flat = np.ascontiguousarray(centroids, np.float32).ravel()
         load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
         if self.copy is not None:
             self.copy.centroids = to_device(centroids, self.copy.codes.device)
 
     def using(self, options: ExactOptions, progress: Progress | None) -> "PqSearcher":
-        """Return this searcher with its codes on the GPU of `options`, if they fit there, to be searched by torch."""
+        """Return this searcher with the codes moved to the GPU of `options`, if they fit, for search in torch."""
         fits = innermost(self.index).pq.M * self.index.ntotal <= options.for_few().resident
         return replace(self, copy=self.lookup(options.where) if options.where.type == "cuda" and fits else None)
 
@@ -326,8 +326,8 @@ _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they
 class Binary(compressed.FaissBackend):
     """The sign of each number: d / 8 bytes per vector, a thirty-second of the flat index.
 
-    The score of a query q with a document x is q · sign(x) / sqrt(d). The file is a faiss product quantisation in d
-    parts of one bit, with centroids of -1 / sqrt(d) and +1 / sqrt(d).
+    The score of a query q with a document x is q · sign(x) / sqrt(d). The file is a faiss product quantiser with d
+    one-bit parts and the centroids -1 / sqrt(d) and +1 / sqrt(d).
     """
 
     version: ClassVar[int] = 1
@@ -340,7 +340,7 @@ class Binary(compressed.FaissBackend):
         return trained_product(np.broadcast_to(signs[None, :, None], (dimension, 2, 1)), None)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "BinarySearcher":
-        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
+        """Open the index in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
         return BinarySearcher.open(path)
 
     def _bytes(self, dimension: int) -> tuple[float, int]:
@@ -349,10 +349,10 @@ class Binary(compressed.FaissBackend):
 
 @dataclass(frozen=True)
 class BinarySearcher(PqSearcher):
-    """An opened index of signs."""
+    """An opened index of sign bits."""
 
     def using(self, options: Any, progress: Progress | None) -> "BinarySearcher":
-        """Return this searcher: Hamming distances are computed on the CPU."""
+        """Return this searcher unchanged, since Hamming distances are computed on the CPU."""
         return self
 
     @cached_property

@@ -21,8 +21,8 @@ _SLACK = 128  # candidates beyond k to collect before the next selection
 class Best:
     """Candidates of q queries among the rows seen so far, in row order: float32 and int64 [q, m].
 
-    They include the best k, or all rows if there are fewer, and may be padded with -inf and -1.
-    bar: float32 [q, 1], a score that k candidates of the query reach.
+    The candidates include the best k, or all rows if there are fewer, and may be padded with -inf and -1.
+    bar: float32 [q, 1], a score that at least k candidates of the query reach.
     """
 
     scores: Tensor
@@ -52,7 +52,7 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
 
 
 def true_indices(mask: Tensor) -> Tensor:
-    """Return flat indices of the true values, ascending; a GPU reads eight at a time, as most are false."""
+    """Return ascending flat indices of the true values; a GPU reads eight values at a time, as most are false."""
     flat = mask.view(-1)
     if mask.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(flat.numpy()))
@@ -80,7 +80,7 @@ def entered(best: Best, query: Tensor, row: Tensor, score: Tensor, k: int, slack
 
 
 def selected(scores: Tensor, rows: Tensor, k: int) -> Best:
-    """Select the k largest scores of each query, in row order; of equal ones at the bar the first rows stay."""
+    """Select the k largest scores of each query, in row order; ties at the bar keep the first rows."""
     if scores.shape[1] <= k:
         return Best(scores.clone(), rows, scores.amin(1, keepdim=True))
     bar, best_cells = _largest(scores, k)
@@ -103,7 +103,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """Return the k best of all parts of the `count` queries as lists; a part is None if there were no rows.
+    """Return the k best hits of the `count` queries from all parts; a part is None if there were no rows.
 
     Raises:
         ArtifactError: a score is not finite.
@@ -131,9 +131,9 @@ class BestRows:
         self._k, self._best = k, list[Best | None]([None] * parts)
 
     def add(self, part: int, scores: Tensor, start: int) -> None:
-        """Add the scores of one part of the queries with the block of rows from `start`, float32 [q, b]."""
+        """Add scores, float32 [q, b], of one part of the queries with the block of rows that begins at `start`."""
         self._best[part] = merged(self._best[part], scores, start, self._k)
 
     def hits(self, count: int) -> Hits:
-        """Return the lists of all `count` queries. Raises ArtifactError if a score is not finite."""
+        """Return the hits of all `count` queries. Raises ArtifactError if a score is not finite."""
         return best_hits(self._best, count, self._k)

@@ -30,10 +30,10 @@ FOLDER = "adore"
 
 
 class AdoreLoss(nn.Module):
-    """The loss of each query against the documents that a fixed index returns for it in this step.
+    """A loss over the documents that a fixed index returns for each query in the current step.
 
-    The model encodes the corpus once, when the loss is created; from then on it encodes only queries, with gradients.
-    So the trained model is for queries, and the index, or the model as it was, for documents.
+    The model encodes the corpus once, when the loss is created; from then on, it encodes only queries, with gradients.
+    After training, use the trained model for queries, and the index or the original model for documents.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
     """
@@ -96,12 +96,12 @@ class AdoreLoss(nn.Module):
 
     @property
     def dataset(self) -> Dataset:
-        """The training data: queries as `anchor`, and their positions as `label`, which identify the positives."""
+        """The training data: queries as `anchor`, and query positions as `label` for finding the positives."""
         _, texts, _ = judged_queries(self._collection, self._split)
         return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
-        """Return the loss, a scalar; labels: int64 [B], positions of the queries."""
+        """Return the loss, a scalar. labels: int64 [B], query positions."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
         batch = self._examples.of(labels.cpu().numpy())

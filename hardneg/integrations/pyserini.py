@@ -36,14 +36,14 @@ _OF_SEGMENTS = (
 
 @dataclass(frozen=True)
 class QuerySide:
-    """The query encoder of an index: the opened model and its location, or the reason why there is none."""
+    """The query encoder of an index: the opened model and the model location, or why there is none."""
 
     encoder: Encoder | None = None
     location: ModelReference = field(default_factory=lambda: ModelReference(""))
     reason: str = "no model is named: name the one that encoded the index"
 
     def program(self, form: str, scale: float = 1.0) -> Program | None:
-        """Return the program that makes the query encoder, or None if Pyserini has none for this model."""
+        """Return a program that makes the query encoder, or None if Pyserini has no encoder for the model."""
         if self.encoder is None or self.encoder.representation.form != form:
             return None
         if form == "vectors":
@@ -52,14 +52,14 @@ class QuerySide:
 
     @property
     def lacking(self) -> str:
-        """The reason why there is no program."""
+        """The reason why Pyserini has no query encoder for the model."""
         return self.reason if self.encoder is None else self.location.lacking or "the model is not of the index's kind"
 
 
 def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, segments: bool = False) -> str:
-    """Return the program that opens an index folder in Pyserini and searches it, or the reason as a comment.
+    """Return a program that opens and searches an index folder in Pyserini, or a comment on why there is none.
 
-    options: those of the index by name, such as `scale` or `k1`. segments: whether documents have several vectors.
+    options: index options by name, such as `scale` or `k1`. segments: whether documents have several vectors.
 
     Raises:
         ArtifactError: the folder holds no index.
@@ -92,7 +92,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 
 def model_location(model: resolved.ResolvedModel) -> ModelReference:
-    """Return the location of a model, and the settings that are not in its folder."""
+    """Return the location of a model, and the settings that the model folder lacks."""
     spec, full, folder, family = model.spec, model.full, model.location.folder, model.family
     if folder is None or not isinstance(family, resolved.FolderFamily):
         return ModelReference(spec.name, lacking=f"the files of the model {spec.name!r} are not on this machine")
@@ -124,13 +124,13 @@ def model_location(model: resolved.ResolvedModel) -> ModelReference:
 def openings(
     folder: Path, store: Store, model: ModelSpec | None = None, options: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[tuple[str, str]]:
-    """Yield the name and the program of each index of a run folder, or of one index folder.
+    """Yield the name and the Pyserini program of each index in a run folder, or of one index folder.
 
-    model, options: for a single index folder, the model that encoded it, and the options it was built with.
+    model, options: for a single index folder, the encoding model and the build options.
 
     Raises:
-        ArtifactError: there is no index.
-        DataError, RecipeError: the lock file of the run folder is damaged, or not a recipe of this version.
+        ArtifactError: no index of the run is in the store, or the folder holds no index.
+        DataError, RecipeError: the run's lock file is damaged, or is not a recipe of this version.
         ModelError: a model cannot be opened.
     """
     run = folder.parent if folder.name == layout.INDEX_FOLDER and not (folder / layout.LOCK).exists() else folder
@@ -161,7 +161,7 @@ def query_side(spec: ModelSpec) -> QuerySide:
 
 
 def with_java(text: str) -> str:
-    """Return a program that first starts Java, if Pyserini would start an unsuitable one.
+    """Return a program that starts Java first if Pyserini would start an unsuitable Java version.
 
     Raises:
         MissingDependency: there is no suitable Java.

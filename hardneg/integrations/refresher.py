@@ -34,12 +34,12 @@ ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "rerank
 
 @dataclass(frozen=True)
 class RefreshRecipe:
-    """How each refresh is made, apart from its model.
+    """The recipe of every refresh, without the model.
 
-    dataset: as in a recipe. miner, filters: names and options. depth: how many documents to search for per query, or
-    to score with a reranker. index: a backend with its options, built for each refresh; None: exact search of the
-    vectors. candidates, run: where a reranker gets the documents that it scores: `bm25` or a model's name, or the file
-    of a run. fill_to: shorter lists are filled with random documents of the corpus. settings: as `--set`.
+    dataset: dataset as in a recipe. miner, filters: names and options. depth: number of documents per query to
+    retrieve, or to score with a reranker. index: backend with options, built for each refresh; None for exact search.
+    candidates, run: source of the documents for a reranker: `bm25` or a model name, or a run file. fill_to: list length
+    to reach with random documents of the corpus. settings: settings as for `--set`.
     """
 
     dataset: str
@@ -58,10 +58,10 @@ class RefreshRecipe:
         return self.candidates is not None or self.run is not None
 
     def plan(self, model: str, seed: int) -> Plan:
-        """Return the steps for the model in a folder; `seed` is for miners that draw.
+        """Return the steps that mine with the model in a folder. seed: random seed for miners that sample.
 
         Raises:
-            RecipeError: the recipe has mistakes; the message lists all of them.
+            RecipeError: the recipe has mistakes; the message lists every mistake.
         """
         stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
         listed, index, named = SEARCHED, ENCODED, model
@@ -85,16 +85,16 @@ class RefreshRecipe:
         return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named or None, self.settings, seed).plan()
 
     def read(self, session: Session) -> Artifact:
-        """Return the stored collection, read now unless it is in the store; every process calls this."""
+        """Return the stored collection, which is read now if not yet in the store; every process calls this."""
         stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": layout.RANDOM}}}
         return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
 
 def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Artifact, Sequence[str]] | None:
-    """Mine with the model of a plan; return the negatives and the keys of all artifacts that depend on the model.
+    """Mine with the model of a plan; return the negatives and the keys of all model-dependent artifacts.
 
-    Every process calls this and encodes or scores a part; only the first one gets a result, the others None. The first
-    process alone scores the candidates of a given run, with the launcher's RANK unset meanwhile.
+    Every process calls this and encodes or scores a share; the first process gets the result, the others get None. Only
+    the first process scores the candidates of a given run, and unsets the launcher's RANK meanwhile.
     """
     if recipe.run is None:
         mined = session.execute(plan).artifacts[MINED]
@@ -115,7 +115,7 @@ def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Arti
 
 
 def saved(model: Any, folder: Path) -> Path:
-    """Save a model of sentence-transformers to a folder that all processes can read.
+    """Save a sentence-transformers model to a folder that all processes can read.
 
     Raises:
         ArtifactError: the folder cannot be written.
@@ -134,8 +134,8 @@ def saved(model: Any, folder: Path) -> Path:
 class Refresher:
     """The refreshes of one training run; every process makes the same calls.
 
-    recipe: of a refresh. rows: the training data. session: the store of vectors and lists, the device and the seed;
-    refresh n draws with the seed + n. every: the steps between refreshes.
+    recipe: recipe of every refresh. rows: training data. session: store for vectors and lists, device, and seed;
+    refresh n draws with seed + n. every: number of steps between refreshes.
     """
 
     recipe: RefreshRecipe
@@ -147,10 +147,10 @@ class Refresher:
         self.refreshes = self.rows.refreshes
 
     def begin(self, step: int) -> None:
-        """Remove the refreshes of an earlier run, or, in a resumed run, those after its step.
+        """Remove the refreshes of an earlier run, or, in a resumed run, the refreshes after the resumed step.
 
         Raises:
-            TrainingError: the resumed run mined with other settings.
+            TrainingError: the resumed run mined with different settings.
         """
         if world().rank == 0:
             self.refreshes.folder.mkdir(parents=True, exist_ok=True)
@@ -165,9 +165,9 @@ class Refresher:
         barrier()
 
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
-        """Mine with the current model and publish refresh `number`; return its metrics for the log.
+        """Mine with the current model and publish refresh `number`; return metrics for the log.
 
-        oldest: the first refresh that is not deleted.
+        oldest: number of the oldest refresh to keep.
         """
         began, states = time.monotonic(), (random.getstate(), np.random.get_state())
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
@@ -210,17 +210,17 @@ class Refresher:
 
 
 class RefreshCallback(TrainerCallback):  # type: ignore[misc]
-    """A callback that refreshes negatives by a schedule; training waits meanwhile."""
+    """A callback that refreshes negatives on a schedule; training waits meanwhile."""
 
     def __init__(self, trainer: Any, refresher: Refresher, schedule: RefreshSchedule) -> None:
         self._trainer, self._refresher, self._schedule = trainer, refresher, schedule
         self._steps_an_epoch, self._epochs, self._started = 1, 0, False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the first refresh, unless the resumed run has it.
+        """Mine the first refresh, unless a resumed run already has one.
 
         Raises:
-            TrainingError: a refresh that a resumed run needs is missing, or its rows would come in another order.
+            TrainingError: a resumed run lacks a refresh that it needs, or would read rows in another order.
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:
@@ -237,7 +237,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._ensure(number, number * schedule.every, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the refresh of this epoch, if every epoch has one."""
+        """Mine the refresh of this epoch, if refreshes are made once per epoch."""
         schedule, step = self._schedule, state.global_step
         schedule.epoch = self._epochs
         if self._started:
@@ -247,7 +247,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._ensure(schedule.epoch, schedule.first_step, step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the refresh that is due at this step, except at the last step."""
+        """Mine a refresh if one is due at this step and the step is not the last."""
         every = self._schedule.every
         if every is not None and state.global_step % every == 0 and state.global_step < state.max_steps:
             self._make(state.global_step // every, state.global_step)
@@ -287,14 +287,14 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 
 
 class RefreshedNegatives:
-    """Training data for sentence-transformers' trainers whose negatives are mined again by the model in training.
+    """Training data for sentence-transformers trainers, with negatives that the model in training mines again.
 
-    Give `dataset` to the trainer; `attach` adds mining to it. Training waits meanwhile. The negatives of a step
-    depend on the seeds and the step alone. A refresh mined after step n is used from step n + 2, as the batch of step
-    n + 1 has been read by then, or from the first step of an epoch.
+    Give `dataset` to the trainer; `attach` adds mining to the trainer. Training waits during mining. The negatives of a
+    step depend only on the seeds and the step. A refresh mined after step n is used from step n + 2, since the batch of
+    step n + 1 has already been read, or from the first step of an epoch.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
-    (ICLR 2021), section 4, where another process mines meanwhile.
+    (ICLR 2021), section 4, but there a separate process mines in parallel.
     """
 
     def __init__(
@@ -350,7 +350,7 @@ class RefreshedNegatives:
 
     @cached_property
     def dataset(self) -> RefreshedRows:
-        """The rows as a `datasets.Dataset`, one for each positive of each query; this reads the collection."""
+        """The rows as a `datasets.Dataset`, one per positive of each query; the first access reads the collection."""
         read = self.recipe.read(self.session)
         collection = StoredCollection.open(read.path)
         plan = plan_rows(collection, self.recipe.split, self._form, self._options["fill_to"])
@@ -360,7 +360,7 @@ class RefreshedNegatives:
 
     @cached_property
     def session(self) -> Session:
-        """The store, device and seed of mining, from the trainer's arguments."""
+        """The store, device and seed for mining, from the trainer's arguments."""
         device = str(self._arguments.device)  # reading it joins the processes of a launcher
         return Session(usual_store(self._store), device, self._arguments.seed)
 
@@ -373,11 +373,11 @@ class RefreshedNegatives:
         return RefreshRecipe(dataset, split, run=run, **self._options)
 
     def attach(self, trainer: Any) -> None:
-        """Let a trainer, whose training data is `dataset`, mine.
+        """Add mining to a trainer whose training data is `dataset`.
 
         Raises:
-            UsageError: the trainer trains on other data, evaluates on the same data, or mines already; or its model
-                cannot be saved whole, or needs other candidates.
+            UsageError: the trainer trains on other data, evaluates on the same data, or already mines; or the model
+                cannot be saved completely, or needs other candidates.
         """
         rows, held, problems = self.dataset, trainer.eval_dataset, list[str]()
         if trainer.train_dataset is not rows:

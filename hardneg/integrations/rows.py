@@ -28,13 +28,13 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """The rows of a split, in the order of the queries and of their positives.
+    """The training rows of a split, ordered by query and then by positive.
 
-    `n-tuple` and `labeled-list` have a row for each positive, with all negatives; `labeled-pair` has a row for each
-    positive and for each negative of a query.
+    `n-tuple` and `labeled-list` have one row per positive, with all negatives; `labeled-pair` has one row per positive
+    and one per negative of a query.
 
-    texts: of all Q queries. query: int32 [n], positions in `texts`. positive: int64 [n], rows of the corpus; -1 for a
-    row without a positive. number: int32 [n], the position of the row's negative among the query's; -1 for none or all.
+    texts: texts of all Q queries. query: int32 [n], positions in `texts`. positive: int64 [n], corpus rows; -1 for a
+    row without a positive. number: int32 [n], position of the row's negative in the query's list; -1 for none or all.
     """
 
     form: Form
@@ -65,9 +65,9 @@ class RowPlan:
     def columns_of(
         self, rows: NDArray[np.int64], negatives: Sequence[Sequence[str]], positive: Mapping[int, str]
     ) -> dict[str, list[Any]]:
-        """Return rows int64 [B] as columns.
+        """Return the columns for rows int64 [B].
 
-        negatives: texts, as many for each row as `wanted` says. positive: texts by row of the corpus.
+        negatives: texts for each row, as many as `wanted` returns. positive: texts by corpus row.
         """
         anchors = [self.texts[number] for number in self.query[rows]]
         own = [positive.get(int(number), "") for number in self.positive[rows]]
@@ -83,11 +83,11 @@ class RowPlan:
 
 
 def plan_rows(collection: StoredCollection, split: str, form: str, negatives: int) -> RowPlan:
-    """Return the rows of a split; queries without a positive have none.
+    """Return the rows of a split; queries without a positive have no rows.
 
     Raises:
-        UsageError: there is no such form.
-        DataError: there are no rows.
+        UsageError: the form is unknown.
+        DataError: no query has a positive.
     """
     if form not in FORMS:
         raise UsageError(f"form {form!r} is unknown: use one of {', '.join(FORMS)}")
@@ -107,7 +107,7 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
 
 
 def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Return the ids and texts of queries with a positive, and all positives. Raises DataError if there are none."""
+    """Return ids and texts of the queries with positives, and all positives. Raises DataError if there are none."""
     queries, known = collection.queries(split), positives(collection.all_qrels())
     rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
     if not rows:
@@ -121,9 +121,9 @@ SPARE = 16
 
 
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
-    """Return the mined negatives of each query as rows of the corpus: int64 [Q, at most count + SPARE].
+    """Return the mined negatives of each query as corpus rows: int64 [Q, at most count + SPARE].
 
-    A list of fewer than `count` is repeated to this length.
+    A list of fewer than `count` negatives is repeated up to `count`.
 
     Raises:
         TrainingError: a query has no negative.
@@ -152,13 +152,13 @@ def first_ones(
     contents: NDArray[np.uint64],
     taken: NDArray[np.uint64] | None,
 ) -> list[list[int]]:
-    """Return the negatives of each row of a batch: the first of its list, without texts that are in the batch already.
+    """Return each batch row's negatives: the first in the query's list whose texts are not yet in the batch.
 
-    A list without other texts repeats them.
+    If no other texts are left, negatives repeat.
 
-    table: int64 [B, W], the lists, padded with -1. positions: int32 [B], the position in the list of the only negative
-    of a row; -1 for the first ones. wanted: int64 [B], the number of negatives. contents: uint64 [B, W], hashes of the
-    texts in the table. taken: uint64 [k], hashes of the batch's positives; None if a text may occur twice.
+    table: int64 [B, W], the lists, padded with -1. positions: int32 [B], the list position of a row's only negative; -1
+    for the first negatives. wanted: int64 [B], the number of negatives. contents: uint64 [B, W], hashes of the texts in
+    the table. taken: uint64 [k], hashes of the batch's positives; None if a text may occur twice.
     """
     seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
     for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):
@@ -176,14 +176,14 @@ ENDED = "ended"
 
 
 class RefreshedRows(Dataset):  # type: ignore[misc]
-    """Rows of anchor, positive and negatives.
+    """A dataset with rows of anchor, positive and negatives.
 
-    A batch of the trainer has the negatives of its own refresh; a data loader's worker that is ahead waits for them.
-    Rows read by hand have those of the newest refresh, or empty texts before the first one. Copies of this dataset,
-    such as a selection of rows, have empty texts.
+    Each batch of the trainer has negatives from the refresh for its step; a data loader worker that is ahead waits.
+    Rows read directly have negatives from the newest refresh, or empty texts before the first refresh. Copies of this
+    dataset, such as a selection of rows, have empty texts.
 
     plan: the queries and positives of the rows. attached: whether a trainer uses the rows. distinct: whether a batch
-    contains a document once at most. key: of the collection.
+    contains each document at most once. key: key of the collection.
     """
 
     plan: RowPlan
@@ -195,7 +195,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
 
     @classmethod
     def of(cls, plan: RowPlan, corpus: Corpus, refreshes: RefreshFolder) -> "RefreshedRows":
-        """Return the rows; anchors and positives are in memory, negatives in the mapped corpus."""
+        """Return the dataset, with anchors and positives in memory and negatives in the memory-mapped corpus."""
         known = _contents(corpus, np.unique(plan.positive))
         rows = np.arange(len(plan))
         empty = [[""] * count for count in plan.wanted(rows)]
@@ -214,7 +214,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
             np.lib.format.write_array(lists, table, allow_pickle=False)
 
     def fixed(self) -> Dataset:
-        """Return the columns that no refresh changes, for batch samplers: anchors, and positives or labels."""
+        """Return the columns that refreshes do not change, for batch samplers: anchors, and positives or labels."""
         others = {"n-tuple": ["positive"], "labeled-pair": ["label"], "labeled-list": []}
         return Dataset(InMemoryTable(self.data.table.select(["anchor", *others[self.plan.form]])))
 
@@ -284,13 +284,13 @@ def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> dict[int, str]:
 
 @dataclass
 class RefreshSchedule:
-    """The steps at which refreshes are mined and used.
+    """A schedule of the steps at which refreshes are mined and used.
 
-    Refresh n is mined by the model after n * `every` steps, or as epoch n begins. The trainer reads one batch ahead,
-    with or without workers, so a refresh is used from the second step after it, or from the first one of an epoch.
+    Refresh n is mined with the model after n * `every` steps, or when epoch n begins. The trainer reads one batch
+    ahead, with or without workers, so a refresh is used from the second step after mining, or from an epoch's start.
 
-    every: steps between refreshes; None: one per epoch. batches_a_step: batches of all processes and of gradient
-    accumulation. epoch: the current one. first_step: the number of steps before it.
+    every: steps between refreshes; None for one refresh per epoch. batches_a_step: batches per step over all processes
+    and gradient accumulation. epoch: current epoch. first_step: number of steps before the current epoch.
     """
 
     every: int | None
@@ -299,16 +299,16 @@ class RefreshSchedule:
     first_step: int = 0
 
     def number(self, batch: int) -> int:
-        """Return the refresh of a batch, counted from 0 in its epoch."""
+        """Return the refresh number of a batch. Batches are counted from 0 in each epoch."""
         return self.number_at(self.first_step + batch // self.batches_a_step)
 
     def number_at(self, step: int) -> int:
-        """Return the refresh that is used after this number of steps."""
+        """Return the number of the refresh in use after the given number of steps."""
         return self.epoch if self.every is None else max(step - 1, self.first_step) // self.every
 
 
 class CarryingBatchSampler(BatchSampler):
-    """The trainer's batch sampler with the number of the refresh in each index: row + number * rows."""
+    """The trainer's batch sampler, with indices that include the refresh number: row + number * rows."""
 
     def __init__(self, held: Any, schedule: RefreshSchedule, rows: int) -> None:
         self.held, self.schedule, self.rows = held, schedule, rows
@@ -332,7 +332,7 @@ class CarryingBatchSampler(BatchSampler):
 
     @property
     def sampler(self) -> Any:
-        """The sampler of the batch sampler; accelerate replaces it with a seeded one."""
+        """The row sampler of the batch sampler, which accelerate replaces with a seeded sampler."""
         return self.held.sampler
 
     @sampler.setter

@@ -33,7 +33,7 @@ _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a model: hidden size, number of layers, bytes of its weights, and size of a vector if known."""
+    """The shape of a model: hidden size, number of layers, bytes of weights, and vector dimension if known."""
 
     hidden: int = 768
     layers: int = 12
@@ -46,12 +46,12 @@ BASE = Shape()
 
 @dataclass(frozen=True)
 class Contract:
-    """The contract of a model, as its files declare it.
+    """The properties that a model's files declare.
 
-    similarity: `cosine` or `dot`, or a distance, which an index of inner products does not support. prompts: all of
-    them, by name. pooling: modes of sentence-transformers; "" without a pooling. normalised: whether vectors have norm
-    1. dimension: of vectors; None if it is not declared. truncate_dim: dimensions that vectors are truncated to. dtype:
-    of the files. code: names of the model's own code, which is not run; the value is whether vectors may depend on it.
+    similarity: `cosine` or `dot`, or a distance, which an inner-product index does not support. prompts: all prompts by
+    name. pooling: sentence-transformers pooling modes; "" without pooling. normalised: whether vectors have norm 1.
+    dimension: vector dimension; None if undeclared. truncate_dim: dimension that vectors are truncated to. dtype: dtype
+    of the weight files. code: whether vectors may depend on custom code, by code name; it is never run.
     """
 
     similarity: str
@@ -72,7 +72,7 @@ class Contract:
 def read_contract(files: ModelFolder) -> Contract:
     """Reads the contract from the files in a model's folder.
 
-    Raises ModelError: a file is missing, not readable, or not in the format of sentence-transformers.
+    Raises ModelError if a file is missing, unreadable, or not in the sentence-transformers format.
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
@@ -103,7 +103,7 @@ def read_contract(files: ModelFolder) -> Contract:
 
 
 def own_values(files: ModelFolder) -> tuple[str, dict[str, str]]:
-    """The declared similarity, by default cosine, or dot for sparse encoders; and the prompts by name.
+    """The declared similarity (by default cosine, or dot for sparse encoders) and the prompts by name.
 
     The prompts include `query` and `document`, possibly empty.
     """
@@ -173,7 +173,7 @@ def _head(files: ModelFolder, network: Mapping[str, Any]) -> tuple[str, int | No
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
-    """The values that hardneg saved with a model. Raises ModelError: they are damaged."""
+    """The values that hardneg saved with a model. Raises ModelError if the file is damaged."""
     path = folder / SPEC_FILE
     try:
         content = read_json(path, object)
@@ -190,8 +190,8 @@ def saved_values(folder: Path) -> dict[str, Any]:
 class TableFiles:
     """The files of a static model.
 
-    weights: files of the table. tokenizer: a file of the tokenizers library. normalised: without modules, whether
-    vectors have norm 1.
+    weights: files that hold the table. tokenizer: a file of the tokenizers library. normalised: whether vectors have
+    norm 1, for a folder without modules.
     """
 
     whole: ModelFolder
@@ -200,7 +200,7 @@ class TableFiles:
     normalised: bool = True
 
     def check(self) -> None:
-        """Refuses a folder without weights or tokenizer, or with a table on one side only."""
+        """Refuses a folder that lacks weights or a tokenizer, or has a table on only one side."""
         folder, names = self.whole.path, self.whole.modules
         if self.whole.trained and any(names[paths[0]] != _TABLE for paths in self.whole.sides.values()):
             raise ModelError(f"model {folder}: only one side has a table of token vectors: use another model")
@@ -210,7 +210,7 @@ class TableFiles:
             raise ModelError(f"model {folder}: no {self.tokenizer.name} there: copy the model again")
 
     def dimension(self) -> int | None:
-        """The size of a vector, from the headers of safetensors; None for other files."""
+        """The vector dimension from the safetensors headers; None for other files."""
         from safetensors import SafetensorError, safe_open
 
         for path in (path for path in self.weights if path.suffix == ".safetensors"):
@@ -225,7 +225,7 @@ class TableFiles:
 
 
 def table_files(files: ModelFolder) -> TableFiles | None:
-    """The files of a static model of sentence-transformers, model2vec or wordllama; None for other models."""
+    """The files of a static sentence-transformers, model2vec or wordllama model; None for other models."""
     folder, tables = files.path, [path for path, class_name in files.modules.items() if class_name == _TABLE]
     if files.trained:
         weights = model_files.weight_files(tables[0]) if tables else []
@@ -241,7 +241,7 @@ def table_files(files: ModelFolder) -> TableFiles | None:
 def own_code(files: ModelFolder) -> dict[str, bool]:
     """The custom code that a model names for transformers, and whether vectors may depend on it.
 
-    They do not depend on network code that only turns causal attention off, as the configuration does then.
+    Network code does not count if the configuration already turns causal attention off.
     """
     code: dict[str, bool] = {}
     folders = (path for path, class_name in files.modules.items() if class_name in model_files.TRANSFORMERS)
@@ -256,7 +256,7 @@ def own_code(files: ModelFolder) -> dict[str, bool]:
 
 
 def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
-    """Refuses a model whose vectors may depend on custom code, unless `setting` is native; warns of other code."""
+    """Refuses a model whose vectors may depend on custom code unless `setting` is native; else logs a warning."""
     named = f"model {name!r} names custom code ({', '.join(code)}), which is not run"
     if any(code.values()) and setting != "native":
         advice = "set code: native of the model if transformers' own code computes the same; else"
@@ -266,16 +266,16 @@ def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None
 
 @cache
 def warn(message: str) -> None:
-    """Logs a warning, each message once."""
+    """Logs a warning once per message."""
     logging.getLogger(__name__).warning(message)
 
 
 def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None, inner: bool = True) -> FullSpec:
     """Fills in a spec with the model's own values.
 
-    files: its folder, which may hold an adapter. inner: whether vectors are compared by the inner product.
+    files: the model's folder, which may hold an adapter. inner: whether texts are compared by inner product.
 
-    Raises ModelError: no inner product, no such prompt, or custom code.
+    Raises ModelError if the model uses a distance or custom code, or lacks a named prompt.
     """
     modules = files.modules.items() if files else ()
     inside = [path for path, name in modules if name == "Transformer" and (path / model_files.ADAPTER).is_file()]
@@ -300,12 +300,12 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
-    """The fields in which a spec differs from its model, as (the spec's value, the model's value)."""
+    """The fields in which a spec overrides the model, as pairs (spec value, model value)."""
     stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
     pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
 
 
 def tokens_read(length: int) -> str:
-    """The length of a text in tokens as text, `all` if unlimited."""
+    """A length limit in tokens as a string; `all` if unlimited."""
     return "all" if length >= UNBOUNDED else str(length)

@@ -26,15 +26,15 @@ _PROJECTION_STD = 0.02
 
 
 def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
-    """The dtype of loaded weights: float32 to train (no precision) and for `auto`, else the requested one."""
+    """The dtype of loaded weights: float32 for training (no precision) and for `auto`, else as requested."""
     name = None if precision is None else precision if spec.dtype == "auto" else spec.dtype
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name or "", torch.float32)
 
 
 def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
-    """Reads the modules of a folder: weights of transformers in `dtype`, as if rounded from float32, others in float32.
+    """Reads the modules of a folder: transformer weights rounded from float32 to `dtype`, others in float32.
 
-    If the library would round buffers too, such as position frequencies, all is read in float32 first.
+    If the library would also round buffers, such as position frequencies, everything is first read in float32.
     """
 
     def networks() -> list[nn.Module]:
@@ -66,9 +66,9 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
 
 
 def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], **options: Any) -> Any:
-    """Opens a folder's transformer as a module of sentence-transformers, from local files, without remote code.
+    """Opens a folder's transformer as a sentence-transformers module, from local files, without remote code.
 
-    weights, config: options of transformers for the weights and the configuration. options: of the module.
+    weights, config: transformers options for the weights and the configuration. options: module options.
     """
     own = {"local_files_only": True, "trust_remote_code": False}
     whole = {**config, **own, "auto_map": {}}  # so that a saved copy does not name the folder's own code
@@ -78,13 +78,13 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
 
 
 def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """Opens a folder with a class of sentence-transformers on the CPU, from local files, without remote code."""
+    """Opens a folder with a sentence-transformers class on the CPU, from local files, without remote code."""
     own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": {}}}
     return model_class(str(folder), device="cpu", model_kwargs=load_kwargs(folder, dtype), **own)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """The options of transformers to load a folder's weights in a dtype. Raises ModelError: these may run code."""
+    """The transformers options to load weights in a dtype. Raises ModelError if the weights could run code."""
     modules = model_files.read_folder(folder).modules.items()
     options = {name: model_files.load_options(model_files.network_folder(path)) for path, name in modules}
     own: dict[str, Any] = next((options[name] for name in model_files.TRANSFORMERS if name in options), {})
@@ -92,11 +92,11 @@ def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, A
 
 
 def load_module(model: resolved.ResolvedModel, device: str | None, precision: Precision | None) -> SentenceTransformer:
-    """Loads a model with the prompts and lengths of its spec, in evaluation mode.
+    """Loads a model in evaluation mode, with the prompts and lengths of the spec.
 
-    precision: for encoding; None: for training, which alone adds a new adapter.
+    precision: precision for encoding; None opens the model for training, where a new adapter may be added.
 
-    Raises ModelError: the files are not one complete model, or it does not support the spec.
+    Raises ModelError if the files are not one complete model, or the model does not support the spec.
     """
     spec, folder = model.full, model.files.path
     modules = towers.folded(read_modules(folder, weights_dtype(spec, precision)), spec.name)
@@ -111,7 +111,7 @@ def load_module(model: resolved.ResolvedModel, device: str | None, precision: Pr
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
-    """Refuses incomplete models, and transformers with fewer positions than the spec's lengths."""
+    """Refuses incomplete models, and transformers with fewer positions than the lengths in the spec."""
     whole, folders = nn.Sequential(*modules), model_files.read_folder(folder).sides
     for side in SIDES:
         transformer = towers.route(whole, side)[0]
@@ -122,7 +122,7 @@ def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:
-    """Refuses a first module that does not read plain text, or has fewer positions than the spec's lengths."""
+    """Refuses a first module that does not take plain text, or has fewer positions than the lengths in the spec."""
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
         raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
     modalities = getattr(encoder, "modality_config", {"text": {}})
@@ -141,7 +141,7 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
 
 
 def positions(model: Any) -> int | None:
-    """The number of positions of a transformer; None if it is unlimited."""
+    """The maximum number of positions of a transformer; None if unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is None or most < 1:
         return None
@@ -153,7 +153,7 @@ def positions(model: Any) -> int | None:
 
 
 def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
-    """Refuses a tokenizer without words, or with ids beyond the rows of a network's embeddings."""
+    """Refuses a tokenizer without a vocabulary, or with ids beyond the rows of the network's embeddings."""
     ids = tokenizer.get_vocab().values()
     if not set(ids) - set(getattr(tokenizer, "all_special_ids", ())):
         raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
@@ -165,7 +165,7 @@ def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
 
 
 def check_weights(model: Any, folder: Path, name: str) -> None:
-    """Refuses weights that lack layers, which would be random, or that have layers of another model.
+    """Refuses weight files that lack layers, which would stay random, or hold layers of another model.
 
     Unused heads, such as poolers and language-model heads, may be missing or extra.
     """
@@ -183,7 +183,7 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
 
 
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
-    """Names of weights missing from a network's files, and of unexpected ones in them, except `unused` ones."""
+    """Names of the weights missing from a network's files and of the unexpected weights, except `unused` names."""
     own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
     _, info = type(model).from_pretrained(str(folder), **own, **model_files.load_options(folder))
     missing, unexpected = (
@@ -204,7 +204,7 @@ def assembled(
 ) -> SentenceTransformer:
     """Assembles modules into a model with the spec's prompts, lengths and similarity, in evaluation mode.
 
-    model_class: of sentence-transformers.
+    model_class: a sentence-transformers class.
     """
     weights = [part.state_dict() for part in modules[1:]]
     module: SentenceTransformer = model_class(
@@ -227,14 +227,14 @@ def assembled(
 
 
 def with_prompts(module: SentenceTransformer, others: Mapping[str, str], default: str | None) -> SentenceTransformer:
-    """Adds further prompts by name to a model, and sets its default prompt."""
+    """Adds named prompts to a model and sets the default prompt."""
     module.prompts = {**others, **module.prompts}
     module.default_prompt_name = default
     return module
 
 
 def with_heads(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """The modules with the pooling, head and normalisation of the spec, and its two sides.
+    """The modules with the pooling, head, normalisation and separate sides that the spec asks for.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is the head of CoRT.
@@ -281,7 +281,7 @@ def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 
 
 def save_module(module: SentenceTransformer, spec: FullSpec, folder: Path, card: str | None) -> None:
-    """Writes the model, the parts of the spec that its modules do not save, and the card; replaces `folder`."""
+    """Replaces `folder` with the model, the model card, and the parts of the spec that the modules do not save."""
     with written_whole(folder) as draft, towers.evaluating(module):
         whole = module
         if spec.typed:  # each side's tokenizer sets its token types for any program that opens the model
@@ -302,7 +302,7 @@ def save_module(module: SentenceTransformer, spec: FullSpec, folder: Path, card:
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """A draft folder to write a model in, which replaces `folder` once complete. Raises ModelError: it cannot."""
+    """A draft folder that replaces `folder` once the model is written. Raises ModelError if that fails."""
     try:
         with replacing_folder(folder) as draft, resolved.quiet(), system_errors():
             yield draft
@@ -314,7 +314,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def forget_last_call(tokenizer: Any) -> None:
-    """Removes what a tokenizer would save of its last call, truncation and padding, and the names of custom code."""
+    """Removes the truncation and padding settings of the last call from a tokenizer, and custom code names."""
     getattr(tokenizer, "init_kwargs", {}).pop("auto_map", None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:

@@ -24,28 +24,28 @@ _Scores = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Program:
-    """Python code: imports and statements."""
+    """A Python program: imports and statements."""
 
     imports: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
     def then(self, imports: str, *lines: str) -> "Program":
-        """The program with an import and more lines appended."""
+        """The program with one more import and further lines."""
         return Program((*self.imports, imports), (*self.lines, *lines))
 
     def text(self) -> str:
-        """The program's text, imports first and sorted."""
+        """The source code of the program, with sorted imports first."""
         apart = 2 if self.lines[0].startswith("class ") else 1
         return "\n".join([*sorted(set(self.imports)), *[""] * apart, *self.lines])
 
 
 @dataclass(frozen=True)
 class ModelReference:
-    """The folder of a model as the code names it, and settings that the folder does not declare.
+    """The model folder that a program names, and the settings that the folder does not declare.
 
-    transformer: the folder of the queries' transformer, or "" for the same. options: arguments of the model's class.
-    attributes: to set on the opened model. lacking: the part of the network that the folder lacks. spec: the spec by
-    which hardneg opens it, if sentence-transformers does not give the same vectors; else empty.
+    transformer: the folder of the query transformer, or "" for the same folder. options: arguments of the model class.
+    attributes: attributes to set on the opened model. lacking: the part of the network that the folder lacks. spec: the
+    spec for opening the model in hardneg if sentence-transformers gives different vectors; else empty.
     """
 
     folder: str
@@ -62,7 +62,7 @@ def quoted(text: str) -> str:
 
 
 def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
-    """The code for `FaissSearcher` with the queries of an `Encoder`; None if no code gives the same vectors."""
+    """The program for `FaissSearcher` with an `Encoder`'s queries; None if no program gives the same vectors."""
     spec, cosine = encoder.spec, encoder.spec.similarity == "cosine"
     pooling = None if ROUNDED in model.options else _plain_pooling(encoder)
     if pooling is not None:
@@ -86,7 +86,7 @@ def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
-    """The code for `LuceneImpactSearcher` over an index of weights times `scale`, rounded; None if there is none."""
+    """The program for `LuceneImpactSearcher` over weights times `scale`, rounded; None if not possible."""
     if model.lacking:
         return None
     encode = (
@@ -130,7 +130,7 @@ def _plain_pooling(encoder: Any) -> str | None:
 def model_card(encoder: Any, facts: Mapping[str, object]) -> str:
     """Markdown on the origin of an `Encoder` and how to open it.
 
-    facts: in order, such as `Base model`, `Dataset`, `Loss`, `Negatives`; absolute paths are cut to their last part.
+    facts: ordered facts, such as `Base model`, `Dataset`, `Loss`; absolute paths are cut to the last part.
     """
     spec, form, class_name = encoder.spec, encoder.representation.form, type(encoder.module).__name__
     shown, family = {name: without_folder(value) for name, value in facts.items()}, _FAMILIES[form]
@@ -184,7 +184,7 @@ def _pyserini(encoder: Any) -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Adds a table of mean scores by row and metric before a card's last section; over: the queries or seeds."""
+    """Adds a table of mean scores by row and metric before the last section. over: what the means are over."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
@@ -195,6 +195,6 @@ def with_scores(card: str, scores: _Scores, over: str) -> str:
 
 
 def without_folder(value: object) -> str:
-    """The value as text, an absolute path cut to its last part."""
+    """The value as a string, with an absolute path cut to the last part."""
     text = str(value)
     return PurePath(text).name if PurePath(text).is_absolute() else text

@@ -47,9 +47,9 @@ _HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vo
 
 
 def read_json(path: Path, form: type = dict) -> Any:
-    """The content of a model's JSON file; an empty object if an object is wanted and there is no such file.
+    """The content of a model's JSON file; an empty object if an object is expected and the file does not exist.
 
-    Raises ModelError: it is not readable, or of another form.
+    Raises ModelError if the file is unreadable or has an unexpected form.
     """
     if form is dict and not path.is_file():
         return {}
@@ -64,7 +64,7 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 @contextmanager
 def in_form(folder: Path) -> Iterator[None]:
-    """Raises ModelError if the block finds the JSON files of a model's folder in another form than expected."""
+    """Turns errors in the block from malformed JSON files of a model's folder into ModelError."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
@@ -76,10 +76,10 @@ def in_form(folder: Path) -> Iterator[None]:
 class ModelFolder:
     """The declared content of a model's folder.
 
-    trained: whether sentence-transformers saved it; a folder of transformers is one module. config: the settings of
-    sentence-transformers. saved_class: the class of sentence-transformers that saved it, by default
-    `SentenceTransformer`. modules: the class names of its modules in order, by folder. routes: the names of the modules
-    on each route of a Router. sides: the folders of the modules that queries and documents pass through, in order.
+    trained: whether sentence-transformers saved the folder; a transformers folder counts as one module. config: the
+    sentence-transformers settings. saved_class: the sentence-transformers class that saved the folder, by default
+    `SentenceTransformer`. modules: module class names in order, by folder. routes: module names on each route of a
+    Router. sides: folders of the query modules and of the document modules, in order.
     """
 
     path: Path
@@ -91,9 +91,9 @@ class ModelFolder:
     sides: dict[Side, list[Path]]
 
     def check(self) -> None:
-        """Refuses a model or adapter whose folder lacks a configuration, a tokenizer or some of its weights.
+        """Refuses a model or adapter whose folder lacks a configuration, a tokenizer or weights.
 
-        Without a tokenizer's files transformers would make an empty one, for which all texts are equal.
+        Without tokenizer files, transformers would make an empty tokenizer, for which all texts are equal.
         """
         encoders = [path for path, class_name in self.modules.items() if class_name in TRANSFORMERS] or [self.path]
         for encoder in encoders:
@@ -110,10 +110,10 @@ class ModelFolder:
 
 
 def read_folder(folder: Path) -> ModelFolder:
-    """Reads the modules that a model's folder declares. Raises ModelError: damaged, or with code of its own.
+    """Reads the modules that a model's folder declares. Raises ModelError for damage or custom code.
 
-    Modules and activations other than the libraries' own are such code; sentence-transformers would replace the latter
-    by tanh.
+    Modules and activations from outside the libraries are custom code; sentence-transformers would replace such an
+    activation by tanh.
     """
     listing, router, routed = folder / "modules.json", folder / _ROUTER, list[tuple[Path, str]]()
     trained = listing.exists()
@@ -149,7 +149,7 @@ def read_folder(folder: Path) -> ModelFolder:
 
 
 def check_adapter(folder: Path) -> dict[str, Any]:
-    """The configuration of a trained adapter of linear layers. Raises ModelError: there is none in the folder."""
+    """The configuration of a trained LoRA adapter. Raises ModelError if it is missing or unsupported."""
     config: dict[str, Any] = read_json(folder / ADAPTER)
     if not (folder / ADAPTER).is_file():
         raise ModelError(f"adapter {folder}: no {ADAPTER} there: name a folder saved by peft")
@@ -163,7 +163,7 @@ def check_adapter(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The weight files of a folder: safetensors, or else PyTorch's, if any. Raises ModelError: one is missing."""
+    """The weight files of a folder: safetensors, or else PyTorch files. Raises ModelError if a shard is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
     if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
@@ -185,7 +185,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def load_options(folder: Path) -> dict[str, Any]:
-    """The options of transformers for a folder's weights. Raises ModelError: they hold more than tensors."""
+    """The transformers options for a folder's weights. Raises ModelError if a file is not plain tensors."""
     files, advice = weight_files(folder), "it is not read: use a copy of the model in safetensors"
     safe = not files or files[0].suffix == ".safetensors"
     for path in () if safe else files:
@@ -208,8 +208,8 @@ def load_options(folder: Path) -> dict[str, Any]:
 class Location:
     """The location of a model's files.
 
-    folder: None if they are not on this machine. on_hub: True if `name` is a hub id and not a folder. problem: the
-    reason why there is no such model, or empty.
+    folder: local folder; None if the files are not on this machine. on_hub: whether `name` is a hub id rather than a
+    folder. problem: the reason why the model was not found, or empty.
     """
 
     name: str
@@ -220,7 +220,7 @@ class Location:
 
     @property
     def path(self) -> Path:
-        """The folder. Raises ModelError: the files are not on this machine."""
+        """The local folder. Raises ModelError if the files are not on this machine."""
         if self.folder is None:
             there = f"not on this machine: fetch it with `hf download {self.name}`"
             raise ModelError(self.problem or f"model {self.name!r}: {there}")
@@ -228,7 +228,7 @@ class Location:
 
     @cached_property
     def commit(self) -> str | None:
-        """The commit of a hub id, without a download; None for a folder. Raises ModelError: the hub has no answer."""
+        """The commit of a hub id, without a download; None for a folder. Raises ModelError if the lookup fails."""
         if self.problem:
             raise ModelError(self.problem)
         if not self.on_hub or (self.revision is not None and re.fullmatch("[0-9a-f]{40}", self.revision)):
@@ -244,7 +244,7 @@ class Location:
             ) from error
 
     def download(self, patterns: list[str]) -> Path:
-        """Downloads the files that match the patterns; returns their folder. Raises ModelError."""
+        """Downloads files that match the patterns and returns the folder. Raises ModelError if that fails."""
         if self.commit is None:
             return self.path
         try:
@@ -256,7 +256,7 @@ class Location:
             ) from error
 
     def fetched(self) -> "Location":
-        """The location with all files, missing ones downloaded into the hub's cache. Raises ModelError."""
+        """The location with all files present. Raises ModelError if a missing file cannot be downloaded."""
         folder = self.download(_HUB_FILES)
         if not self.on_hub:
             return self
@@ -272,7 +272,7 @@ class Location:
         return replace(self, folder=folder)
 
     def look_up(self) -> Lookup:
-        """The bytes on this machine and those to download. Raises ModelError: incomplete, gated, or not on the hub."""
+        """The bytes of local files and of files to download. Raises ModelError if the model is not available."""
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:
@@ -317,9 +317,9 @@ def _cached_folder(repository: str, revision: str | None) -> Path | None:
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
     """Locates a folder, a hub id or a packaged model, without contacting the hub.
 
-    revision: a branch, tag or commit of a hub id. fetch: downloads missing files, and the bases of adapters.
+    revision: a branch, tag or commit of a hub id. fetch: whether to download missing files and base models.
 
-    Raises ModelError: only with `fetch`, there is no such model, or it cannot be downloaded.
+    Raises ModelError if `fetch` is set and the model does not exist or cannot be downloaded.
     """
     known, folder = " or ".join(f"packaged:{each}" for each in PACKAGED), Path(name).expanduser()
     if name.startswith("packaged:"):
@@ -349,7 +349,7 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
 
 
 def adapted(folder: Path) -> Location:
-    """The location of an adapter's base, which the adapter's folder names. Raises ModelError if it names none."""
+    """The location of the base model that an adapter's folder names. Raises ModelError if no base is named."""
     config = read_json(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
@@ -358,7 +358,7 @@ def adapted(folder: Path) -> Location:
 
 
 def network_folder(folder: Path) -> Path:
-    """The folder of a transformer's weights: its own, or its adapter's base. Raises ModelError: it is missing."""
+    """The folder of a transformer's weights, or of an adapter's base model. Raises ModelError if it is missing."""
     if not (folder / ADAPTER).is_file():
         return folder
     base = adapted(folder)

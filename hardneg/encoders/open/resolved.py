@@ -36,10 +36,10 @@ _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A located model and its family.
+    """A located model and its encoder family.
 
-    spec: of the model; of its base with the adapter if the folder holds only an adapter. location: of the files.
-    family: the plugin for such models. origins: the spec as written with its location, and those here if they differ.
+    spec: the spec of the model; for an adapter folder, of the base model with the adapter. location: location of the
+    files. family: the encoder family plugin. origins: spec and location as written, then as resolved if different.
     """
 
     spec: ModelSpec
@@ -49,18 +49,18 @@ class ResolvedModel:
 
     @cached_property
     def files(self) -> ModelFolder:
-        """The content that its folder declares. Raises ModelError: its files are not on this machine, or damaged."""
+        """The declared content of the folder. Raises ModelError if files are damaged or not on this machine."""
         return read_folder(self.location.path)
 
     @property
     def known_family(self) -> EncoderFamily | None:
-        """The family, if the spec names it or the model is on this machine; None before a download."""
+        """The encoder family if the spec names one or the model is on this machine; None before a download."""
         spec, location = self.origins[0]
         return None if spec.encoder is None and location.folder is None else self.family
 
     @cached_property
     def contract(self) -> contracts.Contract:
-        """The contract that its folder declares. Raises ModelError: its files are incomplete, or it has none."""
+        """The contract that the folder declares. Raises ModelError if files are missing or declare no contract."""
         if not isinstance(self.family, FolderFamily):
             raise ModelError(f"model {self.spec.name!r}: its family has no files to declare a contract")
         return self.family.contract(self.files)
@@ -73,19 +73,19 @@ class ResolvedModel:
 
     @cached_property
     def full(self) -> FullSpec:
-        """The spec, filled in with the model's own values. Raises ModelError: these are not available."""
+        """The spec filled in with the model's own values. Raises ModelError if the values are not available."""
         return self.family.full(self)
 
     @property
     def known(self) -> FullSpec | None:
-        """The full spec, or None if it needs a download."""
+        """The full spec; None if filling it in requires a download."""
         with suppress(ModelError, OSError):
             return self.full
         return None
 
     @property
     def dimension(self) -> int | None:
-        """The size of a vector, or the number of terms; None if the local files do not declare it."""
+        """The vector dimension or the number of terms; None if the local files do not declare it."""
         if size := self.spec.truncate_dim or self.spec.projection:
             return size
         with suppress(ModelError, OSError):
@@ -94,16 +94,16 @@ class ResolvedModel:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits that differ if the encoding of any text may differ. Raises ModelError."""
+        """The model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """The bytes of its files, local and to download. Raises ModelError: there is no such model."""
+        """The bytes of the files, local and to download. Raises ModelError if the model does not exist."""
         return self.family.look_up(self)
 
     @property
     def shape(self) -> contracts.Shape:
-        """The shape by its files; by default that of a BERT-base model."""
+        """The shape that the files declare; by default the shape of BERT-base."""
         if not isinstance(self.family, FolderFamily):  # no weights here
             return contracts.Shape(getattr(self.family, "dimensions", None) or contracts.BASE.hidden, 0, 0)
         unseen = replace(contracts.BASE, vector=getattr(self.family, "dimension", None) or self.dimension)
@@ -119,19 +119,19 @@ class ResolvedModel:
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks for the user before its files are opened as a model of its family."""
+        """Remarks for the user before the files are opened as a model of the family."""
         here = self.location.folder is not None and isinstance(self.family, FolderFamily)
         return self.family.remarks(self.files) if here else []  # type: ignore[attr-defined]
 
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
-    """Resolves a model by its name or spec: locates its files and determines their family.
+    """Resolves a model by name or spec: locates the files and determines the encoder family.
 
-    fetch: downloads missing files and fills in the spec, so that a missing or unfit model is an error. family: by
-    default the one in the spec, or else the one that claims the folder, or else `dense`.
+    fetch: whether to download missing files and fill in the spec; a missing or unsuitable model is then an error.
+    family: by default the family in the spec, else the family that claims the folder, else `dense`.
 
-    Raises PluginError: there is no such family, or its options are wrong.
-    Raises ModelError: the model cannot be fetched; or its folder holds an adapter that does not name its base.
+    Raises PluginError if the family does not exist, or an option is invalid. Raises ModelError if the model cannot be
+    fetched, or an adapter does not name a base model.
     """
     spec = ModelSpec(model) if isinstance(model, str) else model
     if family is None and spec.encoder is not None:
@@ -170,14 +170,14 @@ class ResolvedModels:
     resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
-        """The model of a spec; fetched: whether to look again for missing files. Raises as `resolve`."""
+        """The resolved model of a spec. fetched: whether to look again for missing files. Raises like `resolve`."""
         model = self.resolved.get(repr(spec))
         if model is None or (fetched and model.location.folder is None):
             model = self.resolved[repr(spec)] = resolve(spec)
         return model
 
     def full(self, spec: ModelSpec) -> ModelSpec:
-        """The filled-in spec, which resolves to the same model; the spec itself if that needs a download."""
+        """The filled-in spec, which resolves to the same model; the spec unchanged if that requires a download."""
         model = self.of(spec)
         with suppress(ModelError, OSError):
             spec = model.full
@@ -186,11 +186,11 @@ class ResolvedModels:
 
 
 class FolderFamily:
-    """A family whose models are folders.
+    """An encoder family whose models are folders.
 
-    called: its plugin name. own: classes of sentence-transformers and architectures that only its folders have.
-    tables: whether its folders are exactly those with a table of token vectors. special: families with a higher number
-    claim folders first.
+    called: plugin name. own: sentence-transformers classes and architectures found only in folders of this family.
+    tables: whether the family claims exactly the folders with a token vector table. special: priority; families with a
+    higher number claim folders first.
     """
 
     called: ClassVar[str]
@@ -202,7 +202,7 @@ class FolderFamily:
 
     @classmethod
     def claims(cls, folder: Path) -> bool:
-        """Return whether a folder is of this family by its table, its saved class or its architecture."""
+        """Return whether a folder belongs to this family by token table, saved class or architecture."""
         files = read_folder(folder)
         if cls.tables:
             return contracts.table_files(files) is not None
@@ -210,7 +210,7 @@ class FolderFamily:
         return any(name in cls.own for name in (files.saved_class, *names))
 
     def check_class(self, files: ModelFolder) -> None:
-        """Refuses a folder of another family, by the class that saved it or by its modules. Raises ModelError."""
+        """Raises ModelError if the saved class or the modules show that a folder belongs to another family."""
         architectures = read_json(files.path / "config.json").get("architectures") or ()
         modules, saved = files.modules.values(), files.saved_class
         others = [name for name in (saved, *architectures, *modules) if name in _OTHERS and not self.own]
@@ -225,11 +225,11 @@ class FolderFamily:
             raise ModelError(f"model {files.path}: has the modules of a {family} encoder: set encoder: {family}")
 
     def contract(self, files: ModelFolder) -> contracts.Contract:
-        """The contract of a folder. Raises ModelError: it holds no complete model."""
+        """The contract of a folder. Raises ModelError if the folder does not hold a complete model."""
         return contracts.read_contract(files)
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The filled-in spec. Raises ModelError: of another family, incomplete, or not supporting the spec."""
+        """The filled-in spec. Raises ModelError if the folder is incomplete or does not fit the family or spec."""
         self.check_class(model.files)
         return contracts.filled(model.spec, model.contract, model.files, inner=self.form != "token-vectors")
 
@@ -238,11 +238,11 @@ class FolderFamily:
         return []
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether sentence-transformers alone gives the same vectors; others: fields that only the spec sets."""
+        """Return whether sentence-transformers alone gives the same vectors. others: fields that only the spec sets."""
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """The digest of the options and the files' content, or of the commit on the hub. Raises ModelError."""
+        """The digest of the options and of the files' content or the hub commit. Raises ModelError if unavailable."""
         if model.location.folder is not None:
             self.check_class(model.files)
         for spec, location in model.origins:
@@ -255,16 +255,16 @@ class FolderFamily:
         return digest_of(module_contents(model.location.path), model.full)
 
     def look_up(self, model: ResolvedModel) -> Lookup:
-        """The bytes of the files, including an adapter's."""
+        """The bytes of the files, including adapter files."""
         files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
 
 def digest_of(content: list[Any], spec: ModelSpec) -> str:
-    """The digest, 32 hexadecimal digits, of a model by its spec and the content of its files.
+    """The digest, 32 hexadecimal digits, of a model's spec and the content of the files.
 
-    The spec of a folder is filled in, so that the model's own values count. For a commit on the hub it is as written,
-    since the commit fixes the rest; so a download does not change the digest.
+    The spec of a folder is filled in, so that the model's own values count. The spec of a hub commit is used as
+    written, since the commit fixes the rest; a download does not change the digest.
     """
     plain: dict[str, Any] = {"encoder": None} if spec.encoder == PluginSetting("dense") else {}
     plain |= {"dtype": "auto"} if spec.dtype == "fp32" else {}  # `auto` rounds float32 weights
@@ -273,11 +273,11 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
 
 
 def model_content(location: model_files.Location) -> list[Any]:
-    """The content of a model's files in its digest: the commit of a hub id, or digests of the bytes.
+    """The part of a model's digest for the files: the commit of a hub id, or digests of the content.
 
     Paths, dates, README and library versions do not count.
 
-    Raises ModelError: there is no such model, the hub cannot be reached, or the model is incomplete.
+    Raises ModelError if the model does not exist or is incomplete, or the hub cannot be reached.
     """
     if location.commit is not None:
         return [location.name, location.commit]
@@ -286,7 +286,7 @@ def model_content(location: model_files.Location) -> list[Any]:
 
 
 def module_contents(folder: Path) -> list[Any]:
-    """The digests of the files of a model's modules, with their classes and routes."""
+    """The digests of the module files of a model, with module classes and routes."""
     files = read_folder(folder)
     contents: list[Any] = [list(files.modules.values()), *([files.routes] if files.routes else [])]
     for module in files.modules:
@@ -301,9 +301,9 @@ def module_contents(folder: Path) -> list[Any]:
 
 
 def file_identity(path: Path) -> Any:
-    """The digest of a file's bytes, or of the values in JSON except those about its origin.
+    """The digest of a file's bytes; for JSON, of all values that are not about the file's origin.
 
-    Of the last call saved in a tokenizer, only the left side counts, if its configuration declares no side.
+    Truncation and padding saved in a tokenizer count only if on the left and if the configuration declares no side.
     """
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
@@ -323,7 +323,7 @@ def file_identity(path: Path) -> Any:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The spec of a model that hardneg saved, with its prompts and lengths. Raises ModelError: hardneg did not."""
+    """The spec of a model that hardneg saved, with prompts and lengths. Raises ModelError for other models."""
     path = folder / SPEC_FILE
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
@@ -333,12 +333,12 @@ def read_spec(folder: Path) -> ModelSpec:
 
 
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
-    """Opens a model by its spec, or by its folder if hardneg saved it.
+    """Opens a model by spec, or by folder if hardneg saved the model.
 
-    Fields that the spec leaves open are the folder's own. device: None is the best available. precision: for
-    encoding; None: for training.
+    Fields that the spec leaves open come from the folder. device: None selects the best device available. precision:
+    precision for encoding; None opens the model for training.
 
-    Raises ModelError: the model does not exist, or does not support the spec.
+    Raises ModelError if the model does not exist, or does not support the spec.
     """
     spec = read_spec(model) if isinstance(model, Path) else model
     if problems := spec.problems():
@@ -354,12 +354,12 @@ def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: 
 
 
 def load_learner(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-    """Opens a model for training, as `load_encoder` does. Raises ModelError: also if it has no weights here."""
+    """Opens a model for training like `load_encoder`. Raises ModelError also if the model is not trainable."""
     return learner(load_encoder(model, device, precision))
 
 
 def learner(encoder: TextEncoder) -> "Encoder":
-    """The encoder, if it can be trained. Raises ModelError: it cannot."""
+    """The encoder, unchanged. Raises ModelError if the encoder is not trainable."""
     from hardneg.encoders.encoder import Encoder
 
     if not isinstance(encoder, Encoder):
@@ -385,7 +385,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
-    """Seeds the random weights that a folder lacks, and turns errors of opening it into a ModelError."""
+    """Seeds the random initialisation of missing weights, and turns errors in the block into ModelError."""
     import torch
 
     with quiet(), torch.random.fork_rng(devices=[]):

@@ -258,8 +258,7 @@ class Encoder:
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder for `SentenceTransformer` and `load_encoder`; card: README.md. Raises ModelError on
-        failure."""
+        """Writes a folder for `SentenceTransformer` and `load_encoder`; card: README.md. May raise ModelError."""
         loading.save_module(self.module, self.spec, folder, card)
 
 

@@ -16,8 +16,8 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 38856,
-    "lines of hardneg and plugins": 59130,
+    "lines of hardneg": 38855,
+    "lines of hardneg and plugins": 59129,
     "lines of tests": 47790,
     "lines of docs": 5509,
     "rooms": 20,

@@ -16,8 +16,8 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 38855,
-    "lines of hardneg and plugins": 59129,
+    "lines of hardneg": 38854,
+    "lines of hardneg and plugins": 59128,
     "lines of tests": 47790,
     "lines of docs": 5509,
     "rooms": 20,
@@ -82,7 +82,6 @@ def bounds_of(text: str) -> dict[str, int]:
 
 
 def raised(older: dict[str, int], newer: dict[str, int]) -> list[str]:
-    """What a version raised or left out."""
     return [name for name, most in older.items() if newer.get(name, most + 1) > most]
 
 

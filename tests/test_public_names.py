@@ -168,7 +168,7 @@ PROGRAMS = (
     "--ink: ",
     "hardneg artifacts check",
     " --preset ",
-    "recipes/load.py: ",
+    "recipes/language.py:  --set ",
     "hardneg browse",
     "hardneg evaluate --run",
     "pip install --force-reinstall",

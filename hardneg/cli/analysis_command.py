@@ -124,7 +124,7 @@ class _Field:
     def value(self, given: Any) -> Any:
         """The field's value from the command line."""
         if isinstance(given, list) and self.metrics:
-            given = [name for text in given for name in text.split(",") if name]
+            given = planned_work.metric_names(given)
         if get_origin(self.info.annotation) is not dict:
             return str(given) if isinstance(given, Path) else given
         texts, inner = list(map(str, given)), get_args(self.info.annotation)[1]

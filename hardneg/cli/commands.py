@@ -12,18 +12,10 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from hardneg import evaluation, formats, recipes, report as reports
-from hardneg.cli import adaptor, console
+from hardneg.cli import adaptor, console, planned_work
 from hardneg.cli.adaptor import keyword
 from hardneg.cli.console import measured_tables, say, say_json, say_next, stdout_console, tell_left_out
-from hardneg.cli.planned_work import (
-    TerminalSession,
-    open_store,
-    opened,
-    plugin_options,
-    store_outputs,
-    together,
-    values,
-)
+from hardneg.cli.planned_work import TerminalSession, open_store, opened, store_outputs, together, values
 from hardneg.formats import form_names
 from hardneg.functions import arguments, mine, results, search
 from hardneg.functions.evaluate import RunsToScore, evaluate as scored
@@ -285,7 +277,7 @@ def pyserini(
     from hardneg.integrations.pyserini import openings, with_java
 
     spec = None if model is None else ModelSpec(model)
-    for name, text in openings(folder, open_store(store), spec, plugin_options(option)):
+    for name, text in openings(folder, open_store(store), spec, planned_work.plugin_options(option)):
         say(f"# {name}\n{with_java(text)}\n")
 
 

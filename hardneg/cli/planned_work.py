@@ -176,6 +176,11 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
     return options
 
 
+def metric_names(texts: Sequence[str]) -> list[str]:
+    """Split names of metrics that are joined by commas."""
+    return [name for text in texts for name in text.split(",") if name]
+
+
 def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a function's own arguments, by name and converted from the command line.
 
@@ -188,7 +193,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
         if get_origin(own[name].cli) is dict:
             read[name] = _mapping(own[name], raw)
         elif own[name].metrics and isinstance(raw, list):
-            read[name] = [metric for text in raw for metric in text.split(",") if metric]
+            read[name] = metric_names(raw)
     for path, value in plugin_options(args["option"]).items() if args.get("option") else ():
         names = [each.name for each in own.values() if each.plugin not in ("", "datasets", "engines")]
         plugin, dot, key = path.partition(".")

@@ -3,6 +3,7 @@
 import inspect
 import math
 import re
+import shlex
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -124,9 +125,8 @@ def read_tree(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
     if {"keys", "start_model", "tree"} <= tree.keys():
-        problem, again = "not a recipe but the lock file of a finished run", f"hardneg recipe run {tree.get('recipe')}"
-        again += f" --preset {tree['preset']}" if tree.get("preset") else ""
-        raise UsageError(f"{path}: {problem}; run `{tree.get('command') or again}`")
+        again = tree.get("command") or run_command(str(tree.get("recipe")), str(tree.get("preset") or ""))
+        raise UsageError(f"{path}: not a recipe but the lock file of a finished run; run `{again}`")
     return tree
 
 
@@ -254,8 +254,16 @@ def maker(folder: str) -> str | None:
     for recipe in named_recipes() if len(parts) > 2 else ():
         for preset in preset_names(find_recipe(recipe)) if parts[1].startswith(recipe) else ():
             if parts[:2] == default_folder(recipe, preset).parts:
-                return f"hardneg recipe run {recipe} --preset {preset}"
+                return run_command(recipe, preset)
     return None
+
+
+def run_command(recipe: str | Path | RecipeFunction, preset: str = "", settings: Sequence[str] = ()) -> str:
+    """The command that runs a recipe, given by its name, file or function."""
+    name = next((name for name, path in shipped_recipes().items() if path == recipe), str(recipe))
+    more = f" --preset {shlex.quote(preset)}" if preset else ""
+    more += "".join(f" --set {shlex.quote(each)}" for each in settings)
+    return f"hardneg recipe run {shlex.quote(name)}{more}"
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

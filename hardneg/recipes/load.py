@@ -1,7 +1,6 @@
 """Recipes from trees: every part checked, all mistakes reported at once with their paths, stages copied for seeds."""
 
 import dataclasses
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.fields import Cut, Model, Name, Reference, each_once, parse_dataset
-from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand, shipped_recipes
+from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand, run_command
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
@@ -108,11 +107,7 @@ class Recipe:
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
     """Read and check a recipe. Raises RecipeError that lists all mistakes with their paths."""
     tree, chosen, problems = expand(source, preset, settings)
-    own = isinstance(source, Path) and source not in shipped_recipes().values()
-    words = [str(source) if own else source.stem, *(["--preset", chosen] if chosen else [])]
-    words += [word for setting in settings for word in ("--set", setting)]
-    recipe = check_recipe(tree, source, chosen, problems)
-    return replace(recipe, command=f"hardneg recipe run {shlex.join(words)}")
+    return replace(check_recipe(tree, source, chosen, problems), command=run_command(source, chosen, settings))
 
 
 def check_recipe(

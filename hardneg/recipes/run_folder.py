@@ -21,7 +21,7 @@ from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors import DocIds
 from hardneg.indexes.candidate_scoring import pooled
 from hardneg.protocols import Searcher
-from hardneg.recipes import Plan, Recipe, check_recipe, named_recipes, parsed
+from hardneg.recipes import Plan, Recipe, check_recipe, named_recipes, parsed, run_command
 from hardneg.records import DataError, Encoded, Hits, counted, layout
 from hardneg.report.content import RecipeRun
 from hardneg.stages.evaluate import Evaluate
@@ -68,8 +68,8 @@ def read_lock(folder: Path) -> dict[str, Any]:
     try:
         lock = parsed(path.read_text(encoding="utf-8"))
         keys = {str(name): str(key) for name, key in lock["keys"].items()}
-        named = f"hardneg recipe run {lock.get('recipe')} --preset {lock.get('preset')}"  # of an earlier hardneg
-        command = named if lock.get("recipe") in named_recipes() else ""
+        known = lock.get("recipe") in named_recipes()  # earlier versions recorded no command
+        command = run_command(lock["recipe"], str(lock.get("preset") or "")) if known else ""
         usual = {"recipe": "", "preset": "", "device": "cpu", "command": command}
         words = {name: str(lock.get(name, default)) for name, default in usual.items()}
         return {**lock, **words, "measured": lock.get("measured"), "keys": keys, "tree": dict(lock.get("tree", {}))}

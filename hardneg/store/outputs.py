@@ -68,14 +68,15 @@ def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: 
     Raises:
         ArtifactError: the earlier record is damaged, or the disk is full.
     """
+    if store.read_only:
+        return (yield)
     root, finished = store.root / "roots" / f"{digest(str(owner.resolve()))}.json", False
     earlier, previous = _read(root), root.read_bytes() if root.exists() else None
     own: Files = earlier.get("files") or {} if earlier.get("command") == command else {}
     content = {"owner": str(owner.resolve()), "keys": sorted(set(keys)), "command": command}
     before = files_of(owner, tops)
-    if not store.read_only:
-        with disk_errors(store.root):
-            write_json(root, {**content, "files": None})
+    with disk_errors(store.root):
+        write_json(root, {**content, "files": None})
     try:
         yield
         finished = True
@@ -84,9 +85,7 @@ def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: 
         with contextlib.suppress(*failures), disk_errors(store.root):
             now, there = files_of(owner, tops), files_of(owner, [owner / name for name in own])
             unchanged = {name: noted for name, noted in own.items() if _same(there.get(name), noted)}
-            if store.read_only:
-                pass
-            elif finished or now != before:
+            if finished or now != before:
                 write_json(root, {**content, "files": {**unchanged, **now}})
             elif previous is None:
                 root.unlink(missing_ok=True)

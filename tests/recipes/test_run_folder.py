@@ -59,8 +59,9 @@ def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe):
         make_plan(recipe)
     make_plan(recipe, problems := list[HardnegError]())
     assert len(problems) == 1 and told in str(problems[0])
-    Path(LOCK).write_text("recipe: star-static\npreset: demo\nkeys: {}\n")  # without a command
-    assert read_lock(Path())["command"] == "hardneg recipe run star-static --preset demo"
+    for preset, more in (("demo", " --preset demo"), ("", "")):  # locks without a command
+        Path(LOCK).write_text(f"recipe: star-static\npreset: {preset!r}\nkeys: {{}}\n")
+        assert read_lock(Path())["command"] == f"hardneg recipe run star-static{more}"
 
 
 def test_its_model_is_taken_with_the_head_that_it_was_saved_with(recipe, tmp_path, tiny_model):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import yaml
 from pydantic import ValidationError, validate_call
 
-from hardneg.records import HardnegError, PluginError, RecipeError, UsageError, complaint, suggestion
+from hardneg.records import START, HardnegError, PluginError, RecipeError, UsageError, complaint, suggestion
 from hardneg.registry import entry_points, install_command
 
 PRESET = "preset"
@@ -124,10 +124,18 @@ def read_tree(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: {error.strerror}") from None
     if not isinstance(tree, dict):
         raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
-    if {"keys", "start_model", "tree"} <= tree.keys():
-        again = tree.get("command") or run_command(str(tree.get("recipe")), str(tree.get("preset") or ""))
-        raise UsageError(f"{path}: not a recipe but the lock file of a finished run; run `{again}`")
-    return tree
+    return tree["tree"] if _is_lock(tree) else tree
+
+
+def _is_lock(tree: Mapping[str, Any]) -> bool:
+    return "start_model" in tree and all(isinstance(tree.get(part), dict) for part in ("keys", "tree"))
+
+
+def locked_keys(path: Path) -> dict[str, str]:
+    """The keys of the steps in a run's lock file, with that of its model as `start`; empty for other recipe files."""
+    lock = parsed(path.read_text(encoding="utf-8"))
+    keys = {START: lock["start_model"], **lock["keys"]} if _is_lock(lock) else {}
+    return {name: key for name, key in keys.items() if re.fullmatch("[0-9a-f]{32}", str(key))}
 
 
 def _located(error: yaml.YAMLError) -> str:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.fields import Cut, Model, Name, Reference, each_once, parse_dataset
-from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand, run_command
+from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand, locked_keys, run_command
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
@@ -70,7 +70,8 @@ class Recipe:
     configured plugins by (stage, field). outputs: the stages whose `model` and `index` are published. sizes: the
     dataset size stated in the recipe. notes: suggestions, one line each. copies: for each stage copied for seeds, the
     names of the copies by seed. models: the models resolved for the check. command: the command that runs the recipe
-    with its preset and settings; empty for a recipe in memory.
+    with its preset and settings; empty for a recipe in memory. locked: the keys in the lock file that was read as a
+    recipe, which stand in for sources that are missing here.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Recipe:
     copies: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
     models: ResolvedModels = dataclasses.field(default_factory=ResolvedModels, repr=False, compare=False)
     command: str = ""
+    locked: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def dataset(self) -> ReadDataset:
@@ -107,7 +109,8 @@ class Recipe:
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
     """Read and check a recipe. Raises RecipeError that lists all mistakes with their paths."""
     tree, chosen, problems = expand(source, preset, settings)
-    return replace(check_recipe(tree, source, chosen, problems), command=run_command(source, chosen, settings))
+    recipe = replace(check_recipe(tree, source, chosen, problems), command=run_command(source, chosen, settings))
+    return replace(recipe, locked=locked_keys(source)) if isinstance(source, Path) and not settings else recipe
 
 
 def check_recipe(

@@ -23,7 +23,8 @@ class Step:
 
     key: the digest of `origin`. origin: everything that may change the result: stage, versions, options, plugins, input
     keys. inputs: referenced steps by path in the spec, plus `dataset` and the query encoders. plugins: configured
-    plugins by field. contents: the content outside the store on which the key depends.
+    plugins by field. contents: the content outside the store on which the key depends, or why it cannot be read, where
+    the key is a lock file's.
     """
 
     name: str
@@ -32,11 +33,13 @@ class Step:
     origin: Mapping[str, Any]
     inputs: Mapping[str, str]
     plugins: Mapping[str, Any]
-    contents: Sequence[Content] = ()
+    contents: Sequence[Content | HardnegError] = ()
 
     def check_contents(self) -> None:
-        """Raise DataError if a file, model or dataset has changed since the key was computed."""
+        """Raise a HardnegError if a file, model or dataset is missing or has changed since the key was computed."""
         for content in self.contents:
+            if isinstance(content, HardnegError):
+                raise content
             content.check()
 
     @property
@@ -92,12 +95,13 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     and the plan can be shown but not run.
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
-    of_start = _Sources("", problems, (), [])
+    of_start = _Sources("", recipe.locked.get(START), problems, (), [])
     content = of_start.digest(partial(_model_digest, recipe)) if used else "not used"
-    start = digest({"scheme": SCHEME, "model": content})
+    start = of_start.key({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in in_order(recipe.stages):
-        steps[name] = _step(recipe, name, steps, _Sources(start, problems, of_start.read, []))
+        sources = _Sources(start, recipe.locked.get(name), problems, of_start.read, [])
+        steps[name] = _step(recipe, name, steps, sources)
     return Plan(recipe, start, steps)
 
 
@@ -127,25 +131,37 @@ def inputs_of(recipe: Recipe) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Sources:
-    """The contents that keys depend on: those of the recipe's own model, and those read for a step."""
+    """The contents that keys depend on: those of the recipe's own model, and those read for a step.
+
+    locked: the key if a content is missing.
+    """
 
     start: str
+    locked: str | None
     problems: list[HardnegError] | None
-    of_start: Sequence[Content]
-    read: list[Content]
+    of_start: Sequence[Content | HardnegError]
+    read: list[Content | HardnegError]
+
+    def key(self, origin: Any) -> str:
+        missing = any(isinstance(each, HardnegError) for each in self.read)
+        return self.locked if self.locked and missing else digest(origin)
 
     def digest(self, find: Callable[[], str]) -> str:
         failure: HardnegError
         try:
-            self.read.append(Content.of(find))
-            return self.read[-1].digest
+            content = Content.of(find)
+            self.read.append(content)
+            return content.digest
         except HardnegError as error:
             failure = error
         except OSError as error:
             failure = DataError(f"{error.filename}: cannot be read: {error.strerror}")
-        if self.problems is None:
+        if self.locked:
+            self.read.append(failure)
+        elif self.problems is None:
             raise failure
-        self.problems.append(failure)
+        else:
+            self.problems.append(failure)
         return f"unknown: {failure}"
 
 
@@ -211,7 +227,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     for path, mark, file in marked(spec, InputFile):
         origin[path] = sources.digest(partial(_file_digest, f"stages.{name}.{path}", file, mark.form))
     contents = (*sources.read, *(sources.of_start if START in inputs.values() else ()))
-    return Step(name, spec, digest(origin), origin, inputs, plugins, contents)
+    return Step(name, spec, sources.key(origin), origin, inputs, plugins, contents)
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:

@@ -177,10 +177,6 @@ def test_the_shipped_recipes_are_found():
         ("- 1\n", "must be a mapping"),
         ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
         ("? [1, 2]\n: 3\n", "unhashable|mapping|key"),
-        (
-            "{recipe: r, preset: p, start_model: x, keys: {}, tree: {}}",
-            "lock file .*; run `hardneg recipe run r --preset p`",
-        ),
     ],
 )
 def test_what_is_no_recipe_is_told_with_its_line(tmp_path, text, message):

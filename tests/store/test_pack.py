@@ -1,6 +1,7 @@
 """A packed run: the round trip into an empty store, and files that are refused."""
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ def command(*words: object) -> Any:
 
 def test_a_packed_run_needs_no_step_in_an_empty_store(tmp_path: Path, tiny_model: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    recipe = write_recipe(tmp_path / "small.yaml", small_tree(small_collection(tmp_path / "data"), tiny_model))
+    recipe = write_recipe(
+        tmp_path / "small.yaml", small_tree(small_collection(tmp_path / "data"), shutil.copytree(tiny_model, "model"))
+    )
     done = command("recipe", "run", recipe, "--store", "first", "--output", "run")
     assert done.exit_code == 0, done.output
     for name in ("run.tar", "run.tar.gz"):
@@ -36,6 +39,12 @@ def test_a_packed_run_needs_no_step_in_an_empty_store(tmp_path: Path, tiny_model
         assert command("artifacts", "gc", "--delete", "--store", store).output.startswith("0 folders")
         assert command("artifacts", "check", "--store", store).exit_code == 0
     assert Path("run.tar").stat().st_size > Path("run.tar.gz").stat().st_size
+    for missing in ("data", "model"):  # the lock file stands in for both
+        Path(missing).rename(f"{missing}-away")
+        again = command("recipe", "run", "run.tar-run/recipe.lock.yaml", "--store", store, "--output", f"no-{missing}")
+        assert again.exit_code == 0 and "0 of " in again.output, again.output
+    again = command("recipe", "run", "run.tar-run/recipe.lock.yaml", "--store", store, "--force", "dataset")
+    assert "data: no such folder" in str(again.exception)
     again = command("artifacts", "unpack", "run.tar", "--output", "run", "--store", "first")
     assert "already exists" in str(again.exception)
 

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,13 @@ def test_the_short_path_leads_to_the_trainers() -> None:
     from hardneg.trainer import AdoreLoss as Loss, RefreshedNegatives as Negatives
 
     assert (Loss, Negatives) == (AdoreLoss, RefreshedNegatives)
+
+
+def test_the_module_pyserini_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("sys.argv", ["hardneg.pyserini", "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_module("hardneg.pyserini", run_name="__main__")
+    assert "in Pyserini." in capsys.readouterr().out
 
 
 def test_the_version_is_the_same_wherever_it_stands():

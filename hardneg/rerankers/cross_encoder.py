@@ -56,7 +56,7 @@ class CrossEncoder:
         """The number of outputs of the network; None if the source is not on this machine."""
         try:
             folder = None if self.outputs else self._location.folder
-            return self.outputs if folder is None else own_head(folder) or 1
+            return self.outputs if folder is None else model_files.own_head(folder) or 1
         except (HardnegError, OSError):
             return None
 
@@ -79,7 +79,7 @@ class CrossEncoder:
         """Raise ModelError if the source is on this machine and has no head or not `outputs` outputs."""
         if (folder := self._location.folder) is None:
             return
-        own, problem = own_head(folder), ""
+        own, problem = model_files.own_head(folder), ""
         if not own:
             problem = "this is an encoder, its weights have no head for scores: name a cross-encoder"
         elif self.outputs not in (None, own):
@@ -90,13 +90,3 @@ class CrossEncoder:
     @property
     def _location(self) -> model_files.Location:
         return model_files.locate(self.source, self.revision)
-
-
-def own_head(folder: Path) -> int:
-    """The number of outputs of the folder's classifier; 0 if the configuration does not name a classifier."""
-    if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
-        return 0  # modules without a transformer at the top, such as a static model
-    config: dict[str, Any] = model_files.read_json(folder / "config.json", object)
-    if not any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ()):
-        return 0
-    return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))

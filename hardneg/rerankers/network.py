@@ -21,7 +21,6 @@ from hardneg.encoders.open import loading, model_card, model_files, resolved
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.protocols import TrainableReranker
 from hardneg.records import ModelError
-from hardneg.rerankers.cross_encoder import own_head
 from hardneg.runtime import FIXED, devices
 
 Request = tuple[str, Sequence[str]]
@@ -44,7 +43,8 @@ def load_classifier(
     Raises ModelError if the folder holds no such model, or only a part of a classifier's weights.
     """
     model_files.read_folder(folder).check()
-    labels, whole = outputs or own_head(folder) or 1, own_head(folder) and outputs in (None, own_head(folder))
+    own = model_files.own_head(folder)
+    labels, whole = outputs or own or 1, own and outputs in (None, own)
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **model_files.load_options(folder)}
     with resolved.opening("the reranker", folder, seed):
         config = {"num_labels": labels}

@@ -368,3 +368,12 @@ def network_folder(folder: Path) -> Path:
             f"or set name: BASE, adapter: {folder}"
         )
     return base.folder
+
+def own_head(folder: Path) -> int:
+    """The number of outputs of the folder's classifier; 0 if the configuration does not name a classifier."""
+    if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
+        return 0  # modules without a transformer at the top, such as a static model
+    config: dict[str, Any] = read_json(folder / "config.json", object)
+    if not any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ()):
+        return 0
+    return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))

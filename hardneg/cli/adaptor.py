@@ -15,9 +15,9 @@ from hardneg.records import HardnegError
 from hardneg.registry import SINGULARS, list_plugins
 from hardneg.runtime import world
 
-RECIPES, STAGES, RESULTS, AROUND = "Recipes", "Single stages, on plain files", "Results", "What there is"
+RECIPES, STAGES, RESULTS, AROUND = "Recipes", "Single stages on plain files", "Results", "Data and plugins"
 
-JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
+JSON = typer.Option(False, "--json", help="Print only JSON.")
 OVERWRITE = typer.Option(
     False, "--overwrite", help="Replace existing output, unless it is also an input.", rich_help_panel=WRITTEN
 )
@@ -106,7 +106,7 @@ def plain_flag(name: str) -> str:
 
 
 def flag_of(function: Callable[..., Any]) -> Callable[[str], str]:
-    """A function that maps argument names to their command-line names in the command of `function`."""
+    """Return a function that maps argument names to the command-line names in the command of `function`."""
     known = arguments_of(function)
     return lambda name: flag(known[name]) if name in known else plain_flag(name)
 
@@ -132,7 +132,7 @@ def option_of(argument: Arg, *default: Any) -> Any:
     )
 
 
-SHARED = {**options_of(Where), "plan": Arg("Show the steps, and do nothing.", cli=bool, default=False, name="plan")}
+SHARED = {**options_of(Where), "plan": Arg("Show the steps, but run nothing.", cli=bool, default=False, name="plan")}
 """Options that commands share, by argument name."""
 SET, STORE, DEVICE, ENGINE = (
     option_of(SHARED[name], [] if name == "settings" else SHARED[name].default)
@@ -186,7 +186,7 @@ def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
         name = "engine_option" if each.plugin == "engines" else "option"
         if each.plugin not in ("", "datasets") and name not in seen:
             seen.add(name)
-            meaning = f"An option of the {each.name}: KEY=VALUE, or {each.name}.KEY=VALUE."
+            meaning = f"An option of the {each.name}, as KEY=VALUE or {each.name}.KEY=VALUE."
             yield keyword(name, default=key_values(meaning, each.panel or None), annotation=list[str])
 
 

@@ -25,7 +25,7 @@ from hardneg.store import Target
 _KEYWORDS = options_of(AnalyzeArguments)
 _FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "relevance_level": int, "seed": int}
 """The types of the extra options that an analysis can request in addition to its fields."""
-_PLOT = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
+_PLOT = typer.Option("--plot", metavar="PATH", help="Draw a .png, .svg or .pdf figure.", rich_help_panel=WRITTEN)
 _OUTPUTS = (
     adaptor.keyword("as_json", default=adaptor.JSON, annotation=bool),
     adaptor.keyword("plot", default=None, annotation=Annotated[Path | None, _PLOT]),
@@ -106,7 +106,7 @@ class _Field:
         required = info.is_required() and not self.of_stages
         if self.refers and not (self.of_stages or mark.placed or (mark.metavar and not mark.argument)):
             form = list[Path] if get_origin(info.annotation) is dict else Path
-        usual = "A TREC run, plain or gzip; give --run for each." if mark.flag == "run" else ""
+        usual = "A TREC run, plain or gzipped; may be repeated." if mark.flag == "run" else ""
         text: dict[str, Any] = {"help": info.description or usual, "metavar": mark.metavar or None}
         if mark.argument:
             said: Any = typer.Argument(**text)
@@ -162,7 +162,7 @@ class _Field:
             named, _, value = text.partition("=")
             row, _, column = named.rpartition(":")
             if not value or not (column.isascii() and column.isdigit() if self.refers else row and column):
-                form = "NUMBER=PATH or LABEL:NUMBER=PATH, a whole number" if self.refers else "ROW:COLUMN=VALUE"
+                form = "NUMBER=PATH or LABEL:NUMBER=PATH, with a whole number" if self.refers else "ROW:COLUMN=VALUE"
                 raise self._mistake(text, f"must be {form}")
             if column in values.setdefault(row or "run", {}):
                 raise self._mistake(text, f"{named} is given twice")

@@ -1,4 +1,4 @@
-"""The session of a command: outputs checked first, one printed line per step, several processes, and plans shown."""
+"""The session of a command: checks of outputs, one printed line per step, several processes, and printed plans."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ class TerminalSession(Session):
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """The plan, once the outputs are checked; without a plan, a temporary store replaces a read-only store.
+        """Check the outputs and return the plan; without a plan, use a temporary store if the store is read-only.
 
         Raises:
             UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
@@ -88,7 +88,7 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """The artifacts of all steps, or of the steps up to one, printing a line per step; every process calls this.
+        """Make or reuse the artifacts of all steps, or up to one, and print a line per step; every process calls this.
 
         Raises:
             UsageError: this process sees different files than the first process.
@@ -198,7 +198,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
         names = [each.name for each in own.values() if each.plugin not in ("", "datasets", "engines")]
         plugin, dot, key = path.partition(".")
         if dot and plugin not in names:
-            raise UsageError(f"--option {path}: no such plugin in this command; it has: {', '.join(names)}")
+            raise UsageError(f"--option {path}: no such plugin in this command; available: {', '.join(names)}")
         plugin, key = (plugin, key) if dot else (names[0], path)
         if plugin not in read:
             raise UsageError(f"--option {key}: this option belongs to {{{plugin}}}, which was not given", plugin)
@@ -254,7 +254,7 @@ def own_device(here: World, device: str | None) -> str:
     if device == "cpu":
         return device
     if device != "cuda":
-        raise UsageError(f"--device {device}: several processes need `cpu`, or `cuda` with one GPU each")
+        raise UsageError(f"--device {device}: with several processes, use `cpu`, or `cuda` with one GPU each")
     if (gpu := distributed.gpu_of(here)) is None:
         there = f"{torch.cuda.device_count()} GPUs; start one process per GPU, or use --device cpu"
         raise UsageError(f"{here.local_size} processes on a machine with {there}")
@@ -355,5 +355,5 @@ def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[
     ahead = [row for row in rows if not row.cached]
     parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {wording.size(sum(row.disk for row in ahead))} of disk"]
     if known := [row.seconds for row in ahead if row.seconds is not None]:
-        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, as similar steps took")
+        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, judging by similar steps")
     terminal.print(", ".join(parts), soft_wrap=True)

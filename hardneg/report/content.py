@@ -20,7 +20,7 @@ from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, 
 
 Test = Comparison | TwoLevel
 
-BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
+BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, clipped to 0 and 1)."
 BETTER, WORSE = "▲", "▼"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 WITHIN = f"{UNDECIDED}, within the seeds' noise"
@@ -37,14 +37,14 @@ _GROUP_COLUMNS = {"bootstrap of groups": ("bootstrap_interval", "")}
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) test "
-    "equivalence. Below each p: Holm's correction over all comparisons by the same metric."
+    "equivalence. Below each p: after Holm's correction over all comparisons by the same metric."
 )
 _OVER_SEEDS_EXPLAINED = (
-    "Systems are compared as if both were retrained with other seeds and measured on other queries. The t-test is "
-    "quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are Satterthwaite's. It "
-    "decides, and sets the signs in tables. The bootstrap draws queries and seeds and needs no normal distribution; "
-    "with few seeds it is weak. TOST, of equivalence, has the t-test's error and degrees of freedom. Below each p: "
-    "Holm's correction over all such comparisons by the metric."
+    "Systems are compared as if both were retrained with other seeds and measured on other queries. The t-test is a "
+    "quasi-F test: its error combines queries and seeds, with Satterthwaite's degrees of freedom. It decides the "
+    "outcome and the signs in tables. The bootstrap resamples queries and seeds and assumes no normal distribution, "
+    "but has little power with few seeds. TOST tests equivalence with the t-test's error and degrees of freedom. "
+    "Below each p: after Holm's correction over all comparisons over seeds by the same metric."
 )
 
 
@@ -210,19 +210,19 @@ def legend(report: ReportContent) -> list[str]:
         (report.comparisons and not report.marks and not signs, f"No difference has {proof}."),
         (len(report.systems) > 1, "Bold: the highest mean."),
         (bracketed, BRACKETS),
-        (report.groups, f"Queries come in {report.groups} groups: intervals and tests are those of groups."),
-        (report.by_seed, "Rows of several seeds: means over these, with intervals over queries and seeds."),
+        (report.groups, f"Queries are in {report.groups} groups; intervals and tests are over groups."),
+        (report.by_seed, "Rows of several seeds: means over seeds, with intervals over queries and seeds."),
     ):
         lines += [line] if holds else []
     return [*lines, *report.notes]
 
 
 def outcomes_explained(report: ReportContent) -> str:
-    """Return the meanings of the outcomes other than a difference."""
+    """Explain the outcomes `equivalent` and `undecided`."""
     return (
-        f"Equivalent: TOST rules out a difference of {report.margin:g} or more, up or down, p < {report.level:g} after "
-        "Holm's correction. Where no query differs, its p is the chance to meet none that does. Undecided: neither a "
-        "difference nor equivalence is shown."
+        f"Equivalent: TOST rules out a difference of {report.margin:g} or more in either direction, p < "
+        f"{report.level:g} after Holm's correction. If no query differs, p is the probability of drawing none that does. "
+        "Undecided: neither a difference nor equivalence is shown."
     )
 
 
@@ -251,7 +251,7 @@ def tests_section(report: ReportContent) -> Section:
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
-    """Return the tests for a narrow screen: a table for each metric, with corrected p values alone."""
+    """Return the tests for a narrow screen: a table for each metric, with only the corrected p values."""
     columns = {"outcome": ("outcome", ""), "difference": ("difference", ""), "95 % interval": ("interval", "")}
     tables = []
     kinds: list[tuple[Sequence[Test], str, str, str]] = [
@@ -309,19 +309,19 @@ def seed_section(report: ReportContent) -> Section:
         tables.append(_tests_table(tests, level, _SEED_COLUMNS))
     meanings = {
         WITHIN: f"other seeds may reverse it on the same queries (p ≥ {significance.SEED_LEVEL:g} by seeds alone).",
-        UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
+        UNDECIDED: f"exceeds the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
     }
     lines = [outcomes_explained(report)] if tests else []
     lines += [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
     counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
     if once := ", ".join(name for name, count in counts.items() if count == 1):
-        lines.append(f"One run alone: {once}. The tests do not cover the variation of its seed, if it was trained.")
+        lines.append(f"Only one run: {once}. If it was trained, the tests do not cover variation over its seeds.")
     return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=lines)
 
 
 TRANSFORMER = "packaged:all-MiniLM-L6-v2"
 _SEEDS = [1, 2, 3, 4, 5]
-_MANY = 50  # judged queries from which on no more are advised
+_MANY = 50  # with so many judged queries, no more are advised
 
 
 @dataclass(frozen=True)
@@ -393,7 +393,7 @@ def next_steps(
 
 
 def _separating(problem: str, command: str, seeds: int, run: RecipeRun | None) -> tuple[str, str]:
-    """Measure on more queries with a command, or train with more seeds than there are."""
+    """Return the advice to measure on more queries or train with more seeds, and its command."""
     problem = f"{problem}: search and measure on more queries"
     if run is None or seeds >= len(_SEEDS):
         return problem, command

@@ -19,7 +19,7 @@ from hardneg.store import replace_text
 
 NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
-"""The most rows in Markdown of a table with expandable rows, which Markdown always shows expanded."""
+"""Maximum number of rows, in Markdown, of a table with expandable rows, which are always expanded there."""
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 _NAMED = 4  # systems named for each outcome
@@ -49,7 +49,7 @@ def write_report(
 
 
 def html(report: ReportContent) -> str:
-    """Return the report as one self-contained page, light and dark; equal reports give equal text.
+    """Return the report as one self-contained page with a light and a dark theme; equal reports give equal text.
 
     The only script in the page sorts tables, and is present only if a table can be sorted.
     """
@@ -149,7 +149,7 @@ def sections(report: ReportContent) -> list[Section]:
 
 
 def _training_section(histories: Mapping[str, figure.History]) -> Section | None:
-    """Return first, last and best loss and dev metrics of each model; None without figure.measurements."""
+    """Return first, last and best loss and dev metrics of each model; None without measurements."""
     rows = []
     for model, history in histories.items():
         for name, points in figure.measurements(history).items():

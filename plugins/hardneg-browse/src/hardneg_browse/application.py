@@ -1,4 +1,4 @@
-"""The pages, none with a script: on a guarded server for one reader on this machine, and as files."""
+"""The pages, without scripts: on a guarded server for one reader on this machine, or as static files."""
 
 import hmac
 import re
@@ -30,7 +30,7 @@ _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
 """Parts of an id: letters and digits with the punctuation after them."""
 
 QUERIES = 200
-"""The most queries to export."""
+"""Maximum number of queries to export."""
 
 HOST = "127.0.0.1"
 _FETCHED = ("same-origin", "none")
@@ -65,7 +65,7 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """Value of the Set-Cookie header, hidden from scripts and not sent with requests of other sites."""
+        """Value of the Set-Cookie header; the cookie is hidden from scripts and from requests of other sites."""
         return f"hardneg-{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def refusal(self, request: Request) -> str | None:
@@ -80,7 +80,7 @@ class Access:
             return "only GET, HEAD and POST are allowed"
         remembered = self._is_token(request.cookies.get(f"hardneg-{self.port}", ""))
         if not remembered and (request.method == "POST" or not self.entering(request)):
-            return "the token is missing or wrong: open the whole address that the command printed"
+            return "the token is missing or wrong; open the full address that the command printed"
         if request.method == "POST" and (
             headers.get("origin") != f"http://{host}" or headers.get("sec-fetch-site", "same-origin") not in _FETCHED
         ):
@@ -151,7 +151,7 @@ def _server_templates() -> Environment:
 
 
 def _templates(link: Callable[..., str], **static: object) -> Environment:
-    """The templates; link: the address of a page; static: what pages without a server show, nothing on a server."""
+    """The templates; link: the address of a page; static: values for pages without a server; empty on a server."""
     environment = Environment(
         loader=PackageLoader("hardneg_browse"),
         autoescape=True,
@@ -299,9 +299,9 @@ class Site:
 
 
 def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUERIES) -> int:
-    """Write the first queries that have negatives as pages that need no server; return how many queries there are.
+    """Write the first queries that have negatives as pages that need no server; return the number of queries.
 
-    `folder/index.html` is the first page. Each page that another one links is written, about 40 kB a query and list.
+    `folder/index.html` is the first page. All linked pages are written, about 40 kB per query and list.
     """
     part = replace(browsed, first=count)
     labels, asked = list(part.lists), list[tuple[str, str, dict[str, str]]]()

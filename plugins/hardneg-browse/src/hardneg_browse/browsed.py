@@ -28,7 +28,7 @@ from hardneg_browse.sources import BrowseSources
 PAGE = 25
 """Queries per page."""
 _WORDS = 8
-"""The number of words of a search that are used; further ones are ignored."""
+"""Maximum number of search words; further words are ignored."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class QuerySearch:
     def page(self, wanted: str, number: int) -> QueryMatches:
         """Return a page of the queries whose text has every word, or whose id contains the phrase.
 
-        A number beyond the last page gives the last page.
+        For a number beyond the last page, return the last page.
         """
         words, whole = wanted.lower().split()[:_WORDS], wanted.lower().strip()
         found: Sequence[int] = range(len(self.query_ids))
@@ -71,7 +71,7 @@ class QuerySearch:
 
 
 TOP = 20
-"""The number of top documents of each list of a run to show as negatives."""
+"""Number of top documents of a run to show per query as negatives."""
 
 
 class MinedFile:
@@ -162,8 +162,8 @@ class TopOfRun:
 class Browsed:
     """Opened data.
 
-    lists: negatives by label; the first is the default. runs: by label. positives: of each query, by the judgements of
-    all splits. collection: None if texts are not known. first: the number of queries, at most; None for all.
+    lists: negatives by label; the first is the default. runs: by label. positives: by query, from the judgements of
+    all splits. collection: None if texts are unavailable. first: the maximum number of queries; None for all.
     """
 
     sources: BrowseSources
@@ -223,7 +223,7 @@ def opened(sources: BrowseSources, progress: runtime.Progress) -> Iterator[Brows
         collection = StoredCollection.open(sources.dataset) if sources.dataset else None
         if collection is not None and sources.split not in collection.splits:
             known = ", ".join(collection.splits) or "none"
-            raise errors.DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
+            raise errors.DataError(f"{{split}} {sources.split}: no such split in the dataset; it has {known}", "split")
         known_positives = qrels_files.positives(collection.all_qrels()) if collection else {}
         runs = {}
         for number, (label, path) in enumerate(sources.runs.items()):

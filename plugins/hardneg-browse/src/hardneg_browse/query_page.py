@@ -15,9 +15,9 @@ from hardneg.plugin import Document, RankedList, word_terms
 from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
-"""Characters of a text that are shown first."""
+"""Number of characters of a text to show first."""
 OPENED = 20_000
-"""The most characters of a text on a page, which also shows the full length."""
+"""Maximum number of characters of a text on a page, which also shows the full length."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -79,7 +79,7 @@ SHINGLE = 3
 """Words per shingle."""
 _CHARACTERS = 20_000
 _COPY = 0.3
-"""Resemblance from which two texts count as near copies."""
+"""Minimum resemblance for two texts to count as near copies."""
 
 Shingles = frozenset[tuple[str, ...]]
 
@@ -282,7 +282,7 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
 
 
 KEPT = 1_000
-"""The most suspicious negatives to remember per list."""
+"""Maximum number of suspicious negatives to remember per list."""
 _BLOCK = 16
 _PAUSE = 0.25
 

@@ -45,7 +45,7 @@ def complete_stages(context: typer.Context) -> list[str]:
 
 
 def _of_recipe(context: typer.Context, read: Callable[[Any], list[str]]) -> list[str]:
-    """The result of `read` for the recipe on the command line; empty if the recipe cannot be read."""
+    """Return the result of `read` for the recipe on the command line; empty if the recipe cannot be read."""
     typed = context.args[0] if context.args else None  # if the completed option is last
     name = context.params.get("recipe") or context.params.get("name") or typed
     try:
@@ -81,7 +81,7 @@ def complete_words(*known: str) -> Callable[[], list[str]]:
 
 
 def keyword(name: str, **facts: Any) -> Parameter:
-    """A keyword-only parameter of a command's function; facts: the default and annotation."""
+    """Return a keyword-only parameter for a command's function; facts: the default and annotation."""
     return Parameter(name, Parameter.KEYWORD_ONLY, **facts)
 
 
@@ -96,12 +96,12 @@ def key_values(meaning: str, panel: str | None = None) -> Any:
 
 
 def flag(argument: Arg) -> str:
-    """The name of an argument on the command line."""
+    """Return the name of an argument on the command line."""
     return argument.metavar if argument.operand else f"--{argument.flag or argument.name.replace('_', '-')}"
 
 
 def plain_flag(name: str) -> str:
-    """The default name of an argument on the command line."""
+    """Return the name of a shared argument on the command line, or the default name of another argument."""
     return flag(SHARED[name] if name in SHARED else Arg("", name=name))
 
 
@@ -179,7 +179,7 @@ def click_command(name: str, run: Callable[..., None]) -> Any:
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """The options for these arguments; a single `--option`, placed after the first plugin, serves all plugins."""
+    """Yield the options for these arguments; a single `--option`, placed after the first plugin, serves all plugins."""
     seen = set[str]()
     for each in arguments.values():
         yield parameter(each)

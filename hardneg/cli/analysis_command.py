@@ -24,7 +24,7 @@ from hardneg.store import Target
 
 _KEYWORDS = options_of(AnalyzeArguments)
 _FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "relevance_level": int, "seed": int}
-"""The types of the extra options that an analysis can request in addition to its fields."""
+"""The types of the options that an analysis can request in addition to its fields."""
 _PLOT = typer.Option("--plot", metavar="PATH", help="Draw a .png, .svg or .pdf figure.", rich_help_panel=WRITTEN)
 _OUTPUTS = (
     adaptor.keyword("as_json", default=adaptor.JSON, annotation=bool),
@@ -56,7 +56,7 @@ def command_of(chosen: type[Analysis]) -> Any:
             figure.check_forms([plot])
             beside = (files.judged, files.topics, files.corpus, files.hidden)
             reads = [*(path for path in map(Path, files.named.values()) if path.exists()), *filter(None, beside)]
-            reads = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # which may hold figures
+            reads = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # figures may go there
             planned_work.store_outputs("analyze", [Target(plot)], reads, args["overwrite"]).check()
         with plugin_errors([analysis]):
             numbers = analysis.measure(files)
@@ -146,7 +146,7 @@ class _Field:
         return UsageError(f"{'' if self.mark.argument else f'{self.flag} '}{text}: {problem}")
 
     def _named(self, texts: list[str], several: bool) -> dict[str, Any]:
-        """Parse NAME=VALUE texts; with `several` values are joined by commas and names may repeat."""
+        """Parse NAME=VALUE texts; with `several`, values are separated by commas and names may repeat."""
         values: dict[str, Any] = {}
         for text in texts:
             name, _, value = text.partition("=")
@@ -156,7 +156,7 @@ class _Field:
         return values
 
     def _table(self, texts: list[str]) -> Mapping[str, dict[str, str]]:
-        """Parse ROW:COLUMN=VALUE texts, or for files [LABEL:]NUMBER=PATH; NUMBER is a step or a dimension."""
+        """Parse ROW:COLUMN=VALUE texts or, for files, [LABEL:]NUMBER=PATH; NUMBER is a step or a dimension."""
         values: dict[str, dict[str, str]] = {}
         for text in texts:
             named, _, value = text.partition("=")
@@ -171,7 +171,7 @@ class _Field:
 
 
 def _form(annotation: Any) -> Any:
-    """The command-line type of a field: text, number, choice, or a list of them."""
+    """Return the command-line type of a field: text, number, choice, or a list of these."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _form(inner[0])

@@ -1,4 +1,4 @@
-"""Commands of the public functions, and of the exchange with other programs."""
+"""Commands for the public functions, and for exchanging files with other programs."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ class Command:
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
     def command(self, name: str) -> Callable[..., None]:
-        """The function for typer: all processes compute the result, and the first process writes and prints it."""
+        """Return the function for typer: all processes compute the result; the first process writes and prints it."""
 
         def run(**args: Any) -> None:
             given, engine = values(self.arguments, args), (args.get("engine"), args.get("engine_option"))

@@ -72,7 +72,7 @@ def say_json(content: Any, indent: int | None = None) -> None:
 
 
 def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
-    """Print an answer as JSON, or as lines."""
+    """Print a result as JSON or as lines."""
     if as_json:
         return say_json(content, indent=1)
     for line in lines:
@@ -99,7 +99,7 @@ def stderr_console() -> "Console":
 
 
 def stdout_console() -> "Console":
-    """A console for the answer, with one line per table row unless the terminal is too narrow."""
+    """A console for results, with one line per table row unless the terminal is too narrow."""
     console = _console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000

@@ -162,9 +162,7 @@ def _java() -> Finding:
     meaning += "" if java.has_vector else "; a JDK with jdk.incubator.vector is faster"
     if starts_alone():
         return Finding(BM25, "ok", found, meaning)
-    return Finding(
-        BM25, "note", found, f"{meaning}; to use Pyserini on its own, call hardneg.plugin.start_java() first"
-    )
+    return Finding(BM25, "note", found, f"{meaning}; before using Pyserini alone, call hardneg.plugin.start_java()")
 
 
 def _versions() -> list[Finding]:

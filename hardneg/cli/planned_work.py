@@ -159,7 +159,7 @@ def opened(
 
 
 def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
-    """The options given as KEY=VALUE texts, with each value parsed as YAML.
+    """Parse options given as KEY=VALUE texts; each value is YAML.
 
     Raises:
         UsageError: a text is not KEY=VALUE, or its value is not YAML.
@@ -182,7 +182,7 @@ def metric_names(texts: Sequence[str]) -> list[str]:
 
 
 def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a function's own arguments, by name and converted from the command line.
+    """Convert the values of a function's own arguments from the command line, by name.
 
     Raises:
         UsageError: a text has the wrong form, or an option belongs to a plugin that was not given.
@@ -207,7 +207,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
 
 
 def _mapping(argument: Arg, texts: Sequence[str]) -> dict[str, Any]:
-    """The values of a repeatable NAME=VALUE option: YAML, numbers, or lists of numbers."""
+    """Parse the values of a repeatable NAME=VALUE option: YAML, numbers, or lists of numbers."""
     value_type = get_args(argument.cli)[1]
     if value_type is Any:
         return plugin_options(texts, flag(argument))
@@ -233,7 +233,7 @@ def store_outputs(
     store: Store | None = None,
     plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """The outputs of a command; store: records the outputs, default: the usual store; plan: the steps behind them."""
+    """Return the outputs of a command; store: where to record them (default: the usual one); plan: their steps."""
     keys: list[str] = []
     if plan is not None:
         inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())
@@ -247,7 +247,7 @@ def free_bytes(path: Path) -> int:
 
 
 def own_device(here: World, device: str | None) -> str:
-    """`cpu`, or the GPU of this process. Raises UsageError if there are too few GPUs, or a GPU is named."""
+    """`cpu`, or the GPU of this process. Raises UsageError for too few GPUs, or if a specific GPU is requested."""
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -316,7 +316,7 @@ def show_plan(
 
 
 def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[str, Any]:
-    """The steps and their totals for `--json`; unknown times are null."""
+    """Return the steps and their totals for `--json`; unknown times are null."""
     copies = plan.recipe.copies
     seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
     ahead = [row for row in rows if not row.cached]

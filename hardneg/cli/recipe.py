@@ -177,7 +177,7 @@ def _check_stages(plan: "recipes.Plan", until: str | None, force: Sequence[str] 
 
 
 def _headline(plan: "recipes.Plan") -> str:
-    """The recipe's name and preset, and its other presets."""
+    """Return the recipe's name and preset, and its other presets."""
     others = [preset for preset in recipes.preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; other preset{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")

@@ -60,7 +60,7 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
 
 
 def split_of(dataset: Dataset, usual: str) -> str:
-    """The split to use if none is requested: the usual split, or the only split of a dataset in memory."""
+    """Return the split to use if none is requested: the usual one, or the only split of an in-memory dataset."""
     if isinstance(dataset, str | os.PathLike):
         return usual
     known = list(_parts_of(dataset)[2])
@@ -68,7 +68,7 @@ def split_of(dataset: Dataset, usual: str) -> str:
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
-    """The path of a file, or checked judgements as grades by query id and document id.
+    """Return the path of a file, or checked judgements as grades by query id and document id.
 
     Raises:
         UsageError: the value is neither a path nor a mapping.
@@ -104,7 +104,7 @@ def _graded(place: str, judged: Any) -> Iterator[tuple[str, int]]:
 
 
 def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[str, Any]]:
-    """Corpus and queries by id and judgements by split, from a dict or a table of text pairs."""
+    """Return corpus and queries by id, and judgements by split, from a dict or a table of text pairs."""
     parts = _of_pairs(dataset) if hasattr(dataset, "column_names") or hasattr(dataset, "iterrows") else dataset
     if not isinstance(parts, Mapping) or not parts:
         raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {FORMS}")
@@ -218,7 +218,7 @@ def write_beir(
 
 
 def run_file(run: AnyRun, store: Store) -> Path:
-    """The file of a run; a run in memory is written to the store.
+    """Return the file of a run; an in-memory run is written to the store.
 
     Raises:
         UsageError: the object has an unsupported type.
@@ -273,7 +273,7 @@ def is_run(run: Mapping[str, Any]) -> bool:
 
 
 def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
-    """The files of runs by label; labels are the keys of a dict, or else are derived from the file names.
+    """Return the files of runs by label; labels are the keys of a dict, or are derived from the file names.
 
     Raises:
         UsageError: there are no runs, or two runs have the same label.
@@ -298,7 +298,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """A label for each run: its file name, with enough parent folders to be unique."""
+    """Return a label for each run: its file name, with enough parent folders to be unique."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:

@@ -117,14 +117,14 @@ def train(
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """The stages `encode`, `search` and `mine`; mined: the fields of stage `mine`."""
+    """Return the stages `encode`, `search` and `mine`; mined: the fields of stage `mine`."""
     searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the search stage for mining: append missed positives if the miner or a filter needs their scores."""
+    """Return options of the search for mining: append missed positives if the miner or a filter needs their scores."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 
@@ -136,7 +136,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A stage `train`; each option sets a field of the stage or an entry of its field `options`."""
+    """Return a stage `train`; each option sets a field of the stage or an entry of its field `options`."""
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
     within = {name: value for name, value in options.items() if name not in known}

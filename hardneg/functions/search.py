@@ -188,7 +188,7 @@ class QueryVectors:
 
 Vectors = Annotated[
     str | Path | Any,
-    arguments.Arg("Vectors or weights to index, instead of texts: their folder.", "the result of `encode`", cli=Path),
+    arguments.Arg("The folder of vectors or weights to index, not texts.", "the result of `encode`", cli=Path),
 ]
 _BACKEND = arguments.Arg("The kind of index; see `hardneg plugins list indexes`.", plugin="indexes")
 

@@ -90,7 +90,7 @@ def planned_recipe(
     tell: Callable[[str], None] = warn,
     problems: list[HardnegError] | None = None,
 ) -> "recipes.Plan":
-    """The plan of a shipped recipe or of a recipe file; tell: shows the recipe's notes.
+    """Plan a shipped recipe or a recipe file; tell: shows the recipe's notes.
 
     problems: collects errors about a missing dataset or model; if None, the errors are raised.
 
@@ -208,7 +208,7 @@ class Session:
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Like `make`, for a plan derived from the results of another; `gc` protects its steps separately."""
+        """Like `make`, for a plan that depends on the results of another; `gc` protects its steps separately."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
@@ -297,7 +297,7 @@ class Session:
 
 
 def usual_store(path: str | Path | None) -> Store:
-    """The store at `path`, or the default store if the path is None or empty; the store need not exist.
+    """Return the store at `path`, or the default store if the path is None or empty; the store need not exist.
 
     Raises:
         ArtifactError: the path is a file, or cannot be used.
@@ -315,7 +315,7 @@ def usual_store(path: str | Path | None) -> Store:
 
 
 def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
-    """The name of a dataset for a recipe; a dataset in memory is written to the store.
+    """Return the name of a dataset for a recipe; an in-memory dataset is written to the store.
 
     Raises:
         UsageError: the object has an unsupported type.
@@ -334,7 +334,7 @@ def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
 
 
 def named_model(argument: arguments.Model, store: Store) -> str:
-    """The name of a model for a recipe; a live model is saved to the store.
+    """Return the name of a model for a recipe; an in-memory model is saved to the store.
 
     Raises:
         UsageError: the object has an unsupported type.
@@ -355,7 +355,7 @@ def named_model(argument: arguments.Model, store: Store) -> str:
 
 
 def model_name(argument: arguments.Model) -> str:
-    """The short name of a model in results: the last part of its path, or the class of a live model."""
+    """Return the short name of a model for results: the last part of its path, or the class of an in-memory model."""
     if isinstance(argument, str | Path):
         return Path(str(argument).partition(":")[2] or argument).name
     return str(getattr(argument, "name", type(argument).__name__))

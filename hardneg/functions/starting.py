@@ -157,7 +157,7 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A recipe for the content of a folder; model: the start model."""
+    """The recipe to write for the content of a folder; model: the start model."""
 
     contents: FolderContents
     model: str = _STATIC
@@ -194,7 +194,7 @@ class Beginning:
         return self.contents.folder.resolve().name or "start"
 
     def sentences(self) -> Iterator[str]:
-        """Describe the content and the recipe."""
+        """Yield lines that describe the content and the recipe."""
         contents, judged, own = self.contents, self.contents.judged, len(self.contents.own_queries)
         seen = f"{contents.folder}: about {counted(contents.documents, 'passage')}, read as {contents.dataset['name']}"
         if judged:
@@ -232,7 +232,7 @@ class Beginning:
 
     @property
     def _read(self) -> tuple[int | None, str]:
-        """The document length in tokens, None for the model's own, and the same in words."""
+        """The document length in tokens (None for the model's own) and its description."""
         if getattr(self._resolved.known_family, "tables", False):
             return None, "static word vectors, which read whole documents, like BM25"
         known = self._resolved.known
@@ -275,14 +275,14 @@ class Beginning:
         return {**top, "stages": stages, "outputs": shipped["outputs"]}
 
     def recipe(self, path: Path) -> str:
-        """The text of the recipe for a path."""
+        """Return the text of the recipe file; a comment has the command that runs it."""
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
         return "".join(line.replace("# \n", "#\n") for line in comments) + recipes.as_yaml(self.tree)
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
-        """The paths of the recipe and of its run folder.
+        """Return the paths of the recipe and of its run folder.
 
         Raises:
             UsageError: the output is inside the folder of documents.
@@ -301,7 +301,7 @@ def _counts(judged: Mapping[str, int]) -> str:
 
 
 def takes(rows: "Sequence[recipes.Estimate]") -> str:
-    """The number of steps to run and the largest number of items in a step, in words."""
+    """Describe the number of steps to run and the largest number of items in a step."""
     ahead = [row for row in rows if not row.cached]
     most = max(ahead, key=lambda row: row.items, default=None)
     through = f", up to {most.items:,} {most.unit}" if most else ""

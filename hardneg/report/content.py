@@ -33,7 +33,7 @@ _QUERY_COLUMNS = {**_PAIR, "randomised p": ("randomisation_p", "randomisation_ho
 _SEED_COLUMNS = {**_PAIR, "bootstrap p": ("bootstrap_p", "bootstrap_holm"), **_TOST}
 _SEED_COLUMNS |= {"error by queries": ("query_error", ""), "error by seeds": ("seed_error", "")}
 _GROUP_COLUMNS = {"bootstrap of groups": ("bootstrap_interval", "")}
-"""Columns of a table of tests: the field of the number, and of the smaller number below it."""
+"""Columns of a table of tests: the field of the number, and the field of the smaller number below it."""
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) test "
@@ -60,15 +60,15 @@ class MeanScore:
 class ReportContent:
     """The content of a report page.
 
-    systems: estimates by metric by system, in the order to show. histories: the trainer's rows of each trained model:
+    systems: estimates by metric by system, in the order to show. histories: the trainer's log of each trained model:
     `step`, `loss`, and measurements on the dev set. settings: by name, shown as `str` prints them. settings_tables:
     more tables, shown after the settings. marks: for each sign, the systems that a system with the sign beats; empty:
     one sign per baseline. over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and
     losses by query. by_query: the table by query. browse: the command that shows hits and negatives of each query;
     empty: none. sections: analyses, shown before the settings. next: next steps, each a sentence and a command. system:
     the subject of the page; empty: the system with the highest mean. began: the system that it was trained from; empty:
-    none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin: of
-    equivalence. query_groups: the group of each query, if queries have groups.
+    none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin:
+    the equivalence margin. query_groups: the group of each query, if queries have groups.
     """
 
     title: str
@@ -221,7 +221,7 @@ def outcomes_explained(report: ReportContent) -> str:
     """Explain the outcomes `equivalent` and `undecided`."""
     return (
         f"Equivalent: TOST rules out a difference of {report.margin:g} or more in either direction, p < "
-        f"{report.level:g} after Holm's correction. If no query differs, p is the probability of drawing none that does. "
+        f"{report.level:g} after Holm's correction. If no query differs, p is the chance of drawing none that does. "
         "Undecided: neither a difference nor equivalence is shown."
     )
 
@@ -340,7 +340,7 @@ class RecipeRun:
     diagnosed: bool = False
 
     def again(self, setting: str) -> str:
-        """The command to run the recipe with one more setting."""
+        """Return the command that runs the recipe with one more setting."""
         return f"{self.command or 'hardneg recipe run RECIPE'} --set {shlex.quote(setting)}"
 
 

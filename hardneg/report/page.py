@@ -35,9 +35,9 @@ _OUTCOMES = {
 def write_report(
     folder: Path, report: ReportContent, measured: metrics_json.Measured, passages: query_section.Passages
 ) -> list[Path]:
-    """Write `report.md` and `report.html` with equal content, and all queries as `queries.tsv`; return the paths.
+    """Write `report.md` and `report.html` with the same content, and all queries as `queries.tsv`; return the paths.
 
-    measured: the evaluation behind the report, for the table by query; passages: shown when a row opens.
+    measured: the evaluation behind the report, for the table by query; passages: the content of expanded rows.
     """
     by_query = query_section.query_section(measured, passages, report.system)
     whole = replace(report, by_query=by_query, gains=query_section.gains_section(measured, report.system))
@@ -196,7 +196,7 @@ def summary(report: ReportContent) -> str:
 
 
 def _outcomes(report: ReportContent, tests: Iterable[Test], named: str) -> dict[str, str]:
-    """Return the systems by outcome in words, the largest differences first; named: the field of a test to name."""
+    """Return the systems by outcome as text, largest differences first; named: the field with the system to list."""
     by_outcome: dict[str, list[str]] = {word: [] for word in _OUTCOMES}
     for test in sorted(tests, key=lambda test: -abs(test.difference)):
         word, name = outcome(test, report.level), getattr(test, named)

@@ -48,7 +48,7 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class Access:
-    """Access to one server: only the reader who has its token, on this machine. port: where it listens."""
+    """Access control of a server, for one reader on this machine who has its token. port: the port it listens on."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -60,7 +60,7 @@ class Access:
 
     @property
     def writing(self) -> str:
-        """Token of the forms that write, derived from the secret."""
+        """Token of forms that write, derived from the secret token."""
         return hmac.new(self.token.encode(), b"write", sha256).hexdigest()
 
     @property
@@ -254,7 +254,7 @@ class Site:
         return self._page("marks", self._label(asked), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
-        """Write the mark of a form and return the next address; None for an unknown query or document.
+        """Save the mark from a form and return the address to redirect to; None for an unknown query or document.
 
         Raises:
             HardnegError: the file of marks cannot be written.
@@ -293,7 +293,7 @@ class Site:
         return asked["list"] if asked.get("list") in labels else labels[0]
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
-        """Return the queries before and after one."""
+        """Return the ids of the previous and the next query, None at the ends."""
         position, ids = self.browsed.positions[query_id], self.browsed.search.query_ids
         return ids[position - 1] if position else None, ids[position + 1] if position + 1 < len(ids) else None
 
@@ -321,7 +321,7 @@ def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUER
     templates = _templates(file_of, policy=csp, total=len(browsed.search.query_ids))
     site = Site(part, Survey(part).run(), marks, Access(0), templates)
     file_of("/")
-    for name, path, given in asked:  # which grows while pages are rendered
+    for name, path, given in asked:  # rendering a page adds the pages that it links to
         (folder / name).write_text(site.pages[path](given) or "", encoding="utf-8")
     return len(part.search.query_ids)
 

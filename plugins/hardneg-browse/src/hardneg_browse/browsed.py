@@ -133,7 +133,7 @@ def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
 
 @dataclass(frozen=True)
 class TopOfRun:
-    """The first documents of each list of a run, without the query's positives."""
+    """The top documents of a run for each query, without the query's positives."""
 
     run: MinedFile
     positives: Mapping[str, Sequence[str]]
@@ -149,7 +149,7 @@ class TopOfRun:
         return len(mined.negatives) if mined else 0
 
     def negatives(self, query_id: str) -> Negatives | None:
-        """Return a query's first documents as negatives; None for an unknown query."""
+        """Return a query's top documents as negatives; None for an unknown query."""
         ranked, known = self.run.ranked(query_id), self.positives.get(query_id, ())
         if not ranked.doc_ids:
             return None
@@ -160,7 +160,7 @@ class TopOfRun:
 
 @dataclass(frozen=True)
 class Browsed:
-    """Opened data.
+    """The opened data of a browser.
 
     lists: negatives by label; the first is the default. runs: by label. positives: by query, from the judgements of
     all splits. collection: None if texts are unavailable. first: the maximum number of queries; None for all.
@@ -207,7 +207,7 @@ class Browsed:
         return {document.doc_id: document for document in self.collection.corpus.documents_at(rows[rows >= 0])}
 
     def positives_of(self, query_id: str, label: str | None = None) -> list[str]:
-        """Return documents judged relevant, then further positives that the negatives were mined with."""
+        """Return the documents judged relevant, then any other positives used in mining."""
         mined = self.lists[label].negatives(query_id) if label else None
         return list(dict.fromkeys([*self.positives.get(query_id, ()), *(mined.positives if mined else ())]))
 

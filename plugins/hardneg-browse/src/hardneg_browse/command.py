@@ -27,9 +27,7 @@ def browse(
         None, help="File of marks; default: NAME.marks.qrels next to the input.", rich_help_panel=_WRITTEN
     ),
     export: Path | None = typer.Option(
-        None,
-        help="Export the first 200 queries to this folder as static pages; start no server.",
-        rich_help_panel=_WRITTEN,
+        None, help="Export the first 200 queries to this folder, without a server.", rich_help_panel=_WRITTEN
     ),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Replace existing output, unless it is also an input.", rich_help_panel=_WRITTEN

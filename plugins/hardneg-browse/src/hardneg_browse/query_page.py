@@ -31,7 +31,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class CutText(NamedTuple):
-    """A text on a page. start, rest: its two parts; length: characters in all; cut: whether more than these exist."""
+    """A text on a page. start, rest: its two parts; length: of the full text; cut: whether the parts omit its end."""
 
     start: Markup
     rest: Markup
@@ -88,7 +88,7 @@ Shingles = frozenset[tuple[str, ...]]
 class SuspectedNegative:
     """A negative with its suspicion score, 0 (none) to 2, and the reasons in words.
 
-    alike: id of the positive that it is a near copy of, or empty.
+    alike: id of the positive that it nearly copies, or empty.
     """
 
     query_id: str
@@ -342,7 +342,7 @@ class Survey:
         return self
 
     def _go(self) -> None:
-        """Sleep between blocks, so that pages stay fast meanwhile."""
+        """Run the pass with pauses between blocks, so that pages stay fast."""
         began = time.monotonic()
         for done in self._steps():
             if self._stopped.is_set():

@@ -47,8 +47,8 @@ class BrowseSources:
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
     """Find the artifacts of a finished recipe in the store; split: by default that of its first negatives.
 
-    Only artifacts of one collection are shown, that of the first negatives or else of the first run: queries that a
-    stage has written have other ids and texts.
+    Only artifacts of one collection are shown, that of the first negatives or else of the first run, because generated
+    queries have other ids and texts.
 
     Raises:
         DataError: not a run folder, or the store has none of its artifacts.
@@ -170,7 +170,7 @@ def mined_sources(mined: Any) -> BrowseSources:
 
 
 class Marks:
-    """Documents that a reader marked as relevant: a TREC qrels file, rewritten after each mark and safe to share.
+    """Documents that a reader marked as relevant: a TREC qrels file, locked and rewritten at each mark.
 
     Raises:
         DataError: the file is not a qrels file. UsageError: it is a dataset's qrels file in BEIR format.

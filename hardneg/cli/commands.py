@@ -183,7 +183,7 @@ def export(
     ),
     negatives: Path = typer.Option(..., help="The file of negatives to read."),
     source_form: str = typer.Option(form_names.OWN, "--from", help="Its format, as in --form.", autocompletion=_DONE),
-    split: str = typer.Option("train", help="The split of the queries."),
+    split: str = typer.Option("train", help="Split of the queries."),
     form: str = _FORM,
     count: int | None = _written(None, "--count", "Number of negatives to write per query; default: all.", min=1),
     output: Path = _FILE,

@@ -100,7 +100,7 @@ Store = Annotated[str | Path | None, Arg(_STORE, cli=Path, metavar="PATH", panel
 Device = Annotated[
     str | None, Arg("cpu, cuda, cuda:1, mps; default: the best available.", panel=MACHINE, words=("cpu", "cuda", "mps"))
 ]
-_ENGINE = "The engine that runs encode, search, mine and rerank; see `hardneg plugins list engines`."
+_ENGINE = "The engine that runs encode, search, mine and rerank; `hardneg plugins list engines` shows all."
 
 
 class Where(TypedDict, total=False):
@@ -114,7 +114,7 @@ class Where(TypedDict, total=False):
     progress: Annotated[bool | Progress, Arg("Show progress bars, or an object that does.", cli=bool, default=False)]
 
 
-Split = Annotated[str | None, Arg("The split of the queries.", default="test")]
+Split = Annotated[str | None, Arg("Split of the queries.", default="test")]
 """None stands for the default, or for the only split of an in-memory dataset."""
 TrainSplit = Annotated[Split, replace(get_args(Split)[1], default="train")]
 VectorIndex = Annotated[
@@ -141,7 +141,7 @@ class AnalyzeArguments(Where, total=False):
     corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for the document texts.")]
     withheld: Annotated[AnyQrels | None, Arg("Judgements hidden from filters.", "grades by query id and document id")]
     relevance_level: Annotated[
-        int, Arg("The lowest grade that counts as relevant in binary metrics (trec_eval -l).", default=1)
+        int, Arg("Lowest grade that binary metrics count as relevant (trec_eval -l).", default=1)
     ]
     run_folder: Annotated[str | Path | None, Arg("The run folder of a finished recipe.")]
 

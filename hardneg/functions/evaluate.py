@@ -17,12 +17,12 @@ from hardneg.records import DataError, MissingDependency, UsageError, counted
 _log = logging.getLogger("hardneg")
 
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
-RELEVANCE = Arg("The lowest grade that counts as relevant in binary metrics (trec_eval -l).", least=1)
+RELEVANCE = Arg("Lowest grade that binary metrics count as relevant (trec_eval -l).", least=1)
 EQUIVALENCE = Arg("Systems are equivalent if their means differ by less than this.")
 _QRELS = Arg("Judgements in TREC or BEIR format, plain or gzipped; default: the dataset's.", cli=Path)
 _METRICS = f"One or more metrics, separated by commas; default: {','.join(METRICS)}."
-_GROUPS = "Resample groups of queries, read from a file: query id, tab and group per line."
-_BY_GROUP = "Resample the dataset's groups of queries instead of queries (`where_known`: if it has groups)."
+_GROUPS = "Sample groups of queries from this file, with a query id, a tab and a group per line."
+_BY_GROUP = "Sample the dataset's groups of queries, not queries (`where_known`: only if it has any)."
 _BASELINES = "Compare only with this run, given by its file name; default: all pairs."
 _DATASET = "The dataset for answer@k and for the texts of a report: beir:FOLDER, or a plugin's name."
 
@@ -39,7 +39,7 @@ def evaluate(
     metrics: Metrics = (),
     relevance_level: Annotated[int, RELEVANCE] = 1,
     significance_level: Annotated[
-        float, Arg("A difference is significant if both corrected p values are below this.")
+        float, Arg("A difference is significant if both corrected p-values are below this.")
     ] = LEVEL,
     equivalence_margin: Annotated[float, EQUIVALENCE] = MARGIN,
     query_groups: Annotated[str | Path | None, Arg(_GROUPS, cli=Path)] = None,

@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from hardneg.indexes.candidate_scoring import PositiveScores
 
 
-_FILTERS = "A filter that drops candidates before mining; a name, or {name: NAME, ...}. Filters run in this order."
-_JUDGED = "Judgements with additional positives, such as your own marks."
+_FILTERS = "Filters that drop candidates first, in this order; each is a name or {name: NAME, ...}."
+_JUDGED = "Files of judgements with positives to add to the dataset's, such as your own."
 _SCORES = arguments.Arg("With a run: a TREC run with scores to filter by, such as a reranker's.", cli=Path)
 _ONE = "mine: give exactly one of {model}, {run}, or {index} with {query_vectors}"
 _INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
 _RUN = arguments.Arg("Mine from this TREC run instead of searching with a model.", cli=Path)
-_LOSS = arguments.Arg("The loss; see `hardneg plugins list losses`.", plugin="losses")
+_LOSS = arguments.Arg("Training loss; `hardneg plugins list losses` shows all.", plugin="losses")
 
-Miner = Annotated[arguments.Setting, arguments.Arg("The miner; see `hardneg plugins list miners`.", plugin="miners")]
-MinedDepth = Annotated[int, arguments.Arg("Number of documents to retrieve per query.", least=1)]
+Miner = Annotated[
+    arguments.Setting, arguments.Arg("The miner; `hardneg plugins list miners` shows all.", plugin="miners")
+]
+MinedDepth = Annotated[int, arguments.Arg("Number of documents per query.", least=1)]
 Filters = Annotated[
     arguments.Setting | Sequence[arguments.Setting],
     arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME"),
@@ -182,9 +184,9 @@ def _scores_of_model(
 
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
-_WRITERS = "A query writer: a name, or {name: NAME, ...}; with several, each passage gets a random one."
+_WRITERS = "Query writers, one of which is drawn per passage; each is a name or {name: NAME, ...}."
 _PASSAGES = "Number of passages to sample; default: all."
-_SPLIT_BY = "Split whole groups (all passages of a document) or single passages."
+_SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 
 Writers = Annotated[Sequence[arguments.Setting], arguments.Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
 RoundTrip = Annotated[arguments.Model | None, arguments.Arg("Keep training queries if this model finds the passage.")]
@@ -201,7 +203,9 @@ def write_queries(
     test_share: Annotated[float, arguments.Arg("Share of documents whose queries are in split test.")] = 0.1,
     split_by: Annotated[Literal["group", "passage"], arguments.Arg(_SPLIT_BY)] = "group",
     round_trip: RoundTrip = None,
-    first_k: Annotated[int, arguments.Arg("Rank cutoff of the round-trip filter.", least=1)] = layout.RETURN_DEPTH,
+    first_k: Annotated[
+        int, arguments.Arg("Lowest rank of a relevant passage to accept.", least=1)
+    ] = layout.RETURN_DEPTH,
     reranker: search.Reranker | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.WrittenQueries:

@@ -46,7 +46,7 @@ def search(
     query_vectors: arguments.VectorFile | None = None,
     query_ids: arguments.VectorIds | None = None,
     split: arguments.Split = None,
-    depth: Annotated[int, arguments.Arg("Number of documents to return per query.", least=1)] = layout.LIST_DEPTH,
+    depth: Annotated[int, arguments.Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     candidates: Candidates = None,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
@@ -190,7 +190,7 @@ Vectors = Annotated[
     str | Path | Any,
     arguments.Arg("The folder of vectors or weights to index, not texts.", "the result of `encode`", cli=Path),
 ]
-_BACKEND = arguments.Arg("The kind of index; see `hardneg plugins list indexes`.", plugin="indexes")
+_BACKEND = arguments.Arg("The type of index; `hardneg plugins list indexes` shows all.", plugin="indexes")
 
 
 @arguments.spelled_out
@@ -261,16 +261,16 @@ def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Se
 _log = logging.getLogger("hardneg")
 
 _TUNING = "Tuning"
-_METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank, or ranx's max, mnz or wsum."
-_MISSING = "For weighted-sum: the score of a document missing from a run, the run's lowest score or 0."
+_METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum."
+_MISSING = "For weighted-sum: score of a document missing from a run, the run's lowest or 0."
 _TUNED = "Runs of other queries to tune on, one per fused run, in the same order."
 _JUDGED = Arg("Judgements of the queries to tune on.", cli=Path, panel=_TUNING)
 _TRIED = "Values to try for a run's weight or for `constant`, in all combinations; default: steps of 0.1."
 _GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", panel=_TUNING)
-_WEIGHT = Arg("Weight of a run, by its label; default: 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
+_WEIGHT = Arg("Weight of each run, by label; default: 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
 
 TuneRuns = Annotated[Runs | None, Arg(_TUNED, cli=list[Path], flag="tune-run", panel=_TUNING)]
-Metric = Annotated[str, Arg("The metric to tune on.", same=("metrics",), panel=_TUNING, metrics=True)]
+Metric = Annotated[str, Arg("Metric to tune for.", same=("metrics",), panel=_TUNING, metrics=True)]
 
 
 @spelled_out
@@ -280,9 +280,9 @@ def fuse(
     *,
     weights: Annotated[Mapping[str, float], _WEIGHT] = {},
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
-    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
+    constant: Annotated[int, Arg("Constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
     norm: Annotated[Norm | None, Arg("For ranx's methods: min-max (the default), none, zmuv, ...")] = None,
-    depth: Annotated[int, Arg("Number of documents to return per query.", least=1)] = layout.LIST_DEPTH,
+    depth: Annotated[int, Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     tune_runs: TuneRuns = None,
     qrels: Annotated[AnyQrels | None, _JUDGED] = None,
     metric: Metric = "ndcg@10",

@@ -24,17 +24,14 @@ _JUDGED = "Files of judgements with positives to add to the dataset's, such as y
 _SCORES = arguments.Arg("With a run: a TREC run with scores to filter by, such as a reranker's.", cli=Path)
 _ONE = "mine: give exactly one of {model}, {run}, or {index} with {query_vectors}"
 _INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
+_FILTER = arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME")
+_MINER = arguments.Arg("The miner; `hardneg plugins list miners` shows all.", plugin="miners")
 _RUN = arguments.Arg("Mine from this TREC run instead of searching with a model.", cli=Path)
 _LOSS = arguments.Arg("Training loss; `hardneg plugins list losses` shows all.", plugin="losses")
 
-Miner = Annotated[
-    arguments.Setting, arguments.Arg("The miner; `hardneg plugins list miners` shows all.", plugin="miners")
-]
+Miner = Annotated[arguments.Setting, _MINER]
 MinedDepth = Annotated[int, arguments.Arg("Number of documents per query.", least=1)]
-Filters = Annotated[
-    arguments.Setting | Sequence[arguments.Setting],
-    arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME"),
-]
+Filters = Annotated[arguments.Setting | Sequence[arguments.Setting], _FILTER]
 Judged = Annotated[str | Path | Sequence[str | Path], arguments.Arg(_JUDGED, cli=list[Path])]
 
 
@@ -185,6 +182,7 @@ def _scores_of_model(
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
 _WRITERS = "Query writers, one of which is drawn per passage; each is a name or {name: NAME, ...}."
+_LOWEST = "Lowest rank of a relevant passage to accept."
 _PASSAGES = "Number of passages to sample; default: all."
 _SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 
@@ -203,9 +201,7 @@ def write_queries(
     test_share: Annotated[float, arguments.Arg("Share of documents whose queries are in split test.")] = 0.1,
     split_by: Annotated[Literal["group", "passage"], arguments.Arg(_SPLIT_BY)] = "group",
     round_trip: RoundTrip = None,
-    first_k: Annotated[
-        int, arguments.Arg("Lowest rank of a relevant passage to accept.", least=1)
-    ] = layout.RETURN_DEPTH,
+    first_k: Annotated[int, arguments.Arg(_LOWEST, least=1)] = layout.RETURN_DEPTH,
     reranker: search.Reranker | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.WrittenQueries:

@@ -1,4 +1,4 @@
-"""Options of commands, made from the arguments of functions; shared options, and shell completion."""
+"""Command-line options generated from the arguments of functions, shared options, and shell completion."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,7 +162,7 @@ def text_of(function: Callable[..., Any]) -> str:
 def shaped(
     function: Callable[..., None], parameters: Sequence[Parameter], text: str, called: Callable[[str], str] = plain_flag
 ) -> Callable[..., None]:
-    """Wrap a function for typer with options and a help text; errors name arguments by their flags."""
+    """Wrap a function for typer with options and a help text; errors refer to arguments by their flags."""
 
     function.__doc__, function.__name__ = text, function.__name__.lstrip("_")
     run = console.flags_named(called)(function)

@@ -1,4 +1,4 @@
-"""Commands of analyses, made from their fields."""
+"""Commands for analyses, generated from their fields."""
 
 from collections.abc import Iterator, Mapping
 from inspect import Parameter

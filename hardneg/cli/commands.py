@@ -106,7 +106,7 @@ _FORM = _written("n-tuple", "--form", f"The format: {', '.join(form_names.NAMES)
 _CORPUS = _written(None, "--corpus-output", "For tevatron-v2: also write the corpus to this file.")
 _NEGATIVES: dict[str, tuple[Any, Any]] = {
     "form": (_FORM, str),
-    "count": (_written(8, "--count", "Number of negatives to write per query, from the first on.", min=1), int),
+    "count": (_written(8, "--count", "Number of negatives to write per query, in order.", min=1), int),
     "output": (_FILE, Path),
     "scores": (_written(False, "--scores", "Also write the scores, if the form has a field for them."), bool),
     "corpus": (_CORPUS, Path | None),

@@ -1,4 +1,4 @@
-"""The `hardneg` command: its groups, and errors as one line and an exit code."""
+"""The `hardneg` command: its groups, and errors reported as one line and an exit code."""
 
 import errno
 import os
@@ -36,9 +36,9 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 
 
 class PackageGroup(TyperGroup):
-    """A command group that includes commands of installed packages, and names the package of a missing command.
+    """A command group with the commands of installed packages, which reports the package of a missing command.
 
-    An entry point of two words, such as `recipe verify`, is a command in the named group. The help imports no package.
+    An entry point of two words, such as `recipe verify`, is a command in that group. The help imports no package.
     """
 
     kind, panel = "apps", "From installed packages"
@@ -94,7 +94,7 @@ class PackageGroup(TyperGroup):
 
 
 class _Analyses(PackageGroup):
-    """The installed analyses, each a command made from its fields when it is called."""
+    """The installed analyses; each becomes a command, generated from its fields, when it is called."""
 
     kind, panel, lacking = "analyses", "Analyses", PluginError
 
@@ -109,7 +109,7 @@ class _Group(PackageGroup):
     """The main group."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; errors name arguments by their flags."""
+        """Run a command; errors refer to arguments by their flags."""
         with console.flags_named(adaptor.plain_flag):
             return super().invoke(ctx)
 

@@ -177,7 +177,7 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
 
 
 def metric_names(texts: Sequence[str]) -> list[str]:
-    """Split names of metrics that are joined by commas."""
+    """Split comma-separated names of metrics."""
     return [name for text in texts for name in text.split(",") if name]
 
 
@@ -333,7 +333,7 @@ def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[s
 def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
     """Print one row per step and the totals of the steps to run, with seconds if the store has a similar step.
 
-    A stage made once per seed has one row, with the sums over its seeds.
+    A stage that runs once per seed has one row, with the sums over its seeds.
     """
     stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
     groups: dict[str, list[recipes.Estimate]] = {}

@@ -312,7 +312,7 @@ def unpack(
     output: Path | None = adaptor.output("The run folder; default: the name of the packed one.", None),
     store: Path | None = STORE,
 ) -> None:
-    """Unpack a run's artifacts into the store and its run folder to this folder, after verifying every byte.
+    """Unpack artifacts into the store and the run folder into the current folder, after verifying every byte.
 
     Example: hardneg artifacts unpack star.tar.gz --output runs/star
     """
@@ -343,7 +343,7 @@ def check_store(
         say(f"{earlier} from an earlier version of hardneg: sizes checked, no checksums recorded")
     if newer := sum(item.newer for item in entries):
         say(f"{newer} from a newer version of hardneg: not checked")
-    done = "removed" if repair else "remove with --repair"
+    done = "removed" if repair else "removable with --repair"
     state = f"{len(damaged)} damaged, {done}" if damaged else "none damaged"
     say(f"{wording.counted(len(entries), 'artifact')}, {wording.size(sum(item.size for item in entries))}: {state}")
     if damaged and not repair:

@@ -218,14 +218,14 @@ def names_of(argument: str, value: Any) -> list[str]:
 
 
 def name_of(argument: str, value: Any) -> str:
-    """Return a value that is a non-empty string. Raises UsageError otherwise."""
+    """Return the value, a non-empty string. Raises UsageError for other values."""
     if isinstance(value, str) and value:
         return value
     raise refused(argument, value, "a name")
 
 
 def mapping_of(argument: str, value: Any) -> dict[str, Any]:
-    """Return a mapping as a dict. Raises UsageError otherwise."""
+    """Return a mapping as a dict. Raises UsageError for other values."""
     if isinstance(value, Mapping):
         return dict(value)
     raise refused(argument, value, "a dict of values by name")
@@ -246,7 +246,7 @@ def files_of(argument: str, value: Any) -> list[Path]:
 
 
 def whole_number(argument: str, value: Any, least: int | None = None) -> int:
-    """Return a value as an int of at least `least`. Raises UsageError otherwise."""
+    """Return a number as an int of at least `least`. Raises UsageError for other values."""
     if not isinstance(value, Integral) or isinstance(value, bool) or (least is not None and value < least):
         raise refused(argument, value, "a whole number" + ("" if least is None else f" of at least {least}"))
     return int(value)

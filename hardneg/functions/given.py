@@ -143,7 +143,7 @@ def _of_pairs(table: Any) -> dict[str, Any]:
 
 
 def write_dataset(dataset: Any, folder: Path) -> None:
-    """Write a dataset in memory in BEIR's format. Raises the same UsageError and DataError as `named_dataset`."""
+    """Write an in-memory dataset in BEIR format. Raises the same UsageError and DataError as `named_dataset`."""
     corpus, queries, judged = _parts_of(dataset)
     documents = (Document(*each) for each in _texts("corpus", corpus))
     grades = {split: _judgements(split, qrels, corpus, queries) for split, qrels in judged.items()}

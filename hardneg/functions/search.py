@@ -132,7 +132,7 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """Check these arguments of a function; None if all are omitted. Raises UsageError if only some are given."""
+        """Return the paths in these arguments, None if all are omitted. Raises UsageError if only some are given."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
@@ -148,7 +148,7 @@ class QueryVectors:
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
-        """Search for all queries in file order, and return the stored run and the number of queries.
+        """Search with all query vectors in file order; return the stored run and the number of queries.
 
         Raises:
             ArtifactError: the index is missing or damaged.

@@ -238,7 +238,7 @@ class Session:
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """Make a stage from run files; return its artifact and facts, with counts of entries missing in the collection.
+        """Make a stage from run files; return its artifact and facts, with counts of entries not in the collection.
 
         The key is the stage's digest, computed from the content of the runs instead of steps.
 
@@ -319,7 +319,7 @@ def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
 
     Raises:
         UsageError: the object has an unsupported type.
-        DataError: a dataset in memory is invalid; the message names the place.
+        DataError: an in-memory dataset is invalid; the message names the entry.
     """
     if not isinstance(dataset, str | os.PathLike):
         kept = given.keep_content(store, "given-collection", lambda folder: given.write_dataset(dataset, folder))

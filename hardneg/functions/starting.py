@@ -173,7 +173,7 @@ class Beginning:
         contents = FolderContents.of(folder, glob)
         if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
             splits = _counts(contents.judged)
-            reason = f"no query to evaluate on in test or dev has a relevant document (queries that do: {splits})"
+            reason = f"neither test nor dev has a query with a relevant document (such queries: {splits})"
             advice = "move some queries to test or dev" if any(contents.judged.values()) else "fix the judgements"
             raise DataError("; ".join([f"{contents.folder}: {reason}", *contents.left_out, advice]))
         return cls(contents, model or _STATIC)
@@ -338,11 +338,11 @@ def start(
     Args:
         folder: documents in a format of the dataset `documents`, or a collection with or without judgements.
         output: the recipe file to write; by default NAME.yaml in the working folder, named after the folder.
-        model: the start model, as for `train`; default static word vectors, `packaged:wordllama`.
+        model: the start model, as for `train`; by default static word vectors, `packaged:wordllama`.
         glob: documents to read, such as `guide/**/*.md`; default all.
         run: whether to also run the recipe; results go to runs/NAME.
         overwrite: whether to replace a file that this function has not written.
-        store: the artifact store; default the usual one.
+        store: the artifact store; by default the usual one.
         device: the device, such as cpu or cuda; by default the best available.
         progress: whether to show progress bars, or an object that shows progress.
 

@@ -20,7 +20,7 @@ from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, 
 
 Test = Comparison | TwoLevel
 
-BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, clipped to 0 and 1)."
+BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, clipped to [0, 1])."
 BETTER, WORSE = "▲", "▼"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 WITHIN = f"{UNDECIDED}, within the seeds' noise"
@@ -60,7 +60,7 @@ class MeanScore:
 class ReportContent:
     """The content of a report page.
 
-    systems: estimates by metric by system, in the order to show. histories: the trainer's log of each trained model:
+    systems: estimates by system and metric, in display order. histories: the trainer's log of each trained model:
     `step`, `loss`, and measurements on the dev set. settings: by name, shown as `str` prints them. settings_tables:
     more tables, shown after the settings. marks: for each sign, the systems that a system with the sign beats; empty:
     one sign per baseline. over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and
@@ -227,7 +227,7 @@ def outcomes_explained(report: ReportContent) -> str:
 
 
 def systems_section(report: ReportContent) -> Section:
-    """Return the table of means by system; the highest are bold, significant differences have signs."""
+    """Return the table of means by system, with the highest in bold and signs for significant differences."""
     rows = []
     for name, values in report.systems.items():
         cells = [Cell("–")] * len(report.metrics)
@@ -294,7 +294,7 @@ def _tests_table(tests: Sequence[Test], level: float, columns: _Columns) -> Tabl
 
 
 def seed_section(report: ReportContent) -> Section:
-    """Return a table of means and deviations over seeds, and one of the tests with their outcomes."""
+    """Return the section on seeds: a table of means and deviations, and a table of the tests with their outcomes."""
     rows, level, tests = [], report.level, report.over_seeds
     for metric in dict.fromkeys(name for seeds in report.by_seed.values() for each in seeds.values() for name in each):
         for system, seeds in report.by_seed.items():
@@ -347,7 +347,7 @@ class RecipeRun:
 def next_steps(
     measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
-    """Return next steps after an evaluation, each a sentence and the command to copy, by the first metric.
+    """Return the next steps after an evaluation, by its first metric, each a sentence and a command to copy.
 
     system: the row of the trained model; empty: the row with the highest mean other than BM25. runs: run files by row.
     run: the recipe run that was evaluated, if any.

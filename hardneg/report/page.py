@@ -28,7 +28,7 @@ _OUTCOMES = {
     "worse": "worse than",
     content.EQUIVALENT: "equivalent to",
     content.WITHIN: "within the seeds' noise of",
-    content.UNDECIDED: "undecided against",
+    content.UNDECIDED: "not distinguishable from",
 }
 
 

@@ -31,7 +31,7 @@ _FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+$)")
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages below a query: hits of runs by system, their relevance and, with a collection, their texts."""
+    """The passages to show for a query: hits of runs by system, their relevance and, with a collection, their texts."""
 
     runs: Mapping[str, Path]
     qrels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Passages:
         return dict(zip(split.query_ids, split.texts, strict=True))
 
     def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
-        """Return the first hits of some queries, at most `RANKED` each."""
+        """Return the top hits of some queries, at most `RANKED` each."""
         if system not in self.runs:
             return {}
         run = read_run(self.runs[system])
@@ -145,7 +145,7 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
 
 
 def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
-    """Return the passages of each query: the first hits of each system, by rank, then other relevant documents."""
+    """Return the passages of each query: the top hits of each system, by rank, then other relevant documents."""
     lists, chosen = {system: passages.ranked(system, query_ids) for system in systems}, dict[str, list[str]]()
     for query_id in query_ids:
         found, grades = [each.get(query_id, ()) for each in lists.values()], passages.qrels.get(query_id, {})

@@ -82,7 +82,7 @@ def test_queries_are_no_documents(tmp_path):
     [
         ({"picture.png": "x"}, r"no file to read: .* it has 1 file \.png"),
         ({"corpus.jsonl": CORPUS, **qrels("test")}, r"neither queries\.jsonl"),
-        ({**BEIR, **qrels("train")}, r"a relevant document \(queries that do: train 1\)"),
+        ({**BEIR, **qrels("train")}, r"a relevant document \(such queries: train 1\)"),
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
         ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: contains no queries"),

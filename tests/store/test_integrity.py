@@ -58,7 +58,7 @@ def test_damage_is_found_and_removed(tmp_path: Path, harm: Any, problem: str) ->
     harm(artifact)
     assert problem in found(store)[artifact.key].problem and not found(store)[other.key].problem
     told = CliRunner().invoke(app, ["artifacts", "check", "--store", str(store.root)])
-    assert told.exit_code == 5 and problem in told.stdout and "1 damaged, remove with --repair" in told.stdout
+    assert told.exit_code == 5 and problem in told.stdout and "1 damaged, removable with --repair" in told.stdout
     told = CliRunner().invoke(app, ["artifacts", "check", "--repair", "--store", str(store.root)])
     assert told.exit_code == 0 and "the next run recreates it" in told.stdout and str(tmp_path / "out") in told.stdout
     assert store.find(artifact.key) is None and store.find(other.key)

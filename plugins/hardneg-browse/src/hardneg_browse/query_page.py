@@ -238,7 +238,7 @@ class QueryPage:
 
 
 def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
-    """Collect the page of a query. label: the list of negatives; marks: documents that a reader marked."""
+    """Collect the content of a query's page. label: the list of negatives; marks: documents that a reader marked."""
     mined = browsed.lists[label].negatives(query_id)
     positive, negative = browsed.positives_of(query_id, label), list(mined.negatives) if mined else []
     drops, ids, text = mined.drops if mined else None, [*positive, *negative], browsed.text(query_id)

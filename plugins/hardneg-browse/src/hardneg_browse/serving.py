@@ -69,7 +69,7 @@ class BrowsePage:
 
 @contextmanager
 def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowsePage]:
-    """Open a server; port 0 is any free port. Requests before `serve` wait.
+    """Open a server; port 0 is any free port. Requests that arrive before `serve` wait.
 
     Raises:
         UsageError: the port is in use.

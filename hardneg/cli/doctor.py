@@ -58,7 +58,7 @@ def doctor(
 def _in_words(name: str, value: Any) -> str:
     if name == "code":
         verbs = {True: "may depend", False: "do not depend"}
-        return "; ".join(f"{file} is not run; vectors {verbs[used]} on it" for file, used in value.items())
+        return "; ".join(f"{file} is not run, and vectors {verbs[used]} on it" for file, used in value.items())
     if isinstance(value, Mapping):
         return ", ".join(f"{each} {text!r}" for each, text in value.items())
     return repr(value) if name.endswith("_prompt") else str(value)

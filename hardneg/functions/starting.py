@@ -138,7 +138,7 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
             relevant = [each for each in judgements if each.relevance > 0]
             lost = [each for each in judgements if doc_ids is not None and each.doc_id not in doc_ids]
             if unknown := sum(each.query_id in query_ids for each in lost):
-                what = "of documents not in the corpus, used only in evaluation"
+                what = "of documents not in the corpus, used in evaluation only"
                 left_out.append(f"{split}: {counted(unknown, 'judgement')} {what}")
             known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
             judged[split] = len(known)

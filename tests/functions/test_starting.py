@@ -102,7 +102,7 @@ def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
     seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
     assert dict(seen.judged) == {"train": 1, "test": 1}
     assert f"1 query skipped, because the query or its documents are missing from {tmp_path}'" in str(seen.left_out)
-    assert "test: 1 judgement of documents not in the corpus, used only in evaluation" in seen.left_out
+    assert "test: 1 judgement of documents not in the corpus, used in evaluation only" in seen.left_out
 
 
 def test_judgements_and_other_tables_beside_files_are_not_documents(tmp_path):

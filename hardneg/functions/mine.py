@@ -182,7 +182,7 @@ def _scores_of_model(
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
 _WRITERS = "Query writers, one of which is drawn per passage; each is a name or {name: NAME, ...}."
-_LOWEST = "Lowest rank of a relevant passage to accept."
+_LOWEST = "Maximum rank of a relevant passage."
 _PASSAGES = "Number of passages to sample; default: all."
 _SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 

@@ -1,4 +1,4 @@
-"""Options of commands, made from the arguments of functions; shared options, and shell completion."""
+"""Command-line options generated from the arguments of functions, shared options, and shell completion."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ from hardneg.records import HardnegError
 from hardneg.registry import SINGULARS, list_plugins
 from hardneg.runtime import world
 
-RECIPES, STAGES, RESULTS, AROUND = "Recipes", "Single stages, on plain files", "Results", "What there is"
+RECIPES, STAGES, RESULTS, AROUND = "Recipes", "Single stages on plain files", "Results", "Data and plugins"
 
-JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
+JSON = typer.Option(False, "--json", help="Print only JSON.")
 OVERWRITE = typer.Option(
     False, "--overwrite", help="Replace existing output, unless it is also an input.", rich_help_panel=WRITTEN
 )
@@ -45,7 +45,7 @@ def complete_stages(context: typer.Context) -> list[str]:
 
 
 def _of_recipe(context: typer.Context, read: Callable[[Any], list[str]]) -> list[str]:
-    """The result of `read` for the recipe on the command line; empty if the recipe cannot be read."""
+    """Return the result of `read` for the recipe on the command line; empty if the recipe cannot be read."""
     typed = context.args[0] if context.args else None  # if the completed option is last
     name = context.params.get("recipe") or context.params.get("name") or typed
     try:
@@ -81,7 +81,7 @@ def complete_words(*known: str) -> Callable[[], list[str]]:
 
 
 def keyword(name: str, **facts: Any) -> Parameter:
-    """A keyword-only parameter of a command's function; facts: the default and annotation."""
+    """Return a keyword-only parameter for a command's function; facts: the default and annotation."""
     return Parameter(name, Parameter.KEYWORD_ONLY, **facts)
 
 
@@ -96,17 +96,17 @@ def key_values(meaning: str, panel: str | None = None) -> Any:
 
 
 def flag(argument: Arg) -> str:
-    """The name of an argument on the command line."""
+    """Return the name of an argument on the command line."""
     return argument.metavar if argument.operand else f"--{argument.flag or argument.name.replace('_', '-')}"
 
 
 def plain_flag(name: str) -> str:
-    """The default name of an argument on the command line."""
+    """Return the name of a shared argument on the command line, or the default name of another argument."""
     return flag(SHARED[name] if name in SHARED else Arg("", name=name))
 
 
 def flag_of(function: Callable[..., Any]) -> Callable[[str], str]:
-    """A function that maps argument names to their command-line names in the command of `function`."""
+    """Return a function that maps argument names to the command-line names in the command of `function`."""
     known = arguments_of(function)
     return lambda name: flag(known[name]) if name in known else plain_flag(name)
 
@@ -132,7 +132,7 @@ def option_of(argument: Arg, *default: Any) -> Any:
     )
 
 
-SHARED = {**options_of(Where), "plan": Arg("Show the steps, and do nothing.", cli=bool, default=False, name="plan")}
+SHARED = {**options_of(Where), "plan": Arg("Show the steps, but run nothing.", cli=bool, default=False, name="plan")}
 """Options that commands share, by argument name."""
 SET, STORE, DEVICE, ENGINE = (
     option_of(SHARED[name], [] if name == "settings" else SHARED[name].default)
@@ -162,7 +162,7 @@ def text_of(function: Callable[..., Any]) -> str:
 def shaped(
     function: Callable[..., None], parameters: Sequence[Parameter], text: str, called: Callable[[str], str] = plain_flag
 ) -> Callable[..., None]:
-    """Wrap a function for typer with options and a help text; errors name arguments by their flags."""
+    """Wrap a function for typer with options and a help text; errors refer to arguments by their flags."""
 
     function.__doc__, function.__name__ = text, function.__name__.lstrip("_")
     run = console.flags_named(called)(function)
@@ -179,14 +179,14 @@ def click_command(name: str, run: Callable[..., None]) -> Any:
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """The options for these arguments; a single `--option`, placed after the first plugin, serves all plugins."""
+    """Yield the options for these arguments; a single `--option`, placed after the first plugin, serves all plugins."""
     seen = set[str]()
     for each in arguments.values():
         yield parameter(each)
         name = "engine_option" if each.plugin == "engines" else "option"
         if each.plugin not in ("", "datasets") and name not in seen:
             seen.add(name)
-            meaning = f"An option of the {each.name}: KEY=VALUE, or {each.name}.KEY=VALUE."
+            meaning = f"An option of the {each.name}, as KEY=VALUE or {each.name}.KEY=VALUE."
             yield keyword(name, default=key_values(meaning, each.panel or None), annotation=list[str])
 
 

@@ -1,4 +1,4 @@
-"""Commands of analyses, made from their fields."""
+"""Commands for analyses, generated from their fields."""
 
 from collections.abc import Iterator, Mapping
 from inspect import Parameter
@@ -24,8 +24,8 @@ from hardneg.store import Target
 
 _KEYWORDS = options_of(AnalyzeArguments)
 _FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "relevance_level": int, "seed": int}
-"""The types of the extra options that an analysis can request in addition to its fields."""
-_PLOT = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
+"""The types of the options that an analysis can request in addition to its fields."""
+_PLOT = typer.Option("--plot", metavar="PATH", help="Draw a .png, .svg or .pdf figure.", rich_help_panel=WRITTEN)
 _OUTPUTS = (
     adaptor.keyword("as_json", default=adaptor.JSON, annotation=bool),
     adaptor.keyword("plot", default=None, annotation=Annotated[Path | None, _PLOT]),
@@ -56,7 +56,7 @@ def command_of(chosen: type[Analysis]) -> Any:
             figure.check_forms([plot])
             beside = (files.judged, files.topics, files.corpus, files.hidden)
             reads = [*(path for path in map(Path, files.named.values()) if path.exists()), *filter(None, beside)]
-            reads = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # which may hold figures
+            reads = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # figures may go there
             planned_work.store_outputs("analyze", [Target(plot)], reads, args["overwrite"]).check()
         with plugin_errors([analysis]):
             numbers = analysis.measure(files)
@@ -106,7 +106,7 @@ class _Field:
         required = info.is_required() and not self.of_stages
         if self.refers and not (self.of_stages or mark.placed or (mark.metavar and not mark.argument)):
             form = list[Path] if get_origin(info.annotation) is dict else Path
-        usual = "A TREC run, plain or gzip; give --run for each." if mark.flag == "run" else ""
+        usual = "A TREC run, plain or gzipped; may be repeated." if mark.flag == "run" else ""
         text: dict[str, Any] = {"help": info.description or usual, "metavar": mark.metavar or None}
         if mark.argument:
             said: Any = typer.Argument(**text)
@@ -146,7 +146,7 @@ class _Field:
         return UsageError(f"{'' if self.mark.argument else f'{self.flag} '}{text}: {problem}")
 
     def _named(self, texts: list[str], several: bool) -> dict[str, Any]:
-        """Parse NAME=VALUE texts; with `several` values are joined by commas and names may repeat."""
+        """Parse NAME=VALUE texts; with `several`, values are separated by commas and names may repeat."""
         values: dict[str, Any] = {}
         for text in texts:
             name, _, value = text.partition("=")
@@ -156,13 +156,13 @@ class _Field:
         return values
 
     def _table(self, texts: list[str]) -> Mapping[str, dict[str, str]]:
-        """Parse ROW:COLUMN=VALUE texts, or for files [LABEL:]NUMBER=PATH; NUMBER is a step or a dimension."""
+        """Parse ROW:COLUMN=VALUE texts or, for files, [LABEL:]NUMBER=PATH; NUMBER is a step or a dimension."""
         values: dict[str, dict[str, str]] = {}
         for text in texts:
             named, _, value = text.partition("=")
             row, _, column = named.rpartition(":")
             if not value or not (column.isascii() and column.isdigit() if self.refers else row and column):
-                form = "NUMBER=PATH or LABEL:NUMBER=PATH, a whole number" if self.refers else "ROW:COLUMN=VALUE"
+                form = "NUMBER=PATH or LABEL:NUMBER=PATH, with a whole number" if self.refers else "ROW:COLUMN=VALUE"
                 raise self._mistake(text, f"must be {form}")
             if column in values.setdefault(row or "run", {}):
                 raise self._mistake(text, f"{named} is given twice")
@@ -171,7 +171,7 @@ class _Field:
 
 
 def _form(annotation: Any) -> Any:
-    """The command-line type of a field: text, number, choice, or a list of them."""
+    """Return the command-line type of a field: text, number, choice, or a list of these."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _form(inner[0])

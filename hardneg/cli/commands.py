@@ -1,4 +1,4 @@
-"""Commands of the public functions, and of the exchange with other programs."""
+"""Commands for the public functions, and for exchanging files with other programs."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from hardneg.store import MANIFEST, Target, link_file, link_folder, replacing_fo
 ON_ONE = ("settings", "store", "device")
 ON_MANY = (*ON_ONE, "engine")
 Args = Mapping[str, Any]
-_FILE = adaptor.output("The file to write; its suffix must fit the form.")
+_FILE = adaptor.output("The file to write; its suffix must match the form.")
 _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 
 
@@ -34,7 +34,7 @@ class Command:
     """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
 
     shows: the shared options that the command offers. counts: facts to print first, each with a singular and a plural
-    noun. All other counts are then listed as skipped items, except the counts named in `unsaid`.
+    noun. All other counts are then listed as skipped items, except those in `unsaid`.
     """
 
     output: Any = None
@@ -58,7 +58,7 @@ class Command:
     def targets(self, args: Args) -> list[Target]:
         """The output files. Raises UsageError if a file name does not match its content."""
         if self.run and args["output"].suffix != ".gz":
-            raise errors.UsageError(f"{args['output']}: a run is a gzip file; use a name that ends in .trec.gz")
+            raise errors.UsageError(f"{args['output']}: runs are written gzipped; use a name that ends in .trec.gz")
         return [Target(args["output"], folder=not self.run)]
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
@@ -79,7 +79,7 @@ class Command:
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
     def command(self, name: str) -> Callable[..., None]:
-        """The function for typer: all processes compute the result, and the first process writes and prints it."""
+        """Return the function for typer: all processes compute the result; the first process writes and prints it."""
 
         def run(**args: Any) -> None:
             given, engine = values(self.arguments, args), (args.get("engine"), args.get("engine_option"))
@@ -102,15 +102,15 @@ def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
 
 
 _DONE = adaptor.complete_words(*form_names.NAMES)
-_FORM = _written("n-tuple", "--form", f"{', '.join(form_names.NAMES)}.", autocompletion=_DONE)
-_CORPUS = _written(None, "--corpus-output", "For tevatron-v2: write the corpus here too.")
+_FORM = _written("n-tuple", "--form", f"The format: {', '.join(form_names.NAMES)}.", autocompletion=_DONE)
+_CORPUS = _written(None, "--corpus-output", "For tevatron-v2: also write the corpus to this file.")
 _NEGATIVES: dict[str, tuple[Any, Any]] = {
     "form": (_FORM, str),
-    "count": (_written(8, "--count", "How many to write for each query, the first ones.", min=1), int),
+    "count": (_written(8, "--count", "Number of negatives to write per query, in order.", min=1), int),
     "output": (_FILE, Path),
-    "scores": (_written(False, "--scores", "Write the scores too, if the form has a field for them."), bool),
+    "scores": (_written(False, "--scores", "Also write the scores, if the form has a field for them."), bool),
     "corpus": (_CORPUS, Path | None),
-    "dropped": (_written(None, "--dropped", "Also write the candidates that a miner dropped."), Path | None),
+    "dropped": (_written(None, "--dropped", "Also write the dropped candidates to this file."), Path | None),
 }
 
 
@@ -129,7 +129,7 @@ class NegativesTarget(NamedTuple):
         form_names.check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
             raise errors.UsageError(
-                "--corpus-output FILE and --form tevatron-v2, whose rows hold ids only: use both or neither"
+                "--corpus-output and --form tevatron-v2 must be used together; rows in this form contain only ids"
             )
         if self.corpus is not None and self.corpus.suffix != ".jsonl":
             raise errors.UsageError(f"{self.corpus}: must end in .jsonl")
@@ -181,11 +181,11 @@ def export(
     dataset: str = typer.Option(
         ..., help="The dataset of the negatives.", autocompletion=adaptor.complete_plugins("datasets")
     ),
-    negatives: Path = typer.Option(..., help="The file to read."),
-    source_form: str = typer.Option(form_names.OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
-    split: str = typer.Option("train", help="The queries' split."),
+    negatives: Path = typer.Option(..., help="The file of negatives to read."),
+    source_form: str = typer.Option(form_names.OWN, "--from", help="Its format, as in --form.", autocompletion=_DONE),
+    split: str = typer.Option("train", help="Split of the queries."),
     form: str = _FORM,
-    count: int | None = _written(None, "--count", "How many to write for each query; default all.", min=1),
+    count: int | None = _written(None, "--count", "Number of negatives to write per query; default: all.", min=1),
     output: Path = _FILE,
     corpus: Path | None = _CORPUS,
     overwrite: bool = adaptor.OVERWRITE,
@@ -231,7 +231,7 @@ def commands() -> dict[str, Command]:
 
 
 index_app = typer.Typer(
-    help="Build indexes over texts or vectors, import vectors of other programs.", no_args_is_help=True
+    help="Build indexes over texts or vectors, or import vectors from other programs.", no_args_is_help=True
 )
 
 
@@ -240,11 +240,11 @@ def import_(
     output: Path = adaptor.output("The folder to write."),
     overwrite: bool = adaptor.OVERWRITE,
     vectors: Path = typer.Option(
-        ..., help="A .npy array, with --ids; Parquet with ids and lists; or Pyserini's embeddings.jsonl."
+        ..., help="A .npy array, used with --ids; a Parquet file of ids and vectors; or Pyserini's embeddings.jsonl."
     ),
-    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in the order of the rows."),
+    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in row order."),
 ) -> None:
-    """Import vectors into a flat index that Pyserini's FaissSearcher opens.
+    """Import vectors into a flat index for Pyserini's FaissSearcher.
 
     Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
 
@@ -260,8 +260,8 @@ def import_(
 
 
 def pyserini(
-    folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
-    model: str | None = typer.Option(None, "--model", help="The model of an index outside a run folder."),
+    folder: Path = typer.Argument(help="A run folder or an index folder.", show_default=False),
+    model: str | None = typer.Option(None, "--model", help="The model of the index, if it is outside a run folder."),
     option: list[str] = typer.Option(
         [], "--option", metavar="KEY=VALUE", help="An option the index was built with, such as scale=51.2 or k1=1.2."
     ),
@@ -309,7 +309,7 @@ def _judging_of(args: Mapping[str, Any]) -> RunsToScore:
     return RunsToScore.of(session, values(ARGUMENTS, args))
 
 
-_PER_QUERY = typer.Option(False, "--per-query", help="Print each query's scores too.")
+_PER_QUERY = typer.Option(False, "--per-query", help="Also print the scores of each query.")
 _OPTIONS = [
     *adaptor.parameters(ARGUMENTS),
     keyword("per_query", default=_PER_QUERY, annotation=bool),
@@ -322,8 +322,8 @@ evaluate = adaptor.shaped(_evaluate, _OPTIONS, adaptor.text_of(scored), _called)
 def _report(**args: Any) -> None:
     """Score run files, test their differences, and write report.html, report.md and queries.tsv.
 
-    With --dataset the page shows the texts of queries and of retrieved passages. --format prints tables alone, of the
-    runs or of a run folder's metrics, and writes nothing.
+    With --dataset, the page shows the texts of queries and retrieved passages. --format markdown or latex prints only
+    the tables, for the runs or for the metrics of a run folder, and writes no files.
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
@@ -343,7 +343,7 @@ def _report(**args: Any) -> None:
     judging = replace(judging, baselines=judging.baselines or [*runs][:1])
     system = {str(path): label for label, path in runs.items()}.get(args["about"], args["about"])
     if system and system not in runs:
-        raise errors.UsageError(f"about: {system} is not among the runs: {', '.join(runs)}")
+        raise errors.UsageError(f"about: unknown run {system!r}; available: {', '.join(runs)}")
     if not pages:
         tested = judging.tested(judging.measured())
         return say(tables(content.ReportContent.of(title, tested)), nl=False)
@@ -369,14 +369,14 @@ def _report(**args: Any) -> None:
     say_next(steps)
 
 
-_FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
+_FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run, given by its file name; default: the first.")
 _ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the one with the highest mean.")
 _TITLE = typer.Option("", "--title", help="The title of the page or table; default: the folder's name, or Results.")
-_OUTPUT = adaptor.output("The folder to write; report.* and queries.tsv in it are replaced.", None)
+_OUTPUT = adaptor.output("The folder to write; existing report.* and queries.tsv are replaced.", None)
 _RUNFOLDER = typer.Argument(
-    None, metavar="RUNFOLDER", help="A finished recipe's folder, in place of runs.", exists=True
+    None, metavar="RUNFOLDER", help="The run folder of a finished recipe, instead of runs.", exists=True
 )
-_FORMAT = typer.Option("pages", "--format", help="What to write.")
+_FORMAT = typer.Option("pages", "--format", help="The output format.")
 _REPORT_OPTIONS = [
     *adaptor.parameters({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),
     keyword("folder", default=_RUNFOLDER, annotation=Path | None),

@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 @contextmanager
 def flags_named(called: Callable[[str], str]) -> Iterator[None]:
-    """Make errors name arguments as the command does, unless the error already has argument names."""
+    """Show arguments in errors by their command-line flags, unless an error already has its own."""
     try:
         yield
     except HardnegError as error:
@@ -43,7 +43,7 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Make system errors name the stream, for example when the disk behind it is full."""
+    """Add the name of the stream to system errors, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -72,7 +72,7 @@ def say_json(content: Any, indent: int | None = None) -> None:
 
 
 def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
-    """Print an answer as JSON, or as lines."""
+    """Print a result as JSON or as lines."""
     if as_json:
         return say_json(content, indent=1)
     for line in lines:
@@ -99,7 +99,7 @@ def stderr_console() -> "Console":
 
 
 def stdout_console() -> "Console":
-    """A console for the answer, with one line per table row unless the terminal is too narrow."""
+    """A console for results, with one line per table row unless the terminal is too narrow."""
     console = _console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000
@@ -133,7 +133,7 @@ def measured_tables(console: "Console", measured: "evaluation.metrics_json.Measu
         console.print()
         print_table(console, tests)
     if measured.comparisons:
-        holm = "Paired, two-sided, p after Holm's correction over all comparisons by the same metric."
+        holm = "Paired two-sided tests; p after Holm's correction over all comparisons by the same metric."
         _print_dim(console, holm, reports.content.outcomes_explained(content))
 
 

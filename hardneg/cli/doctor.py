@@ -1,4 +1,4 @@
-"""`hardneg doctor`: a report on this machine, or on the use of a model."""
+"""`hardneg doctor`: a report on this machine or on a model."""
 
 import importlib.metadata
 import importlib.util
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 def doctor(
     store: Path = adaptor.STORE,
     as_json: bool = adaptor.JSON,
-    model: str | None = typer.Option(None, "--model", help="Report only on the use of this model."),
+    model: str | None = typer.Option(None, "--model", help="Report only on this model."),
 ) -> None:
     """Report what this machine has and what it means for recipes; fails only if the core cannot work.
 
@@ -58,7 +58,7 @@ def doctor(
 def _in_words(name: str, value: Any) -> str:
     if name == "code":
         verbs = {True: "may depend", False: "do not depend"}
-        return "; ".join(f"{file} is not run, vectors {verbs[used]} on it" for file, used in value.items())
+        return "; ".join(f"{file} is not run, and vectors {verbs[used]} on it" for file, used in value.items())
     if isinstance(value, Mapping):
         return ", ".join(f"{each} {text!r}" for each, text in value.items())
     return repr(value) if name.endswith("_prompt") else str(value)
@@ -71,7 +71,7 @@ def _declared(name: str) -> dict[str, Any]:
 
     model = resolve(name)
     if model.location.folder is None and (commit := model.location.commit) is not None:
-        there = f"on the hub (commit {commit[:12]}), not on this machine"
+        there = f"is on the hub (commit {commit[:12]}), but not on this machine"
         raise ModelError(f"model {name!r}: {there}; run `hf download {name}`")
     contract = asdict(model.contract)
     lengths = {field: tokens_read(contract[field]) for field in ("query_length", "document_length")}
@@ -79,7 +79,7 @@ def _declared(name: str) -> dict[str, Any]:
 
 
 def examine(store: Path) -> Iterator[Finding]:
-    """All findings in print order; torch is imported only if there is a GPU, other heavy modules never."""
+    """Yield all findings in print order; of the heavy modules, only torch is imported, and only for a GPU."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
         "versions": _versions,
@@ -96,7 +96,7 @@ def examine(store: Path) -> Iterator[Finding]:
 def _memory() -> Finding:
     total, free = memory()
     few = free < 3 * _GIB
-    meaning = f"the demo presets need about 2 GB{': close other programs first' if few else ''}"
+    meaning = f"the demo presets need about 2 GB{'; close other programs first' if few else ''}"
     return Finding("memory", "note" if few else "ok", f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB free", meaning)
 
 
@@ -116,7 +116,7 @@ def _cpu() -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     bf16 = bf16_on_cpu()
     meaning = "automatic precision and large searches use bf16" if bf16 else "automatic precision is fp32 without a GPU"
-    units = f"{'with' if bf16 else 'without'} units for bfloat16"
+    units = f"{'with' if bf16 else 'without'} bfloat16 support"
     return Finding("cpu", "ok" if cores > 1 else "note", f"{cpu_name()}, cores: {cores}, {units}", meaning)
 
 
@@ -127,7 +127,7 @@ def _gpu() -> Finding:
     import torch
 
     if not torch.cuda.is_available():
-        meaning = "recipes run on the CPU: check the driver, or install a torch build for this GPU"
+        meaning = "recipes run on the CPU; check the driver, or install a torch build for this GPU"
         return Finding("gpu", "note", f"found, but torch {torch.__version__} cannot use it", meaning)
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return Finding("gpu", "ok", ", ".join(names), "used by default; `--device cpu` avoids it")
@@ -136,16 +136,16 @@ def _gpu() -> Finding:
 def _disk(store: Path) -> Finding:
     free = planned_work.free_bytes(store)
     if not os.access(next(folder for folder in (store, *store.parents) if folder.exists()), os.W_OK):
-        return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
+        return Finding("store", "note", f"{store} cannot be written", "no recipe can run; choose another with --store")
     meaning = "the demo needs 0.2 GB; MS MARCO (8.8 million passages, 768 dimensions) needs 27 GB per model"
     return Finding("store", "ok" if free > _GIB else "note", f"{free / 1e9:.1f} GB free at {store}", meaning)
 
 
 def _faiss() -> Finding:
     if importlib.util.find_spec("faiss"):
-        return Finding("faiss", "ok", "installed", "opens the indexes made here")
+        return Finding("faiss", "ok", "installed", "opens indexes built by hardneg")
     return Finding(
-        "faiss", "missing", "not installed", 'only for Pyserini\'s dense searcher: pip install "hardneg[cpu]"'
+        "faiss", "missing", "not installed", 'only Pyserini\'s dense searcher needs it: pip install "hardneg[cpu]"'
     )
 
 
@@ -162,11 +162,11 @@ def _java() -> Finding:
     meaning += "" if java.has_vector else "; a JDK with jdk.incubator.vector is faster"
     if starts_alone():
         return Finding(BM25, "ok", found, meaning)
-    return Finding(BM25, "note", found, f"{meaning}; for Pyserini alone call hardneg.plugin.start_java() first")
+    return Finding(BM25, "note", found, f"{meaning}; before using Pyserini alone, call hardneg.plugin.start_java()")
 
 
 def _versions() -> list[Finding]:
-    """One finding for the core's requirements and one for each extra with a problem."""
+    """Return one finding for the core's requirements and one for each extra with a problem."""
     from packaging.requirements import Requirement
 
     extras = ["", *(importlib.metadata.metadata("hardneg").get_all("Provides-Extra") or [])]

@@ -1,4 +1,4 @@
-"""The `hardneg` command: its groups, and errors as one line and an exit code."""
+"""The `hardneg` command: its groups, and errors reported as one line and an exit code."""
 
 import errno
 import os
@@ -23,26 +23,25 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "
-    "5 the store, or an output that cannot be written, 6 a model, 7 a missing dependency, 8 training, "
-    "9 the Hugging Face hub, 130 stopped with Ctrl-C."
+    "Exit codes: 0 success, 1 other error, 2 usage or recipe, 3 plugin, 4 data file, 5 store or output, 6 model, "
+    "7 missing dependency, 8 training, 9 Hugging Face hub, 130 stopped with Ctrl-C."
 )
 _ROOM = {
     errno.ENOSPC: "the disk is full; free some space and run again",
     errno.EDQUOT: "the disk quota is used up; free some space and run again",
     errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again",
-    errno.EROFS: "the disk is read-only; write to another place",
+    errno.EROFS: "the disk is read-only; write elsewhere",
 }
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
 class PackageGroup(TyperGroup):
-    """A command group that includes commands of installed packages, and names the package of a missing command.
+    """A command group with the commands of installed packages, which reports the package of a missing command.
 
-    An entry point of two words, such as `recipe verify`, is a command in the named group. The help imports no package.
+    An entry point of two words, such as `recipe verify`, is a command in that group. The help imports no package.
     """
 
-    kind, panel = "apps", "Of installed packages"
+    kind, panel = "apps", "From installed packages"
     lacking: ClassVar[type[HardnegError]] = MissingDependency
     _helping = False
 
@@ -65,7 +64,7 @@ class PackageGroup(TyperGroup):
         point = brought[cmd_name]
         if not self._helping:
             return self.made(point)
-        summary = f"{plugin_summary(point.value) or 'It has no summary'}."
+        summary = f"{plugin_summary(point.value) or 'No summary'}."
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -95,7 +94,7 @@ class PackageGroup(TyperGroup):
 
 
 class _Analyses(PackageGroup):
-    """The installed analyses, each a command made from its fields when it is called."""
+    """The installed analyses; each becomes a command, generated from its fields, when it is called."""
 
     kind, panel, lacking = "analyses", "Analyses", PluginError
 
@@ -110,21 +109,21 @@ class _Group(PackageGroup):
     """The main group."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; errors name arguments by their flags."""
+        """Run a command; errors refer to arguments by their flags."""
         with console.flags_named(adaptor.plain_flag):
             return super().invoke(ctx)
 
 
 app = typer.Typer(
     cls=_Group,
-    help="Train dense retrievers with hard negatives; write Pyserini indexes and TREC runs; test the difference.",
+    help="Train dense retrievers with hard negatives, write Pyserini indexes and TREC runs, and test for improvements.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 _ANALYSES = typer.Typer(
-    help="Explain the metrics: errors, drift and filters of negatives, overlaps, wins, costs.", no_args_is_help=True
+    help="Analyse results: errors, drift and filtering of negatives, overlap, wins, costs.", no_args_is_help=True
 )
 for panel, name, group, kind in (
     (adaptor.RECIPES, "recipe", recipe.app, PackageGroup),
@@ -194,7 +193,7 @@ def end(error: HardnegError | OSError) -> None:
 
 
 def as_hardneg_error(error: OSError) -> HardnegError:
-    """A system error converted to an ArtifactError if a write failed, else to a DataError."""
+    """Convert a system error to an ArtifactError if a write failed, else to a DataError."""
     number, name = error.errno or 0, error.filename2 or error.filename
     where = str(name) if name is not None else "standard output or a file"
     if number in _ROOM:
@@ -204,7 +203,7 @@ def as_hardneg_error(error: OSError) -> HardnegError:
         or (os.path.exists(name) and not os.access(name, os.R_OK))
     )
     if number in _CLOSED and name is not None and not unreadable:
-        return ArtifactError(f"{where}: {error.strerror}: write to another place, or check its permissions")
+        return ArtifactError(f"{where}: cannot be written ({error.strerror}); check permissions, or write elsewhere")
     return DataError(f"{where}: cannot be read ({error.strerror or error})")
 
 

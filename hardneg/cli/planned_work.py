@@ -1,4 +1,4 @@
-"""The session of a command: outputs checked first, one printed line per step, several processes, and plans shown."""
+"""The session of a command: checks of outputs, one printed line per step, several processes, and printed plans."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ class TerminalSession(Session):
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """The plan, once the outputs are checked; without a plan, a temporary store replaces a read-only store.
+        """Check the outputs and return the plan; without a plan, use a temporary store if the store is read-only.
 
         Raises:
             UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
@@ -88,7 +88,7 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """The artifacts of all steps, or of the steps up to one, printing a line per step; every process calls this.
+        """Make or reuse the artifacts of all steps, or up to one, and print a line per step; every process calls this.
 
         Raises:
             UsageError: this process sees different files than the first process.
@@ -159,7 +159,7 @@ def opened(
 
 
 def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
-    """The options given as KEY=VALUE texts, with each value parsed as YAML.
+    """Parse options given as KEY=VALUE texts; each value is YAML.
 
     Raises:
         UsageError: a text is not KEY=VALUE, or its value is not YAML.
@@ -177,12 +177,12 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
 
 
 def metric_names(texts: Sequence[str]) -> list[str]:
-    """Split names of metrics that are joined by commas."""
+    """Split comma-separated names of metrics."""
     return [name for text in texts for name in text.split(",") if name]
 
 
 def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a function's own arguments, by name and converted from the command line.
+    """Convert the values of a function's own arguments from the command line, by name.
 
     Raises:
         UsageError: a text has the wrong form, or an option belongs to a plugin that was not given.
@@ -198,7 +198,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
         names = [each.name for each in own.values() if each.plugin not in ("", "datasets", "engines")]
         plugin, dot, key = path.partition(".")
         if dot and plugin not in names:
-            raise UsageError(f"--option {path}: no such plugin in this command; it has: {', '.join(names)}")
+            raise UsageError(f"--option {path}: no such plugin in this command; available: {', '.join(names)}")
         plugin, key = (plugin, key) if dot else (names[0], path)
         if plugin not in read:
             raise UsageError(f"--option {key}: this option belongs to {{{plugin}}}, which was not given", plugin)
@@ -207,7 +207,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
 
 
 def _mapping(argument: Arg, texts: Sequence[str]) -> dict[str, Any]:
-    """The values of a repeatable NAME=VALUE option: YAML, numbers, or lists of numbers."""
+    """Parse the values of a repeatable NAME=VALUE option: YAML, numbers, or lists of numbers."""
     value_type = get_args(argument.cli)[1]
     if value_type is Any:
         return plugin_options(texts, flag(argument))
@@ -233,7 +233,7 @@ def store_outputs(
     store: Store | None = None,
     plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """The outputs of a command; store: records the outputs, default: the usual store; plan: the steps behind them."""
+    """Return the outputs of a command; store: where to record them (default: the usual one); plan: their steps."""
     keys: list[str] = []
     if plan is not None:
         inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())
@@ -247,14 +247,14 @@ def free_bytes(path: Path) -> int:
 
 
 def own_device(here: World, device: str | None) -> str:
-    """`cpu`, or the GPU of this process. Raises UsageError if there are too few GPUs, or a GPU is named."""
+    """`cpu`, or the GPU of this process. Raises UsageError for too few GPUs, or if a specific GPU is requested."""
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu":
         return device
     if device != "cuda":
-        raise UsageError(f"--device {device}: several processes need `cpu`, or `cuda` with one GPU each")
+        raise UsageError(f"--device {device}: with several processes, use `cpu`, or `cuda` with one GPU each")
     if (gpu := distributed.gpu_of(here)) is None:
         there = f"{torch.cuda.device_count()} GPUs; start one process per GPU, or use --device cpu"
         raise UsageError(f"{here.local_size} processes on a machine with {there}")
@@ -316,7 +316,7 @@ def show_plan(
 
 
 def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[str, Any]:
-    """The steps and their totals for `--json`; unknown times are null."""
+    """Return the steps and their totals for `--json`; unknown times are null."""
     copies = plan.recipe.copies
     seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
     ahead = [row for row in rows if not row.cached]
@@ -333,7 +333,7 @@ def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[s
 def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
     """Print one row per step and the totals of the steps to run, with seconds if the store has a similar step.
 
-    A stage made once per seed has one row, with the sums over its seeds.
+    A stage that runs once per seed has one row, with the sums over its seeds.
     """
     stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
     groups: dict[str, list[recipes.Estimate]] = {}
@@ -355,5 +355,5 @@ def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[
     ahead = [row for row in rows if not row.cached]
     parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {wording.size(sum(row.disk for row in ahead))} of disk"]
     if known := [row.seconds for row in ahead if row.seconds is not None]:
-        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, as similar steps took")
+        parts.append(f"{wording.duration(sum(known))} for {len(known)} of them, judging by similar steps")
     terminal.print(", ".join(parts), soft_wrap=True)

@@ -28,16 +28,16 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-KIND = typer.Argument(help=f"{', '.join(registry.SINGULARS)}; or the plural.", autocompletion=adaptor.complete_kinds)
+KIND = typer.Argument(help=f"{', '.join(registry.SINGULARS)}, or the plural.", autocompletion=adaptor.complete_kinds)
 _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 
 @app.command("list")
 def list_(
-    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=adaptor.complete_kinds),
+    kind: str = typer.Argument("", metavar="[KIND]", help="One kind only.", autocompletion=adaptor.complete_kinds),
     as_json: bool = JSON,
 ) -> None:
-    """List the installed plugins; nothing is imported.
+    """List the installed plugins without importing them.
 
     Example: hardneg plugins list losses
     """
@@ -79,7 +79,7 @@ def show(
 def new(
     kind: str = typer.Argument(help=f"{', '.join(_WRITTEN)}."),
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
-    output: Path | None = output("The folder to write; default hardneg-NAME.", None),
+    output: Path | None = output("The folder to write; default: hardneg-NAME.", None),
 ) -> None:
     """Write a package with a working plugin and its tests, as a template for your own.
 
@@ -101,14 +101,14 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     """
     kind, others = kind_of(kind), list_plugins(kind_of(kind))
     if kind not in _WRITTEN.values():
-        known = f"{', '.join(_WRITTEN)}; for other kinds see the page `Write a plugin`"
-        raise UsageError(f"no template for {kind}; there are: {known}")
+        known = f"{', '.join(_WRITTEN)}; for other kinds, see the page `Write a plugin`"
+        raise UsageError(f"no template for {kind}; available: {known}")
     singular = next(one for one, many in _WRITTEN.items() if many == kind)
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         form = f"use lower-case letters, digits and single hyphens, and no Python keyword, as in 'my-{singular}'"
-        raise UsageError(f"{name!r} is not a plugin name: {form}")
+        raise UsageError(f"{name!r} is not a valid plugin name; {form}")
     if claimed := {plugin.package for plugin in others if plugin.name == name} - {f"hardneg-{name}"}:
-        raise UsageError(f"{name!r}: {', '.join(sorted(claimed))} has a {singular} of that name; choose another")
+        raise UsageError(f"{name!r}: {', '.join(sorted(claimed))} has a {singular} with this name; choose another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: exists and is not an empty folder; choose another with --output")
     module, cls = name.replace("-", "_"), "".join(part.capitalize() for part in name.split("-"))
@@ -136,7 +136,7 @@ _LOADER = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the
 
 @data.command("list")
 def list_datasets(as_json: bool = JSON) -> None:
-    """List the dataset loaders and the data that each reads; nothing is imported.
+    """List the dataset loaders and what each one reads, without importing them.
 
     Example: hardneg data list
     """
@@ -151,7 +151,7 @@ def list_datasets(as_json: bool = JSON) -> None:
 def show_dataset(
     dataset: str = DATASET,
     settings: list[str] = _LOADER,
-    limit: int = typer.Option(2, min=0, help="How many documents, and queries of each split, to print."),
+    limit: int = typer.Option(2, min=0, help="Number of documents, and of queries per split, to print."),
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
@@ -191,7 +191,7 @@ def _described(shown: Mapping[str, Any]) -> Iterator[str]:
     for split, counts in shown["splits"].items():
         named = ("queries", "judgements", "highest_grade", "with_answers")  # the notes have the others
         facts = ", ".join(f"{name.replace('_', ' ')} {counts[name]:,}" for name in named if counts.get(name))
-        yield f"{split}: {facts or 'nothing'}"
+        yield f"{split}: {facts or 'empty'}"
     yield from (f"note: {note}" for note in shown["notes"])
     for document in shown["first"]["documents"]:
         title = f"[{document['title']}] " if document["title"] else ""

@@ -18,13 +18,13 @@ from hardneg.records import errors, layout, wording
 from hardneg.runtime import world
 from hardneg.store import artifacts, outputs, pack as packing, replace_text
 
-app = typer.Typer(help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True)
+app = typer.Typer(help="List, plan, run and verify recipes: pipelines to a tested result.", no_args_is_help=True)
 
 NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=adaptor.complete_recipes)
 _PRESETS = "`demo` (the default: minutes, no network), `paper`, or another preset of the recipe."
 PRESET = typer.Option(None, "--preset", "-p", help=_PRESETS, autocompletion=adaptor.complete_presets)
 _MANY = "Plan for N documents, such as 1e9, as if the store were empty."
-_AGAIN = "Rerun this stage and all that depend on it."
+_AGAIN = "Rerun this stage and all stages that depend on it."
 _ONE = "Change one value, such as stages.star.options.epochs=2."
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
@@ -57,7 +57,7 @@ def plan(
     name: str = NAME,
     preset: str | None = PRESET,
     settings: list[str] = SET,
-    until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=adaptor.complete_stages),
+    until: str | None = typer.Option(None, help="Plan up to this stage.", autocompletion=adaptor.complete_stages),
     documents: float | None = typer.Option(None, min=1, metavar="N", help=_MANY),
     store: Path | None = STORE,
     as_json: bool = JSON,
@@ -84,7 +84,7 @@ def check(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Check everything that a run needs, without downloading: missing items, and the items to download with sizes.
+    """Check everything that a run needs, without downloading; list missing items, and downloads with their sizes.
 
     Example: hardneg recipe check star-passage --preset paper
     """
@@ -116,7 +116,7 @@ def run(
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Stop after this stage.", autocompletion=adaptor.complete_stages),
     force: list[str] = typer.Option([], help=_AGAIN, autocompletion=adaptor.complete_stages),
-    output: Path | None = adaptor.output("The run folder; default runs/NAME-PRESET.", None),
+    output: Path | None = adaptor.output("The run folder; default: runs/NAME-PRESET.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
@@ -177,9 +177,9 @@ def _check_stages(plan: "recipes.Plan", until: str | None, force: Sequence[str] 
 
 
 def _headline(plan: "recipes.Plan") -> str:
-    """The recipe's name and preset, and its other presets."""
+    """Return the recipe's name and preset, and its other presets."""
     others = [preset for preset in recipes.preset_names(plan.recipe.source) if preset != plan.recipe.preset]
-    other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
+    other = f"; other preset{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 
@@ -208,8 +208,8 @@ def start(
     folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, optionally with queries and judgements."),
     model: str | None = typer.Option(None, help="The start model; default: static word vectors."),
     glob: str | None = typer.Option(None, help="Documents to read, such as 'guide/**/*.md'; default: all."),
-    runs: bool = typer.Option(False, "--run", help="Also run the recipe, into runs/NAME."),
-    output: Path | None = adaptor.output("The recipe to write; default NAME.yaml, named after the folder.", None),
+    runs: bool = typer.Option(False, "--run", help="Also run the recipe, with results in runs/NAME."),
+    output: Path | None = adaptor.output("The recipe to write; default: NAME.yaml, named after the folder.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
@@ -225,7 +225,7 @@ def start(
     session, beginning = opened(store, device), Beginning.of(folder, glob, model)
     recipe, results = beginning.paths(output, runs)
     command = f"hardneg recipe run {quote(str(recipe))}"
-    target = outputs.Target(recipe, use=f"`{command}` runs it as it is")
+    target = outputs.Target(recipe, use=f"`{command}` runs it unchanged")
     written = store_outputs("start", [target], [beginning.contents.folder], overwrite, session.store)
     written.check()
     say("\n".join(beginning.sentences()))
@@ -239,7 +239,7 @@ def start(
     if runs:
         run(str(recipe), None, [], None, [], results, overwrite, store, device, layout.LOCAL, [])
     else:
-        say(f"run it: {command} --output {quote(str(results))}")
+        say(f"to run it: {command} --output {quote(str(results))}")
 
 
 artifacts_app = typer.Typer(
@@ -288,12 +288,12 @@ def why(
 
 @artifacts_app.command()
 def pack(
-    folder: Path = typer.Argument(metavar="RUNFOLDER", help="The folder of a finished recipe."),
-    to: Path | None = typer.Option(None, "--to", help="The file to write, .tar or .tar.gz; default RUNFOLDER.tar."),
+    folder: Path = typer.Argument(metavar="RUNFOLDER", help="The run folder of a finished recipe."),
+    to: Path | None = typer.Option(None, "--to", help="The file to write, .tar or .tar.gz; default: RUNFOLDER.tar."),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
 ) -> None:
-    """Write a run folder and the artifacts behind it into one file, for another machine or an archive.
+    """Pack a run folder and its artifacts into one file, for another machine or an archive.
 
     Example: hardneg artifacts pack runs/star-passage-demo --to star.tar.gz
     """
@@ -308,11 +308,11 @@ def pack(
 
 @artifacts_app.command()
 def unpack(
-    file: Path = typer.Argument(help="A file of `hardneg artifacts pack`."),
-    output: Path | None = adaptor.output("The run folder; default the packed one's name.", None),
+    file: Path = typer.Argument(help="A file written by `hardneg artifacts pack`."),
+    output: Path | None = adaptor.output("The run folder; default: the name of the packed one.", None),
     store: Path | None = STORE,
 ) -> None:
-    """Put a packed run's artifacts into the store, and its run folder here; every byte is verified first.
+    """Unpack artifacts into the store and the run folder into the current folder, after verifying every byte.
 
     Example: hardneg artifacts unpack star.tar.gz --output runs/star
     """
@@ -321,7 +321,7 @@ def unpack(
 
 @artifacts_app.command("check")
 def check_store(
-    repair: bool = typer.Option(False, "--repair", help="Remove damaged artifacts; the next run makes them again."),
+    repair: bool = typer.Option(False, "--repair", help="Remove damaged artifacts; the next run recreates them."),
     store: Path | None = STORE,
 ) -> None:
     """Verify every byte in the store; exit with code 5 if an artifact is damaged.
@@ -337,13 +337,13 @@ def check_store(
             with opened.lock(item.key):
                 opened.discard(item.key)
             users = ", ".join(str(path) for path in outputs.owners(opened, item.key) if path.exists())
-            linked = f"; hard links to it in {users} are damaged too: run that again" if users else ""
-            say(f"  removed; the next run makes it again{linked}")
+            linked = f"; hard links to it in {users} are damaged too, so rerun that command" if users else ""
+            say(f"  removed; the next run recreates it{linked}")
     if earlier := sum(item.size_only for item in entries):
-        say(f"{earlier} of an earlier version of hardneg: sizes checked, no checksums recorded")
+        say(f"{earlier} from an earlier version of hardneg: sizes checked, no checksums recorded")
     if newer := sum(item.newer for item in entries):
-        say(f"{newer} of a newer version of hardneg: not checked")
-    done = "removed" if repair else "to remove with --repair"
+        say(f"{newer} from a newer version of hardneg: not checked")
+    done = "removed" if repair else "removable with --repair"
     state = f"{len(damaged)} damaged, {done}" if damaged else "none damaged"
     say(f"{wording.counted(len(entries), 'artifact')}, {wording.size(sum(item.size for item in entries))}: {state}")
     if damaged and not repair:
@@ -352,23 +352,23 @@ def check_store(
 
 @artifacts_app.command()
 def gc(
-    delete: bool = typer.Option(False, "--delete", help="Remove them; by default they are only listed."),
+    delete: bool = typer.Option(False, "--delete", help="Remove the artifacts; by default, they are only listed."),
     forget: bool = typer.Option(False, "--forget-unfinished", help="Include the artifacts of stopped runs."),
     store: Path | None = STORE,
 ) -> None:
     """List or remove artifacts that no existing result, unfinished run or process uses.
 
-    The artifacts of a stopped run stay until the same command finishes, or with --forget-unfinished.
+    The artifacts of a stopped run are kept until the same command finishes; --forget-unfinished includes them.
 
     Example: hardneg artifacts gc
     """
     opened = open_store(store)
     for run in outputs.unfinished(opened):
-        state, kept = "unfinished", "its artifacts stay; --forget-unfinished includes them"
+        state, kept = "unfinished", "its artifacts are kept; --forget-unfinished includes them"
         if run.running:
-            state, kept = "running", "its artifacts stay"
+            state, kept = "running", "its artifacts are kept"
         elif forget:
-            kept = "its artifacts are removed" if delete else "its artifacts go with --delete"
+            kept = "its artifacts are removed" if delete else "--delete removes its artifacts"
         since = wording.duration(max(0.0, time() - run.started))
         say(f"{state}: hardneg {run.command} to {run.owner}, started {since} ago; {kept}")
     entries = outputs.collect(opened, forget) if delete else outputs.garbage(opened, forget)

@@ -23,19 +23,19 @@ REQUIRED: Any = ...
 
 MACHINE, WRITTEN = "Machine", "Output"
 _FEW = 4
-"""The most words to offer as a choice of the command; longer lists are only completed."""
+"""Maximum number of values to list as choices in the help; longer lists are only completed."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Arg:
-    """The help of an argument, and its command-line form where name, type and default do not determine it.
+    """The help of an argument, and the parts of its command-line form that its name, type and default do not determine.
 
     objects: additional types accepted from Python. cli: the command-line type; a dict is a repeatable NAME=VALUE. flag:
-    the option's name; same: aliases. default: replaces None in the signature. plugin: the kind of plugin named, with
-    options from `--option`. panel: the option's group in the help. words: completions; metrics: whether to complete
-    metric names. least: the minimum value. operand: whether the argument is positional.
+    the option's name; same: aliases. default: replaces None in the signature. plugin: the plugin kind of the value;
+    `--option` then sets its options. panel: the option's group in the help. words: completions; metrics: whether to
+    complete metric names. least: the minimum value. operand: whether the argument is positional.
     """
 
     help: str
@@ -58,7 +58,7 @@ class Arg:
 
 
 Setting = str | Mapping[str, Any]
-"""A plugin: its name, or a dict of its `name` and options."""
+"""A plugin, as its name or as a dict with `name` and its options."""
 Dataset = Annotated[
     str | Path | Mapping[str, Any] | Any,
     Arg(
@@ -71,36 +71,36 @@ Model = Annotated[
     str | Path | Any,
     Arg(
         "A folder, a hub id, or packaged:all-MiniLM-L6-v2.",
-        "what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`",
+        "the result of `train`, or a `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder` in memory",
     ),
 ]
 AnyRun = Annotated[
     str | Path | Mapping[str, Mapping[str, float]] | Any,
-    Arg("A TREC run, plain or gzip.", "what a search returned, or scores by document by query", cli=Path),
+    Arg("A TREC run, plain or gzipped.", "the result of `search`, or scores by query id and document id", cli=Path),
 ]
 Runs = Annotated[
     str | Path | Mapping[str, Any] | Sequence[Any] | Any,
     Arg(
-        "A TREC run, plain or gzip; may be repeated.",
-        "what a search returned, or scores by document by query; several in a list, or in a dict by label",
+        "A TREC run, plain or gzipped; may be repeated.",
+        "the result of `search`, or scores by query id and document id; several in a list or in a dict by label",
         cli=list[Path],
         flag="run",
     ),
 ]
 AnyQrels = Annotated[
     str | Path | Mapping[str, Mapping[str, int] | Iterable[str]],
-    Arg("Judgements: TREC or BEIR form, plain or gzip.", "grades by document by query", cli=Path),
+    Arg("Judgements in TREC or BEIR format, plain or gzipped.", "grades by query id and document id", cli=Path),
 ]
 Settings = Annotated[
     Sequence[str] | Mapping[str, Any],
-    Arg("Set any value, such as model.document_length=256.", cli=list[str], flag="set", metavar="PATH=VALUE"),
+    Arg("Set any recipe value, such as model.document_length=256.", cli=list[str], flag="set", metavar="PATH=VALUE"),
 ]
-_STORE = "The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."
+_STORE = "The artifact store; default: $HARDNEG_STORE or ~/.cache/hardneg/store."
 Store = Annotated[str | Path | None, Arg(_STORE, cli=Path, metavar="PATH", panel=MACHINE)]
 Device = Annotated[
     str | None, Arg("cpu, cuda, cuda:1, mps; default: the best available.", panel=MACHINE, words=("cpu", "cuda", "mps"))
 ]
-_ENGINE = "The engine that runs encode, search, mine and rerank; `hardneg plugins list engines` shows them."
+_ENGINE = "The engine that runs encode, search, mine and rerank; `hardneg plugins list engines` shows all."
 
 
 class Where(TypedDict, total=False):
@@ -110,23 +110,23 @@ class Where(TypedDict, total=False):
     store: Store
     device: Device
     engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=layout.LOCAL, plugin="engines", panel=MACHINE)]
-    seed: Annotated[int, Arg("The seed of random draws.", default=SEED)]
+    seed: Annotated[int, Arg("The random seed.", default=SEED)]
     progress: Annotated[bool | Progress, Arg("Show progress bars, or an object that does.", cli=bool, default=False)]
 
 
-Split = Annotated[str | None, Arg("The queries' split.", default="test")]
-"""None: the default, or the only split of a dataset in memory."""
+Split = Annotated[str | None, Arg("Split of the queries.", default="test")]
+"""None stands for the default, or for the only split of an in-memory dataset."""
 TrainSplit = Annotated[Split, replace(get_args(Split)[1], default="train")]
 VectorIndex = Annotated[
     str | Path | Any,
-    Arg("With query vectors: a dense index folder, instead of a model.", "what `encode` returned", cli=Path),
+    Arg("A dense index folder to search with query vectors, instead of a model.", "the result of `encode`", cli=Path),
 ]
 VectorFile = Annotated[
-    str | Path, Arg("The queries' vectors: Parquet, JSON Lines, or a .npy array with their ids.", cli=Path)
+    str | Path, Arg("Query vectors: Parquet, JSON Lines, or a .npy array with a separate file of ids.", cli=Path)
 ]
-VectorIds = Annotated[str | Path, Arg("The ids of the vectors of a .npy array, one a line.", cli=Path)]
+VectorIds = Annotated[str | Path, Arg("The query ids for the rows of a .npy array, one per line.", cli=Path)]
 TRAIN_OPTION = Arg(
-    "A training option: max_steps=200 (default: one epoch), batch_size (32), learning_rate (by the kind of model) ...",
+    "A training option, such as max_steps=200. Defaults: one epoch, batch_size=32, learning_rate by kind of model.",
     cli=dict[str, Any],
     flag="train-option",
     metavar="KEY=VALUE",
@@ -134,16 +134,16 @@ TRAIN_OPTION = Arg(
 
 
 class AnalyzeArguments(Where, total=False):
-    """The arguments of analyses in addition to their fields."""
+    """Arguments that analyses accept in addition to their fields."""
 
     qrels: AnyQrels | None
-    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, or lines of id, tab and text.")]
-    corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for the texts of documents.")]
-    withheld: Annotated[AnyQrels | None, Arg("Judgements hidden from the filters.", "grades by document by query")]
+    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, or rows of id, tab, text.")]
+    corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for the document texts.")]
+    withheld: Annotated[AnyQrels | None, Arg("Judgements hidden from filters.", "grades by query id and document id")]
     relevance_level: Annotated[
-        int, Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", default=1)
+        int, Arg("Lowest grade that binary metrics count as relevant (trec_eval -l).", default=1)
     ]
-    run_folder: Annotated[str | Path | None, Arg("The folder of a finished recipe.")]
+    run_folder: Annotated[str | Path | None, Arg("The run folder of a finished recipe.")]
 
 
 def arg_of(annotation: Any) -> Arg | None:
@@ -190,7 +190,7 @@ def _form(annotation: Any) -> Any:
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
     """Expand `**options: Unpack[...]` of a function into the signature that notebooks show.
 
-    options: the TypedDict of a function that takes further keyword arguments and so keeps its `**` parameter.
+    options: the TypedDict to list, for a function that keeps its `**` parameter for further arguments.
     """
     signature = inspect.signature(function)
     *named, rest = signature.parameters.values()
@@ -210,7 +210,7 @@ def refused(argument: str, value: Any, wanted: str) -> errors.UsageError:
 
 
 def names_of(argument: str, value: Any) -> list[str]:
-    """One or several names as a list. Raises UsageError if one is not a string."""
+    """Return one or several names as a list. Raises UsageError if one is not a string."""
     names = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
     if odd := [name for name in names if not isinstance(name, str)]:
         raise refused(argument, odd[0], "a name or a list of names")
@@ -218,21 +218,21 @@ def names_of(argument: str, value: Any) -> list[str]:
 
 
 def name_of(argument: str, value: Any) -> str:
-    """A non-empty string. Raises UsageError otherwise."""
+    """Return the value, a non-empty string. Raises UsageError for other values."""
     if isinstance(value, str) and value:
         return value
     raise refused(argument, value, "a name")
 
 
 def mapping_of(argument: str, value: Any) -> dict[str, Any]:
-    """A mapping as a dict. Raises UsageError otherwise."""
+    """Return a mapping as a dict. Raises UsageError for other values."""
     if isinstance(value, Mapping):
         return dict(value)
     raise refused(argument, value, "a dict of values by name")
 
 
 def file_path(value: Any, argument: str = "path") -> Path:
-    """A path with `~` expanded. Raises UsageError for other types and for names that are too long."""
+    """Return a path with `~` expanded. Raises UsageError for other types and for names that are too long."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if isinstance(text, str) and text and "\0" not in text and max(map(len, text.split("/"))) <= 255:
         return Path(text).expanduser()
@@ -240,20 +240,20 @@ def file_path(value: Any, argument: str = "path") -> Path:
 
 
 def files_of(argument: str, value: Any) -> list[Path]:
-    """One or several paths as a list. Raises UsageError if one is not a path."""
+    """Return one or several paths as a list. Raises UsageError if one is not a path."""
     several = value if isinstance(value, Iterable) and not isinstance(value, str | os.PathLike) else [value]
     return [file_path(each, argument) for each in several]
 
 
 def whole_number(argument: str, value: Any, least: int | None = None) -> int:
-    """An int of at least `least`. Raises UsageError otherwise."""
+    """Return a number as an int of at least `least`. Raises UsageError for other values."""
     if not isinstance(value, Integral) or isinstance(value, bool) or (least is not None and value < least):
-        raise refused(argument, value, "a whole number" + ("" if least is None else f", {least} or more"))
+        raise refused(argument, value, "a whole number" + ("" if least is None else f" of at least {least}"))
     return int(value)
 
 
 def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
-    """A plugin as a dict with `name` and options, given as such a dict, as NAME or as NAME:SOURCE.
+    """Convert a plugin given as NAME, NAME:SOURCE or a dict into a dict with `name` and options.
 
     Raises:
         UsageError: the value has none of these forms.
@@ -263,11 +263,11 @@ def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
         return {"name": name, **({"source": source} if colon else {})}
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         return dict(value)
-    raise refused(argument, value, "a name, or a dict of its options with its name")
+    raise refused(argument, value, "a name, or a dict with `name` and options")
 
 
 def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
-    """One or several plugins in the forms that `plugin_setting` reads, or as YAML mappings.
+    """Convert one or several plugins, in the forms of `plugin_setting` or as YAML mappings, into a list of dicts.
 
     Raises:
         UsageError: the value has none of these forms.
@@ -284,7 +284,7 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
 
 
 def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
-    """The recipe stage of a verb with validated fields; a field is omitted if its value is None by default.
+    """Validate fields and return the recipe stage of a verb; a field left at its default None is omitted.
 
     fields: values by path, such as `depth` or `tuning.grid`. names: field names to use in messages.
 
@@ -326,7 +326,7 @@ def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -
 
 
 def _plain(number: Any) -> Any:
-    """Numbers of other libraries as Python numbers, also in mappings and lists."""
+    """Convert numbers of other libraries to Python numbers, also inside mappings and lists."""
     if isinstance(number, Mapping):
         return {name: _plain(value) for name, value in number.items()}
     if isinstance(number, list):

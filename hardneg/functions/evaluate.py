@@ -17,14 +17,14 @@ from hardneg.records import DataError, MissingDependency, UsageError, counted
 _log = logging.getLogger("hardneg")
 
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
-RELEVANCE = Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", least=1)
+RELEVANCE = Arg("Lowest grade that binary metrics count as relevant (trec_eval -l).", least=1)
 EQUIVALENCE = Arg("Systems are equivalent if their means differ by less than this.")
-_QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's.", cli=Path)
-_METRICS = f"One or several, joined by commas; default {','.join(METRICS)}."
-_GROUPS = "The same, with groups from a file: query id, tab and group per line."
-_BY_GROUP = "Sample the dataset's groups of queries, not queries (`where_known`: if it has groups)."
-_BASELINES = "Compare with this run only, by its file name; default: all pairs."
-_DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
+_QRELS = Arg("Judgements in TREC or BEIR format, plain or gzipped; default: the dataset's.", cli=Path)
+_METRICS = f"One or more metrics, separated by commas; default: {','.join(METRICS)}."
+_GROUPS = "Sample groups of queries, as defined in this file (query id, tab and group per line)."
+_BY_GROUP = "Sample the dataset's groups of queries, not single queries (`where_known`: if it has any)."
+_BASELINES = "Compare only with this run, given by its file name; default: all pairs."
+_DATASET = "The dataset for answer@k and for the texts of a report: beir:FOLDER, or a plugin's name."
 
 Metrics = Annotated[
     str | Iterable[str], Arg(_METRICS, cli=list[str], same=("metric",), metavar="NAME[,NAME]", metrics=True)
@@ -39,7 +39,7 @@ def evaluate(
     metrics: Metrics = (),
     relevance_level: Annotated[int, RELEVANCE] = 1,
     significance_level: Annotated[
-        float, Arg("Both corrected p values of a significant difference are below it.")
+        float, Arg("A difference is significant if both corrected p-values are below this.")
     ] = LEVEL,
     equivalence_margin: Annotated[float, EQUIVALENCE] = MARGIN,
     query_groups: Annotated[str | Path | None, Arg(_GROUPS, cli=Path)] = None,
@@ -55,8 +55,8 @@ def evaluate(
     """Score runs against relevance judgements, as trec_eval does, and test the differences between them.
 
     Means are over all judged queries: a query without results or relevant documents scores 0. answer@k is the share of
-    questions with an answer in the top k, over the dataset's questions that have answers. Judgements default to those
-    of the dataset or, without a dataset, of the one that the first run searched.
+    questions with an answer in the top k, over the dataset's questions that have answers. By default,
+    judgements come from the dataset or, without one, from the dataset that the first run searched.
 
     Raises:
         UsageError: a metric or baseline is unknown, a level is invalid, or there are no judgements.
@@ -102,7 +102,7 @@ class RunsToScore:
         by_path = {str(path): label for label, path in files.items()}
         baselines = [by_path.get(name, name) for name in names_of("baselines", arguments.get("baselines", ()))]
         if unknown := [name for name in baselines if name not in files]:
-            raise UsageError(f"baseline {unknown[0]} is not among the runs: {', '.join(files)}")
+            raise UsageError(f"unknown baseline {unknown[0]!r}; available: {', '.join(files)}")
         dataset, split = arguments.get("dataset"), arguments.get("split")
         if dataset is not None:
             dataset, split = named_dataset(dataset, session.store), split or given.split_of(dataset, "test")
@@ -127,16 +127,16 @@ class RunsToScore:
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """The scores of each run from judgements and answers, with notes but without tests."""
+        """Score each run with judgements and answers; the result has notes, but no tests yet."""
         from hardneg.stages.evaluate import score_runs
 
         cutoffs, qrels = evaluation.metrics.answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
         if cutoffs and self.collection is None:
-            problem = f"{next(iter(cutoffs))} needs a dataset with answers: give {{dataset}} and {{split}}"
+            problem = f"{next(iter(cutoffs))} needs a dataset with answers; give {{dataset}} and {{split}}"
             raise UsageError(problem, "dataset", "split")
         if cutoffs.keys() != {*self.metrics}:
             if self.qrels is None and self.dataset is None:
-                raise UsageError("no judgements: give {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
+                raise UsageError("no judgements; give {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
             qrels = self.grades()
             if self.qrels is None and not qrels:
                 raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
@@ -152,8 +152,8 @@ class RunsToScore:
                 judges = "the judgements" if self.qrels is not None else f"split {self.split} of {self.dataset}"
                 judges = str(self.qrels) if isinstance(self.qrels, Path) else judges
                 ids, known = (", ".join([*names][:3]) + ", ..." * (len(names) > 3) for names in (own, qrels))
-                problem = f"none of its queries is judged: query ids {ids} in {path}, but {known} in {judges}"
-                raise DataError(f"{label}: {problem}; give the judgements of the run's queries")
+                problem = f"none of its queries is judged (query ids {ids} in {path}, but {known} in {judges})"
+                raise DataError(f"{label}: {problem}; give judgements for the queries of this run")
         said = [*notes, *(f"{reason}: {count}" for reason, count in left_out.items())]
         return evaluation.metrics_json.Measured(scores, notes=tuple(said))
 
@@ -165,7 +165,7 @@ class RunsToScore:
         elif by_group:
             groups = (None if self.collection is None else self.collection.groups("query")) or None
             if by_group is True and groups is None:
-                problem = "{by_group} needs a dataset with groups of queries; or give {query_groups}"
+                problem = "{by_group} needs a dataset with groups of queries; choose one, or give {query_groups}"
                 raise UsageError(problem, "by_group", "query_groups")
         margin = self.fields["equivalence_margin"]
         return replace(
@@ -198,7 +198,7 @@ class Evaluation:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes on the scores, such as queries missing in a run; one line each."""
+        """Notes on the scores, such as queries missing from a run; one line each."""
         return self.measured.notes
 
     @property

@@ -18,7 +18,7 @@ from hardneg.records import Document, Judgement, Query, RankedList, errors, layo
 from hardneg.store import Artifact, Store, digest, tree_digest
 
 _PARTS, _PAIR, _ONLY = ("corpus", "queries", "qrels"), ("anchor", "positive"), "train"
-FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a dict, or a DataFrame or Dataset of pairs"
+FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR format, a dict, or a DataFrame or Dataset of pairs"
 _LARGEST = 3.4028234663852886e38  # of 32 bits
 
 
@@ -60,7 +60,7 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
 
 
 def split_of(dataset: Dataset, usual: str) -> str:
-    """The split to use if none is requested: the usual split, or the only split of a dataset in memory."""
+    """Return the split to use if none is requested: the usual one, or the only split of an in-memory dataset."""
     if isinstance(dataset, str | os.PathLike):
         return usual
     known = list(_parts_of(dataset)[2])
@@ -68,7 +68,7 @@ def split_of(dataset: Dataset, usual: str) -> str:
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
-    """The path of a file, or checked judgements as grades by query id and document id.
+    """Return the path of a file, or checked judgements as grades by query id and document id.
 
     Raises:
         UsageError: the value is neither a path nor a mapping.
@@ -80,7 +80,7 @@ def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
         return Path(os.fspath(qrels)).expanduser()
     if not isinstance(qrels, Mapping) or not qrels:
         problem = " is empty" if isinstance(qrels, Mapping) else f": cannot read {qrels!r:.60}"
-        raise errors.UsageError(f"qrels{problem}; give a file, or grades by document id by query id")
+        raise errors.UsageError(f"qrels{problem}; give a file, or {{query_id: {{doc_id: grade}}}}")
     return {_id("qrels", name): dict(_graded(f"qrels[{name!r}]", judged)) for name, judged in qrels.items()}
 
 
@@ -91,26 +91,26 @@ def _id(place: str, value: Any) -> str:
 
 
 def _graded(place: str, judged: Any) -> Iterator[tuple[str, int]]:
-    """Document ids and grades of one query; a list has grade 1."""
+    """Yield the document ids and grades of one query; ids in a list have grade 1."""
     if isinstance(judged, str) or not isinstance(judged, Iterable) or hasattr(judged, "to_dict"):
-        raise errors.DataError(f"{place}: must be grades by document id, or a list of document ids, not {judged!r:.60}")
+        raise errors.DataError(f"{place}: must be a dict of grades by document id or a list of ids, not {judged!r:.60}")
     for doc_id, grade in judged.items() if isinstance(judged, Mapping) else ((each, 1) for each in judged):
         _id(place, doc_id)
         if isinstance(grade, bool) or not isinstance(grade, Integral):
-            raise errors.DataError(f"{place}[{doc_id!r}]: a grade must be a whole number, not {grade!r:.60}")
+            raise errors.DataError(f"{place}[{doc_id!r}]: the grade must be a whole number, not {grade!r:.60}")
         if abs(grade) >= 10**GRADE_DIGITS:
-            raise errors.DataError(f"{place}[{doc_id!r}]: a grade has at most {GRADE_DIGITS} digits")
+            raise errors.DataError(f"{place}[{doc_id!r}]: the grade must have at most {GRADE_DIGITS} digits")
         yield doc_id, int(grade)
 
 
 def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[str, Any]]:
-    """Corpus and queries by id and judgements by split, from a dict or a table of text pairs."""
+    """Return corpus and queries by id, and judgements by split, from a dict or a table of text pairs."""
     parts = _of_pairs(dataset) if hasattr(dataset, "column_names") or hasattr(dataset, "iterrows") else dataset
     if not isinstance(parts, Mapping) or not parts:
         raise errors.UsageError(f"dataset: cannot read {dataset!r:.60}; {FORMS}")
     for name in (*parts, *_PARTS):
         if name not in _PARTS:
-            raise errors.DataError(f"dataset: {name!r}: no such part{wording.suggestion(str(name), _PARTS)}")
+            raise errors.DataError(f"dataset: unknown part {name!r}{wording.suggestion(str(name), _PARTS)}")
         if not isinstance(part := parts.get(name), Mapping) or not part:
             form = " is empty" if isinstance(part, Mapping) else f": must be a dict by id, not {type(part).__name__}"
             raise errors.DataError(f"dataset: {name}{form}")
@@ -124,14 +124,14 @@ def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[
 
 
 def _of_pairs(table: Any) -> dict[str, Any]:
-    """The parts of a table of anchors and positives; each distinct text gets one id, in order of appearance.
+    """Convert a table of anchors and positives to a dataset; each distinct text gets one id, in order of appearance.
 
     Texts in columns named `negative*` are documents too.
     """
     named = list(map(str, table if hasattr(table, "iterrows") else table.column_names))
     rows = table.to_dict("records") if hasattr(table, "iterrows") else table.with_format(None)  # Python's own values
     if missing := [name for name in _PAIR if name not in named]:
-        raise errors.DataError(f"dataset: no column {missing[0]!r} among {', '.join(named)}: rename one")
+        raise errors.DataError(f"dataset: missing column {missing[0]!r}; rename one of: {', '.join(named)}")
     columns = [*_PAIR, *(name for name in named if name.startswith("negative"))]
     documents, queries, qrels = dict[str, str](), dict[str, str](), dict[str, dict[str, int]]()
     for number, row in numbered_rows("dataset", rows):
@@ -143,7 +143,7 @@ def _of_pairs(table: Any) -> dict[str, Any]:
 
 
 def write_dataset(dataset: Any, folder: Path) -> None:
-    """Write a dataset in memory in BEIR's format. Raises the same UsageError and DataError as `named_dataset`."""
+    """Write an in-memory dataset in BEIR format. Raises the same UsageError and DataError as `named_dataset`."""
     corpus, queries, judged = _parts_of(dataset)
     documents = (Document(*each) for each in _texts("corpus", corpus))
     grades = {split: _judgements(split, qrels, corpus, queries) for split, qrels in judged.items()}
@@ -157,7 +157,7 @@ def _texts(part: str, contents: Mapping[Any, Any]) -> Iterator[tuple[str, str, s
         title, text = row.get("title") or "", row.get("text")
         _id(f"dataset: {part}", each)
         if not isinstance(title, str) or not isinstance(text, str):
-            wanted = "a text, or a dict with 'text' and 'title'" if part == "corpus" else "a text"
+            wanted = "a string, or a dict with 'text' and 'title'" if part == "corpus" else "a string"
             raise errors.DataError(f"dataset: {part}[{each!r}]: must be {wanted}, not {content!r:.60}")
         yield each, text, title
 
@@ -166,12 +166,12 @@ def _judgements(split: str, qrels: Mapping[str, Any], corpus: Any, queries: Any)
     for query_id, grades in qrels.items():
         place = f"dataset: qrels[{split!r}][{query_id!r}]"
         if query_id not in queries:
-            raise errors.DataError(f"{place}: there is no query {query_id!r:.60} in queries")
+            raise errors.DataError(f"{place}: query {query_id!r:.60} is not in queries")
         if not str(queries[query_id]).strip():
-            raise errors.DataError(f"dataset: queries[{query_id!r}]: has no text")
+            raise errors.DataError(f"dataset: queries[{query_id!r}]: the text is empty")
         for doc_id, grade in _graded(place, grades):
             if doc_id not in corpus:
-                raise errors.DataError(f"{place}: there is no document {doc_id!r:.60} in corpus")
+                raise errors.DataError(f"{place}: document {doc_id!r:.60} is not in corpus")
             yield Judgement(query_id, doc_id, grade)
 
 
@@ -209,7 +209,7 @@ def write_beir(
             if query_id not in texts:
                 yield line(query_id, text=text)
             if texts.setdefault(query_id, text) != text:
-                raise errors.DataError(f"dataset: query {query_id!r} has two texts; give it one")
+                raise errors.DataError(f"dataset: query {query_id!r} has two different texts; keep one")
 
     write(folder / "queries.jsonl", query_lines())
     for split, rows in judged.items():
@@ -218,7 +218,7 @@ def write_beir(
 
 
 def run_file(run: AnyRun, store: Store) -> Path:
-    """The file of a run; a run in memory is written to the store.
+    """Return the file of a run; an in-memory run is written to the store.
 
     Raises:
         UsageError: the object has an unsupported type.
@@ -227,7 +227,7 @@ def run_file(run: AnyRun, store: Store) -> Path:
     if isinstance(run, str | os.PathLike):
         return Path(os.fspath(run)).expanduser()
     if not isinstance(run, Mapping) or not run:
-        forms = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"
+        forms = "give a file, a result of hardneg.search, or {query_id: {doc_id: score}}"
         raise errors.UsageError(f"run: cannot read {run!r:.60}; {forms}")
 
     def write(folder: Path) -> None:
@@ -248,7 +248,7 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
     for query_id, scores in run.items():
         place = f"run[{_id('run', query_id)!r}]"
         if not isinstance(scores, Mapping):
-            raise errors.DataError(f"{place}: must be scores by document id, not {scores!r:.60}")
+            raise errors.DataError(f"{place}: must be a dict of scores by document id, not {scores!r:.60}")
         for doc_id, score in scores.items():
             _id(place, doc_id)
             try:
@@ -267,20 +267,20 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
 
 
 def is_run(run: Mapping[str, Any]) -> bool:
-    """Return whether a mapping holds scores by query and document, as opposed to runs by label."""
+    """Return whether a mapping is a run, scores by query and document, rather than a dict of runs by label."""
     first = next(iter(run.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
 
 
 def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
-    """The files of runs by label; labels are the keys of a dict, or else are derived from the file names.
+    """Return the files of runs by label; labels are the keys of a dict, or are derived from the file names.
 
     Raises:
         UsageError: there are no runs, or two runs have the same label.
-        DataError: a run is refused by `run_file`.
+        DataError: `run_file` rejects a run.
     """
     if isinstance(argument, Mapping | Sequence) and not argument:
-        raise errors.UsageError("runs: empty; give a run, a list of runs, or a dict of runs by label")
+        raise errors.UsageError("runs is empty; give a run, a list of runs, or a dict of runs by label")
     if isinstance(argument, Mapping) and not is_run(argument):
         named = [(str(label), each) for label, each in argument.items()]
     else:
@@ -292,17 +292,17 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for label, each in named:
         if label in files:
-            raise errors.UsageError(f"runs: two have the label {label!r}; give a dict of runs by label")
+            raise errors.UsageError(f"runs: two runs have the label {label!r}; give a dict of runs by label")
         files[label] = run_file(each, store)
     return files
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """A label for each run: its file name, with enough parent folders to be unique."""
+    """Return a label for each run: its file name, with enough parent folders to be unique."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:
-            raise errors.UsageError(f"{path}: given twice")
+            raise errors.UsageError(f"{path}: given twice; remove one")
         namesakes = [other.parts for other in paths if other.name == path.name]
         tails = (path.parts[-length:] for length in range(1, len(path.parts) + 1))
         alone = (tail for tail in tails if sum(parts[-len(tail) :] == tail for parts in namesakes) == 1)

@@ -19,20 +19,19 @@ if TYPE_CHECKING:
     from hardneg.indexes.candidate_scoring import PositiveScores
 
 
-_FILTERS = "Drop candidates before the miner selects, in this order; a name, or {name: NAME, ...}."
-_JUDGED = "Judgements with more positives than the dataset's, such as your own marks."
-_SCORES = arguments.Arg("With a run: a TREC run whose scores the miner filters by, such as a reranker's.", cli=Path)
-_ONE = "mine: give exactly one of {model}, {run}, and {index} with {query_vectors}"
+_FILTERS = "Filters that drop candidates first, in this order; each is a name or {name: NAME, ...}."
+_JUDGED = "Files of judgements with positives to add to the dataset's, such as your own."
+_SCORES = arguments.Arg("With a run: a TREC run with scores to filter by, such as a reranker's.", cli=Path)
+_ONE = "mine: give exactly one of {model}, {run}, or {index} with {query_vectors}"
 _INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}
-_RUN = arguments.Arg("Select from this TREC run instead of a model's search.", cli=Path)
-_LOSS = arguments.Arg("A loss; `hardneg plugins list` shows them.", plugin="losses")
+_FILTER = arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME")
+_MINER = arguments.Arg("The miner; `hardneg plugins list miners` shows all.", plugin="miners")
+_RUN = arguments.Arg("Mine from this TREC run instead of searching with a model.", cli=Path)
+_LOSS = arguments.Arg("Training loss; `hardneg plugins list losses` shows all.", plugin="losses")
 
-Miner = Annotated[arguments.Setting, arguments.Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
+Miner = Annotated[arguments.Setting, _MINER]
 MinedDepth = Annotated[int, arguments.Arg("Number of documents per query.", least=1)]
-Filters = Annotated[
-    arguments.Setting | Sequence[arguments.Setting],
-    arguments.Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME"),
-]
+Filters = Annotated[arguments.Setting | Sequence[arguments.Setting], _FILTER]
 Judged = Annotated[str | Path | Sequence[str | Path], arguments.Arg(_JUDGED, cli=list[Path])]
 
 
@@ -100,7 +99,7 @@ def train(
     depth: MinedDepth = layout.MINED_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.TrainedModel:
-    """Mine negatives with a model and train it on them; SentenceTransformer(FOLDER) opens the result.
+    """Mine negatives with a model and train it on them; load the result with SentenceTransformer(FOLDER).
 
     Raises:
         RecipeError: an option of the miner, the loss or training is unknown.
@@ -117,14 +116,14 @@ def train(
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """The stages `encode`, `search` and `mine`; mined: the fields of stage `mine`."""
+    """Return the stages `encode`, `search` and `mine`; mined: the fields of stage `mine`."""
     searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the search stage for mining: append missed positives if the miner or a filter needs their scores."""
+    """Return options of the search for mining: append missed positives if the miner or a filter needs their scores."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 
@@ -136,7 +135,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A stage `train`; each option sets a field of the stage or an entry of its field `options`."""
+    """Return a stage `train`; each option sets a field of the stage or an entry of its field `options`."""
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
     within = {name: value for name, value in options.items() if name not in known}
@@ -157,7 +156,7 @@ def _mined(
 
 
 def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores":
-    """Scores of positives in a run; nan if missing."""
+    """Return the scores of positives in a run; nan if missing."""
     from hardneg.indexes.candidate_scoring import scores_in_run
 
     return scores_in_run(mined, formats.runs.read_run(run).items())
@@ -166,7 +165,7 @@ def _scores_of_run(run: Path, mined: results.MinedNegatives) -> "PositiveScores"
 def _scores_of_model(
     plan: "recipes.Plan", artifacts: "Mapping[str, Artifact]", session: Session, mined: results.MinedNegatives
 ) -> "PositiveScores":
-    """Scores of positives in the searched run; missing ones are computed with the model."""
+    """Return the scores of positives in the searched run; the model computes missing ones."""
     import numpy as np
 
     from hardneg.indexes.candidate_scoring import fill_from_model, pooled, scores_in_run
@@ -182,12 +181,13 @@ def _scores_of_model(
 
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
-_WRITERS = "Query writers, one drawn at random per passage; a name, or {name: NAME, ...}."
+_WRITERS = "Query writers, one of which is drawn per passage; each is a name or {name: NAME, ...}."
+_LOWEST = "Maximum rank of a relevant passage."
 _PASSAGES = "Number of passages to sample; default: all."
 _SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 
 Writers = Annotated[Sequence[arguments.Setting], arguments.Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
-RoundTrip = Annotated[arguments.Model | None, arguments.Arg("Keep training queries whose passage this model finds.")]
+RoundTrip = Annotated[arguments.Model | None, arguments.Arg("Keep training queries if this model finds the passage.")]
 
 
 @arguments.spelled_out
@@ -201,13 +201,13 @@ def write_queries(
     test_share: Annotated[float, arguments.Arg("Share of documents whose queries are in split test.")] = 0.1,
     split_by: Annotated[Literal["group", "passage"], arguments.Arg(_SPLIT_BY)] = "group",
     round_trip: RoundTrip = None,
-    first_k: Annotated[int, arguments.Arg("Rank cut-off of the round trip.", least=1)] = layout.RETURN_DEPTH,
+    first_k: Annotated[int, arguments.Arg(_LOWEST, least=1)] = layout.RETURN_DEPTH,
     reranker: search.Reranker | None = None,
     **where: Unpack[arguments.Where],
 ) -> results.WrittenQueries:
     """Write queries from the passages of a collection, to train and evaluate a retriever without judgements.
 
-    The result is a folder in BEIR's format: passages (without text that became a query), queries, and qrels by split.
+    The result is a folder in BEIR format: passages (without text that became a query), queries, and qrels by split.
 
     With a round-trip model, a training query is kept only if its passage is in the model's top k or, with a reranker,
     in the top k after reranking.
@@ -254,7 +254,7 @@ def _found(first_k: int, reranker: arguments.Setting | None) -> dict[str, Any]:
 
 
 def _write(stored: Path, folder: Path) -> None:
-    """Write a stored collection in BEIR's format, with its groups."""
+    """Write a stored collection in BEIR format, with its groups."""
     collection = formats.collection.StoredCollection.open(stored)
     queries = (query for split in collection.splits for query in collection.queries(split))
     judged = {

@@ -39,7 +39,7 @@ def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
 
 @dataclass(frozen=True)
 class ChosenRecipe:
-    """A recipe with changed values; `set` returns a new one."""
+    """A recipe with a preset and changed values; immutable, so `set` returns a new one."""
 
     name: str
     preset: str | None = None
@@ -47,7 +47,7 @@ class ChosenRecipe:
     live: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def set(self, *texts: str, **values: Any) -> "ChosenRecipe":
-        """The recipe with changed values, given as texts in `--set` form or as keyword names with `__` for dots.
+        """Return the recipe with changed values, given as `--set` strings or as keywords with `__` for dots.
 
         Objects in memory are accepted: `set(dataset={...}, model__name=SentenceTransformer(...))`.
 
@@ -66,7 +66,7 @@ class ChosenRecipe:
         settings = (*self.settings, *setting_texts(arguments.names_of("set", texts), plain))
         try:
             recipes.load_recipe(recipes.find_recipe(self.name), self.preset, settings)
-        except errors.RecipeError as error:  # others may be mended by the next call
+        except errors.RecipeError as error:  # the next call may fix the others
             if unknown := [problem for problem in error.problems if ": no such option" in problem]:
                 raise errors.RecipeError(error.source, unknown) from None
         return replace(self, settings=settings, live={**self.live, **live})
@@ -85,7 +85,7 @@ class ChosenRecipe:
 
     @spelled_out
     def check(self, **where: Unpack[Where]) -> "tuple[recipes.Need, ...]":
-        """Everything that a run needs, checked without downloading; `missing` says what is unavailable.
+        """Check everything that a run needs, without downloading; `missing` describes what is unavailable.
 
         Raises:
             ModelError: nothing is missing, but a local model or reranker does not match the recipe.
@@ -110,8 +110,8 @@ class ChosenRecipe:
 
         Args:
             output: the run folder; default `runs/NAME-PRESET`.
-            until: the last stage to make. force: stages to make again, along with all dependent stages.
-            overwrite: replace files in the folder that were not written by a run.
+            until: the last stage to run. force: stages to rerun, along with all stages that depend on them.
+            overwrite: whether to replace files in the folder that were not written by a run.
             where: arguments that every function accepts (`Where`).
 
         Raises:
@@ -253,7 +253,7 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
 def checked(
     chosen: type[base.Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
 ) -> base.Analysis:
-    """Validate the fields of an analysis. types: artifact types by stage; flag: gives the field name for messages.
+    """Validate the fields of an analysis. types: artifact types by stage; flag: returns the field name for messages.
 
     Raises:
         UsageError: a field is invalid; the message lists all mistakes, each with its field.
@@ -270,7 +270,7 @@ def checked(
 
 
 def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages, progress: Progress) -> base.Files:
-    """The inputs of an analysis: the files in its fields, and further arguments."""
+    """Collect the inputs of an analysis: the files in its fields, and further arguments."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in arguments.options_of(arguments.AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
@@ -290,13 +290,13 @@ def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages,
 
 
 def stages_of(run_folder: Path, store: Store) -> Stages:
-    """The artifact type and facts of each stage in a run folder. Raises DataError if it is not a run folder."""
+    """Return the artifact type and facts of each stage of a run folder. Raises DataError for other folders."""
     artifacts = recipes.artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
 
 def _named(chosen: type[base.Analysis], name: str, value: Any, store: Store) -> Any:
-    """The value of a field; references become paths, or paths by label. Objects in memory are written to the store."""
+    """Convert references in a field's value to paths, or paths by label; in-memory objects are written to the store."""
     marks = [mark for mark in chosen.model_fields[name].metadata if isinstance(mark, recipe_fields.Reference)]
     if not marks:
         return value
@@ -332,7 +332,7 @@ def _file(name: str, value: Any, store: Store) -> Path:
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """The result of an analysis; numbers: the content as JSON."""
+    """The result of an analysis; numbers: the content as JSON values."""
 
     name: str
     numbers: Any = field(repr=False)

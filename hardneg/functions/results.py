@@ -55,7 +55,7 @@ class TrainedModel(StoredResult):
 
 @dataclass(frozen=True)
 class WrittenQueries(StoredResult):
-    """A collection with generated queries, a folder in BEIR's format; functions accept the object as a dataset."""
+    """A collection with generated queries, a folder in BEIR format; functions accept the object as a dataset."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class MinedNegatives(StoredResult):
 
     @property
     def folder(self) -> Path:
-        """The artifact's folder, which may also hold dropped candidates."""
+        """The artifact's folder, which may also contain dropped candidates."""
         return self.path.parent
 
     @property

@@ -24,11 +24,11 @@ _LISTED, _LISTED_RUN, _RERANKED = "candidates-index", "candidates", "reranked"
 _AT_ONCE = 65_536
 
 Backend = Annotated[
-    arguments.Setting | None, arguments.Arg("An index over texts, such as bm25, instead of a model.", plugin="indexes")
+    arguments.Setting | None, arguments.Arg("A text index, such as bm25, instead of a model.", plugin="indexes")
 ]
 Candidates = Annotated[
     arguments.Setting | None,
-    arguments.Arg("An index over texts, such as bm25: the model ranks only its top documents.", plugin="indexes"),
+    arguments.Arg("A text index, such as bm25; the model ranks only its top documents.", plugin="indexes"),
 ]
 Reranker = Annotated[
     arguments.Setting,
@@ -50,7 +50,7 @@ def search(
     candidates: Candidates = None,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
-    """Search a corpus for the queries of a split, or an index with query vectors, and write a TREC run.
+    """Search a corpus with the queries of a split, or an index with query vectors, and write a TREC run.
 
     Raises:
         UsageError: both a model and a backend are given, or neither.
@@ -62,7 +62,7 @@ def search(
     session, searched = Session.of(where, search), arguments.stage("search", {"depth": depth})
     if vectors := QueryVectors.of("search", index, query_vectors, query_ids):
         if any(each is not None for each in (dataset, model, backend, candidates)):
-            problem = "search: with {index} and {query_vectors} give no dataset, model, backend or candidates"
+            problem = "search: with {index} and {query_vectors}, omit dataset, model, backend and candidates"
             raise errors.UsageError(problem, "index", "query_vectors")
         session.begin(None, vectors.reads)
         found, count = vectors.kept_run(session, depth)
@@ -73,7 +73,7 @@ def search(
         problem = "search: give {dataset}, and either {model} or {backend}"
         raise errors.UsageError(problem, "dataset", "model", "backend")
     if candidates is not None and model is None:
-        raise errors.UsageError("search: {candidates} needs {model}, which ranks them", "candidates", "model")
+        raise errors.UsageError("search: {candidates} needs {model} to rank them", "candidates", "model")
     searched["split"] = split = split or given.split_of(dataset, "test")
     encoded: Any = {"stage": "encode"} if backend is None else arguments.stage("index", {"backend": backend})
     name = model_name(model) if backend is None else encoded["backend"]["name"]
@@ -91,7 +91,7 @@ def search(
 @arguments.spelled_out
 def rerank(
     dataset: arguments.Dataset,
-    run: Annotated[arguments.AnyRun, arguments.Arg("The TREC run to rerank, plain or gzip.", cli=Path)],
+    run: Annotated[arguments.AnyRun, arguments.Arg("The TREC run to rerank, plain or gzipped.", cli=Path)],
     reranker: Reranker,
     *,
     split: arguments.Split = None,
@@ -101,7 +101,7 @@ def rerank(
     """Rerank the top documents of a run with a model that reads query and document together.
 
     Raises:
-        RecipeError: the reranker is unknown, or it lacks one of the options.
+        RecipeError: the reranker is unknown, or does not have one of the options.
         DataError: the run is malformed, or has no queries of the split.
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
@@ -132,13 +132,13 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """Read these arguments of a function; None if all are omitted. Raises UsageError if only some are given."""
+        """Return the paths in these arguments, None if all are omitted. Raises UsageError if only some are given."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
             return None
         if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
-            problem = f"{line}: {{index}} and {{query_vectors}} are used together: give {{{lacking[0]}}} too"
+            problem = f"{line}: {{index}} and {{query_vectors}} must be used together; give {{{lacking[0]}}} too"
             raise errors.UsageError(problem, "index", "query_vectors")
         return cls(paths["index"], paths["query_vectors"], paths.get("query_ids"))
 
@@ -148,7 +148,7 @@ class QueryVectors:
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
-        """Search for all queries in file order, and return the stored run and the number of queries.
+        """Search with all query vectors in file order; return the stored run and the number of queries.
 
         Raises:
             ArtifactError: the index is missing or damaged.
@@ -164,7 +164,7 @@ class QueryVectors:
             list[int](),
         )
         if file.dimension != index.dimension:
-            problem = f"dimension {file.dimension}, but {self.index} has {index.dimension}"
+            problem = f"has dimension {file.dimension}, but {self.index} has {index.dimension}"
             raise errors.UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
         searcher = index.searcher
         if isinstance(searcher, FlatSearcher):
@@ -188,9 +188,9 @@ class QueryVectors:
 
 Vectors = Annotated[
     str | Path | Any,
-    arguments.Arg("For an index over vectors or weights: their folder.", "what `encode` returned", cli=Path),
+    arguments.Arg("The folder of vectors or weights to index, not texts.", "the result of `encode`", cli=Path),
 ]
-_BACKEND = arguments.Arg("The kind of index; `hardneg plugins list indexes` shows them.", plugin="indexes")
+_BACKEND = arguments.Arg("The type of index; `hardneg plugins list indexes` shows all.", plugin="indexes")
 
 
 @arguments.spelled_out
@@ -226,7 +226,7 @@ def index(
     name, takes = setting["name"], load_plugin("indexes", setting["name"]).input
     if (dataset is None) == (folder is None) or (takes == "texts") != (dataset is not None):
         wanted = "{dataset}" if takes == "texts" else f"{{vectors}}, a folder of {takes}"
-        problem = f"index build: {name} is built from {takes}: give {wanted} only"
+        problem = f"index build: {name} is built from {takes}; give only {wanted}"
         raise errors.UsageError(problem, "dataset", "vectors")
     if folder is not None:
         return _of_vectors(setting, folder, vectors.key if isinstance(vectors, results.BuiltIndex) else "", session)
@@ -235,14 +235,14 @@ def index(
 
 
 def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Session) -> results.BuiltIndex:
-    """Build an index over a folder of vectors; key: of the vectors, if they are an artifact."""
+    """Build an index over a folder of vectors; key: the vectors' key, if they are an artifact."""
     from hardneg.indexes.open_store import form_in
 
     name, options = setting["name"], {key: value for key, value in setting.items() if key != "name"}
     plugin: Any = configure("indexes", types.PluginSetting(name, options))
     if (form := form_in(vectors)) != plugin.input:
-        problem = f"holds {form}" if form else "was not written by `hardneg encode` or `hardneg index import`"
-        wanted = f"but {name} is built from {plugin.input}: give a folder of {plugin.input}"
+        problem = f"contains {form}" if form else "was not written by `hardneg encode` or `hardneg index import`"
+        wanted = f"but {name} is built from {plugin.input}; give a folder of {plugin.input}"
         raise errors.UsageError(f"index build: {vectors} {problem}, {wanted}")
     session.begin(None, [vectors])
     content = Content.of(lambda: key or tree_digest(vectors))
@@ -262,15 +262,15 @@ _log = logging.getLogger("hardneg")
 
 _TUNING = "Tuning"
 _METHODS = "zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum."
-_MISSING = "For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
+_MISSING = "For weighted-sum: score of a document missing from a run, the run's lowest or 0."
 _TUNED = "Runs of other queries to tune on, one per fused run, in the same order."
 _JUDGED = Arg("Judgements of the queries to tune on.", cli=Path, panel=_TUNING)
-_TRIED = "Values of a run's weight or of `constant` to try, in all combinations; default: steps of 0.1."
+_TRIED = "Values to try for a run's weight or for `constant`, in all combinations; default: steps of 0.1."
 _GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", panel=_TUNING)
-_WEIGHT = Arg("A run's weight, by its label; default 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
+_WEIGHT = Arg("Weight of each run, by label; default: 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
 
 TuneRuns = Annotated[Runs | None, Arg(_TUNED, cli=list[Path], flag="tune-run", panel=_TUNING)]
-Metric = Annotated[str, Arg("The metric to tune on.", same=("metrics",), panel=_TUNING, metrics=True)]
+Metric = Annotated[str, Arg("Metric to tune for.", same=("metrics",), panel=_TUNING, metrics=True)]
 
 
 @spelled_out
@@ -280,7 +280,7 @@ def fuse(
     *,
     weights: Annotated[Mapping[str, float], _WEIGHT] = {},
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
-    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
+    constant: Annotated[int, Arg("Constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
     norm: Annotated[Norm | None, Arg("For ranx's methods: min-max (the default), none, zmuv, ...")] = None,
     depth: Annotated[int, Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     tune_runs: TuneRuns = None,
@@ -307,7 +307,7 @@ def fuse(
 
 
 def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Mapping[str, Any]) -> RankedRun:
-    """Fuse runs into the store; fields: of the stage `fuse`."""
+    """Fuse runs into the store; fields: the fields of stage `fuse`."""
     files = given.labelled_runs(runs, session.store)
     tuning = given.labelled_runs(tune_runs, session.store) if tune_runs else {}
     fusion, labels = _checked(fields, list(files), tuning, judged), list(files)
@@ -334,7 +334,7 @@ def _fused(session: Session, runs: Any, tune_runs: Any, judged: Any, fields: Map
         }
 
     result = given.keep_result(session.store, "run", origin, make)
-    lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in lists.items()}
+    lacking = {f"queries missing from {label}": len(query_ids) - len(run) for label, run in lists.items()}
     facts = {**result.facts, **tuned, **lacking}
     return RankedRun(fusion.method, result.key, result.path / layout.RUN, facts, session.store, source_of_runs(runs))
 
@@ -344,7 +344,7 @@ def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[s
     if len(labels) < 2:
         raise errors.UsageError("fuse: give at least two {runs}", "runs")
     if unknown := [label for label in fields["weights"] if label not in labels]:
-        problem = f"no run has the label {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
+        problem = f"no run has the label {unknown[0]!r}{suggestion(unknown[0], labels)}; available: {', '.join(labels)}"
         raise errors.UsageError(f"{{weights}}: {problem}", "weights")
     weights = tuple(fields["weights"].get(label, 1.0) for label in labels)
     numbers = (fields["constant"], fields.get("norm"), fields["depth"])
@@ -352,11 +352,11 @@ def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[s
     if problems := fusion.problems():
         raise errors.UsageError("; ".join(problems))
     if not tuning and (fields["tuning.grid"] or judged is not None):
-        problem = "fuse: {grid} and {qrels} are for tuning: give one {tune_runs} per {runs}"
+        problem = "fuse: {grid} and {qrels} are for tuning; give one {tune_runs} per {runs}"
         raise errors.UsageError(problem, "grid", "qrels", "tune_runs", "runs")
     if tuning and len(tuning) != len(labels):
         counts = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
-        raise errors.UsageError(f"fuse: {counts}: give one of each, in the same order", "tune_runs", "runs")
+        raise errors.UsageError(f"fuse: {counts}; give one of each, in the same order", "tune_runs", "runs")
     if tuning and judged is None:
         raise errors.UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
     return fusion

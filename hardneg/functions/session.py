@@ -1,4 +1,4 @@
-"""The session of a function: store, device and settings, and the recipe in memory that it runs."""
+"""The session of a function: store, device, settings and the in-memory recipe that it runs."""
 
 import inspect
 import json
@@ -90,7 +90,7 @@ def planned_recipe(
     tell: Callable[[str], None] = warn,
     problems: list[HardnegError] | None = None,
 ) -> "recipes.Plan":
-    """The plan of a shipped recipe or of a recipe file; tell: shows the recipe's notes.
+    """Plan a shipped recipe or a recipe file; tell: shows the recipe's notes.
 
     problems: collects errors about a missing dataset or model; if None, the errors are raised.
 
@@ -125,7 +125,7 @@ class NotebookBars(Logged):
 
 
 class OtherProcess(UsageError):
-    """An error raised in all processes except the first, which alone has the result."""
+    """An error raised in all processes except the first, the only one with the result."""
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Session:
             return opened
         if unknown := [name for name in where if name not in arguments.Where.__annotations__]:
             known = [*(inspect.signature(function).parameters if function else ()), *arguments.Where.__annotations__]
-            raise UsageError(f"no argument {unknown[0]!r}{wording.suggestion(unknown[0], known)}")
+            raise UsageError(f"unknown argument {unknown[0]!r}{wording.suggestion(unknown[0], known)}")
         if (device := where.get("device")) is not None:
             check_device(arguments.name_of("device", device), "device")
         store, progress = where.get("store"), where.get("progress", False)
@@ -166,9 +166,9 @@ class Session:
         return cls(opened, device, seed, setting_texts(settings), shown, engine)
 
     def refuse_settings(self) -> None:
-        """Raise UsageError if there are settings, for functions that make no recipe."""
+        """Raise UsageError if there are settings, for functions without a recipe."""
         if self.settings:
-            raise UsageError("{settings}: nothing to set, because no recipe is made here; remove them", "settings")
+            raise UsageError("{settings}: cannot be used, as there is no recipe to change; remove them", "settings")
 
     def tell(self, note: str) -> None:
         """Issue a recipe's note as a warning."""
@@ -196,7 +196,7 @@ class Session:
         return AdhocRecipe(command, data, stages, named, self.settings, self.seed, paths)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Plan a recipe (for None, there is no plan); a command also checks its outputs here.
+        """Plan a recipe, or return None if there is none; a command also checks its outputs.
 
         reads: input files and folders that are not part of the recipe.
         """
@@ -208,7 +208,7 @@ class Session:
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Like `make`, for a plan derived from the results of another; `gc` protects its steps separately."""
+        """Like `make`, for a plan that depends on the results of another; `gc` protects its steps separately."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
@@ -228,7 +228,7 @@ class Session:
         """
         artifacts = self.make(plan, until).artifacts
         if world().rank > 0:
-            raise OtherProcess("the first of several processes has the result; read it from the store")
+            raise OtherProcess("only the first process has the result; read it from the store")
         return artifacts
 
     def make_dataset(self, plan: "recipes.Plan") -> Artifact:
@@ -238,9 +238,9 @@ class Session:
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """Make a stage from run files; return its artifact and facts, with counts of entries missing in the collection.
+        """Make a stage from run files; return its artifact and facts, with counts of entries not in the collection.
 
-        The key is the stage's digest, computed with the content of the runs in place of steps.
+        The key is the stage's digest, computed from the content of the runs instead of steps.
 
         runs: run files by input path.
 
@@ -297,7 +297,7 @@ class Session:
 
 
 def usual_store(path: str | Path | None) -> Store:
-    """The store at `path`, or the default store if the path is None or empty; the store need not exist.
+    """Return the store at `path`, or the default store if the path is None or empty; the store need not exist.
 
     Raises:
         ArtifactError: the path is a file, or cannot be used.
@@ -315,11 +315,11 @@ def usual_store(path: str | Path | None) -> Store:
 
 
 def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
-    """The name of a dataset for a recipe; a dataset in memory is written to the store.
+    """Return the name of a dataset for a recipe; an in-memory dataset is written to the store.
 
     Raises:
         UsageError: the object has an unsupported type.
-        DataError: a dataset in memory is invalid; the message names the place.
+        DataError: an in-memory dataset is invalid; the message names the entry.
     """
     if not isinstance(dataset, str | os.PathLike):
         kept = given.keep_content(store, "given-collection", lambda folder: given.write_dataset(dataset, folder))
@@ -329,12 +329,12 @@ def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
             return f"{layout.BEIR}:{os.fspath(dataset)}"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
-        raise UsageError(f"dataset: {dataset!r:.60} is not a name ({reason}); {given.FORMS}") from None
+        raise UsageError(f"dataset: {dataset!r:.60} is not a valid name ({reason}); {given.FORMS}") from None
     return arguments.name_of("dataset", dataset)
 
 
 def named_model(argument: arguments.Model, store: Store) -> str:
-    """The name of a model for a recipe; a live model is saved to the store.
+    """Return the name of a model for a recipe; an in-memory model is saved to the store.
 
     Raises:
         UsageError: the object has an unsupported type.
@@ -342,7 +342,7 @@ def named_model(argument: arguments.Model, store: Store) -> str:
     if isinstance(argument, str | os.PathLike):
         return arguments.name_of("model", os.fspath(argument))
     if not hasattr(argument, "save_pretrained") or not hasattr(argument, "tokenizer"):
-        forms = "give a folder, a hub id, or a model of sentence-transformers"
+        forms = "give a folder, a hub id, or a sentence-transformers model"
         raise UsageError(f"model: cannot use {argument!r:.60}; {forms}")
 
     def save(folder: Path) -> None:
@@ -355,17 +355,17 @@ def named_model(argument: arguments.Model, store: Store) -> str:
 
 
 def model_name(argument: arguments.Model) -> str:
-    """The short name of a model in results: the last part of its path, or the class of a live model."""
+    """Return the short name of a model for results: the last part of its path, or the class of an in-memory model."""
     if isinstance(argument, str | Path):
         return Path(str(argument).partition(":")[2] or argument).name
     return str(getattr(argument, "name", type(argument).__name__))
 
 
 def setting_texts(settings: arguments.Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """Settings as PATH=VALUE texts, from texts, a mapping, or names with `__` for dots.
+    """Convert settings to PATH=VALUE texts, from texts, a mapping, or names with `__` for dots.
 
     Raises:
-        UsageError: the settings have an unsupported type, or JSON cannot hold a value.
+        UsageError: the settings have an unsupported type, or a value cannot be written as JSON.
     """
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise UsageError(f"settings: give a list, [{settings!r}], or a dict of values by path")
@@ -374,7 +374,7 @@ def setting_texts(settings: arguments.Settings, named: Mapping[str, Any] | None 
         try:
             texts.append(f"{arguments.name_of('settings', path)}={json.dumps(value, default=_plain, allow_nan=False)}")
         except (TypeError, ValueError, RecursionError):
-            problem = "must be a finite number, a text, or a list or dict of them"
+            problem = "must be a finite number, a string, or a list or dict of these"
             raise UsageError(f"settings: {path}: {problem}, not {value!r:.60}") from None
     return tuple(texts)
 

@@ -1,6 +1,6 @@
 """`start`: a recipe for a folder of documents, with queries and judgements if there are any.
 
-`known_by` of a dataset loader: glob patterns of files that identify folders of its format.
+A dataset loader lists in `known_by` the glob patterns of files that identify a folder in its format.
 """
 
 import os
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 _STATIC = "packaged:wordllama"
 _MOST_TOKENS = 512
-"""The document length, in tokens, for models whose cost grows faster than the length."""
+"""Maximum document length, in tokens, for models with a cost that grows faster than the length."""
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
 _FEW = 50
-"""The least number of documents; with fewer, a 10 % split is empty in more than 1 % of the cases."""
+"""Minimum number of documents; with fewer, a 10 % split is empty in more than 1 % of cases."""
 _FEW_PASSAGES = 200_000
-"""The most documents whose ids are compared with the judgements."""
+"""Maximum number of documents for comparing their ids with the judgements."""
 _READ = 8 << 20
-"""The most bytes of files to read to count passages and find unreadable files."""
-_READ_FORMS = "queries are lines of id, tab and text in queries.tsv, judgements belong to a folder of BEIR's form"
+"""Maximum size, in bytes, of files that are read to count passages and find unreadable files."""
+_READ_FORMS = "queries belong in queries.tsv (id, tab, text), judgements in a folder in BEIR format"
 _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 
 
@@ -90,7 +90,7 @@ class FolderContents:
         options: dict[str, Any] = {"judged": False} if plain else {"without": without}
         options = {name: value for name, value in {**options, "glob": glob}.items() if value not in ([], None)}
         dataset = {"name": plain or DOCUMENTS, "source": os.fspath(folder), **options}
-        left_out, few = [f"{path.name}: not read, {files[0].name} is" for path in files[1:]], False
+        left_out, few = [f"{path.name}: not read; queries are from {files[0].name}" for path in files[1:]], False
         qrels = [folder / "qrels"] if (folder / "qrels").is_dir() else []
         left_out += [f"{path.name}: not read; {_READ_FORMS}" for path in (*others, *qrels)]
         loader, size = _configured(dataset), 0
@@ -106,7 +106,7 @@ class FolderContents:
         size = size or loader.size_hint()
         texts = [each.text for each in read_query_file(files[0], {}, Counter())] if files else []
         if files and not texts:
-            raise DataError(f"{files[0]}: no query in it; add queries, or remove the file")
+            raise DataError(f"{files[0]}: contains no queries; add some, or remove the file")
         return cls(folder, dataset, size, {}, files[0] if files else None, texts, left_out, few)
 
 
@@ -143,8 +143,8 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
             known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
             judged[split] = len(known)
             if lacking := len({each.query_id for each in relevant}) - len(known):
-                missing = f"the query or its documents are missing in {folder}"
-                left_out.append(f"{split}: judgements of {counted(lacking, 'query')} skipped: {missing}")
+                missing = f"the query or its documents are missing from {folder}"
+                left_out.append(f"{split}: judgements of {counted(lacking, 'query')} skipped, because {missing}")
             if shared := known & trained:  # train is the first split
                 also = counted(len(shared), "query is", "queries are")
                 left_out.append(f"{split}: {also} also in train, so scores on it measure memorisation")
@@ -157,7 +157,7 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A recipe for the content of a folder; model: the start model."""
+    """The recipe to write for the content of a folder; model: the start model."""
 
     contents: FolderContents
     model: str = _STATIC
@@ -173,8 +173,8 @@ class Beginning:
         contents = FolderContents.of(folder, glob)
         if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
             splits = _counts(contents.judged)
-            reason = f"queries with a relevant document: {splits}, none in test or dev to evaluate on"
-            advice = "move some queries there" if any(contents.judged.values()) else "fix the judgements"
+            reason = f"neither test nor dev has a query with a relevant document (such queries: {splits})"
+            advice = "move some queries to test or dev" if any(contents.judged.values()) else "fix the judgements"
             raise DataError("; ".join([f"{contents.folder}: {reason}", *contents.left_out, advice]))
         return cls(contents, model or _STATIC)
 
@@ -194,7 +194,7 @@ class Beginning:
         return self.contents.folder.resolve().name or "start"
 
     def sentences(self) -> Iterator[str]:
-        """Describe the content and the recipe."""
+        """Yield lines that describe the content and the recipe."""
         contents, judged, own = self.contents, self.contents.judged, len(self.contents.own_queries)
         seen = f"{contents.folder}: about {counted(contents.documents, 'passage')}, read as {contents.dataset['name']}"
         if judged:
@@ -204,7 +204,7 @@ class Beginning:
             yield f"{seen}; {queries}{', and' if own else ' and'} no judgements"
         yield from contents.left_out
         if self.labelled:
-            yield f"recipe {WITH_LABELS}: trains on the judged queries, and compares with in-batch negatives only"
+            yield f"recipe {WITH_LABELS}: trains on the judged queries and compares with in-batch negatives alone"
             chosen = "; `hardneg recommend` tests others on the dev queries" if self.measurable else ""
             yield f"negatives: the top 10 of each query{chosen}"
         else:
@@ -213,13 +213,13 @@ class Beginning:
                 yield "few documents: passages, not documents, are split into train, dev and test (`split_by: passage`)"
             if contents.documents < _FEW:
                 passages = counted(contents.documents, "passage")
-                yield f"only {passages}: a split may get no query, which ends the run; add documents"
+                yield f"only {passages}: a split may get no queries, and the run then fails; add documents"
             if judged:
-                yield "the judged queries are for evaluation only"
+                yield "the judged queries are used only for evaluation"
             elif own:
-                yield "your queries have no judgements: they are only searched, at the end"
+                yield "your queries have no judgements, so they are only searched, at the end"
             if not judged:
-                yield "scores are on written queries, which differ from those of users"
+                yield "scores are measured on generated queries, which differ from what users ask"
         yield f"model {self.model}: {self._read[1]}"
         if lacking := recipes.absent("lucene"):
             yield f"no BM25 baseline: {lacking}"
@@ -232,13 +232,13 @@ class Beginning:
 
     @property
     def _read(self) -> tuple[int | None, str]:
-        """The document length in tokens, None for the model's own, and the same in words."""
+        """The document length in tokens (None for the model's own) and its description."""
         if getattr(self._resolved.known_family, "tables", False):
             return None, "static word vectors, which read whole documents, like BM25"
         known = self._resolved.known
         most = min(known.document_length, _MOST_TOKENS) if known else None
-        part = f"the first {most} tokens" if most else "as many tokens as the model can"
-        return most, f"reads {part} of a document; BM25 reads all of it"
+        part = f"the first {most} tokens" if most else "as much as the model can"
+        return most, f"reads {part} of each document; BM25 reads all of it"
 
     @property
     def tree(self) -> dict[str, Any]:
@@ -275,14 +275,14 @@ class Beginning:
         return {**top, "stages": stages, "outputs": shipped["outputs"]}
 
     def recipe(self, path: Path) -> str:
-        """The text of the recipe for a path."""
+        """Return the text of the recipe file; a comment has the command that runs it."""
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
         return "".join(line.replace("# \n", "#\n") for line in comments) + recipes.as_yaml(self.tree)
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
-        """The paths of the recipe and of its run folder.
+        """Return the paths of the recipe and of its run folder.
 
         Raises:
             UsageError: the output is inside the folder of documents.
@@ -301,7 +301,7 @@ def _counts(judged: Mapping[str, int]) -> str:
 
 
 def takes(rows: "Sequence[recipes.Estimate]") -> str:
-    """The number of steps to run and the largest number of items in a step, in words."""
+    """Describe the number of steps to run and the largest number of items in a step."""
     ahead = [row for row in rows if not row.cached]
     most = max(ahead, key=lambda row: row.items, default=None)
     through = f", up to {most.items:,} {most.unit}" if most else ""
@@ -338,11 +338,11 @@ def start(
     Args:
         folder: documents in a format of the dataset `documents`, or a collection with or without judgements.
         output: the recipe file to write; by default NAME.yaml in the working folder, named after the folder.
-        model: the start model, as for `train`; default static word vectors, `packaged:wordllama`.
+        model: the start model, as for `train`; by default static word vectors, `packaged:wordllama`.
         glob: documents to read, such as `guide/**/*.md`; default all.
         run: whether to also run the recipe; results go to runs/NAME.
         overwrite: whether to replace a file that this function has not written.
-        store: the artifact store; default the usual one.
+        store: the artifact store; by default the usual one.
         device: the device, such as cpu or cuda; by default the best available.
         progress: whether to show progress bars, or an object that shows progress.
 

@@ -20,7 +20,7 @@ from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, 
 
 Test = Comparison | TwoLevel
 
-BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
+BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, clipped to [0, 1])."
 BETTER, WORSE = "▲", "▼"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 WITHIN = f"{UNDECIDED}, within the seeds' noise"
@@ -33,18 +33,18 @@ _QUERY_COLUMNS = {**_PAIR, "randomised p": ("randomisation_p", "randomisation_ho
 _SEED_COLUMNS = {**_PAIR, "bootstrap p": ("bootstrap_p", "bootstrap_holm"), **_TOST}
 _SEED_COLUMNS |= {"error by queries": ("query_error", ""), "error by seeds": ("seed_error", "")}
 _GROUP_COLUMNS = {"bootstrap of groups": ("bootstrap_interval", "")}
-"""Columns of a table of tests: the field of the number, and of the smaller number below it."""
+"""Columns of a table of tests: the field of the number, and the field of the smaller number below it."""
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) test "
-    "equivalence. Below each p: Holm's correction over all comparisons by the same metric."
+    "equivalence. Below each p: after Holm's correction over all comparisons by the same metric."
 )
 _OVER_SEEDS_EXPLAINED = (
-    "Systems are compared as if both were retrained with other seeds and measured on other queries. The t-test is "
-    "quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are Satterthwaite's. It "
-    "decides, and sets the signs in tables. The bootstrap draws queries and seeds and needs no normal distribution; "
-    "with few seeds it is weak. TOST, of equivalence, has the t-test's error and degrees of freedom. Below each p: "
-    "Holm's correction over all such comparisons by the metric."
+    "Systems are compared as if both were retrained with other seeds and measured on other queries. The t-test is a "
+    "quasi-F test: its error combines queries and seeds, with Satterthwaite's degrees of freedom. It decides the "
+    "outcome and the signs in tables. The bootstrap resamples queries and seeds and assumes no normal distribution, "
+    "but has little power with few seeds. TOST tests equivalence with the t-test's error and degrees of freedom. "
+    "Below each p: after Holm's correction over all comparisons over seeds by the same metric."
 )
 
 
@@ -60,15 +60,15 @@ class MeanScore:
 class ReportContent:
     """The content of a report page.
 
-    systems: estimates by metric by system, in the order to show. histories: the trainer's rows of each trained model:
+    systems: estimates by system and metric, in display order. histories: the trainer's log of each trained model:
     `step`, `loss`, and measurements on the dev set. settings: by name, shown as `str` prints them. settings_tables:
     more tables, shown after the settings. marks: for each sign, the systems that a system with the sign beats; empty:
     one sign per baseline. over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and
     losses by query. by_query: the table by query. browse: the command that shows hits and negatives of each query;
     empty: none. sections: analyses, shown before the settings. next: next steps, each a sentence and a command. system:
     the subject of the page; empty: the system with the highest mean. began: the system that it was trained from; empty:
-    none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin: of
-    equivalence. query_groups: the group of each query, if queries have groups.
+    none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin:
+    the equivalence margin. query_groups: the group of each query, if queries have groups.
     """
 
     title: str
@@ -210,24 +210,24 @@ def legend(report: ReportContent) -> list[str]:
         (report.comparisons and not report.marks and not signs, f"No difference has {proof}."),
         (len(report.systems) > 1, "Bold: the highest mean."),
         (bracketed, BRACKETS),
-        (report.groups, f"Queries come in {report.groups} groups: intervals and tests are those of groups."),
-        (report.by_seed, "Rows of several seeds: means over these, with intervals over queries and seeds."),
+        (report.groups, f"Queries are in {report.groups} groups; intervals and tests are over groups."),
+        (report.by_seed, "Rows of several seeds: means over seeds, with intervals over queries and seeds."),
     ):
         lines += [line] if holds else []
     return [*lines, *report.notes]
 
 
 def outcomes_explained(report: ReportContent) -> str:
-    """Return the meanings of the outcomes other than a difference."""
+    """Explain the outcomes `equivalent` and `undecided`."""
     return (
-        f"Equivalent: TOST rules out a difference of {report.margin:g} or more, up or down, p < {report.level:g} after "
-        "Holm's correction. Where no query differs, its p is the chance to meet none that does. Undecided: neither a "
-        "difference nor equivalence is shown."
+        f"Equivalent: TOST rules out a difference of {report.margin:g} or more in either direction, p < "
+        f"{report.level:g} after Holm's correction. If no query differs, p is the chance of drawing none that does. "
+        "Undecided: neither a difference nor equivalence is shown."
     )
 
 
 def systems_section(report: ReportContent) -> Section:
-    """Return the table of means by system; the highest are bold, significant differences have signs."""
+    """Return the table of means by system, with the highest in bold and signs for significant differences."""
     rows = []
     for name, values in report.systems.items():
         cells = [Cell("–")] * len(report.metrics)
@@ -251,7 +251,7 @@ def tests_section(report: ReportContent) -> Section:
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
-    """Return the tests for a narrow screen: a table for each metric, with corrected p values alone."""
+    """Return the tests for a narrow screen: a table for each metric, with only the corrected p values."""
     columns = {"outcome": ("outcome", ""), "difference": ("difference", ""), "95 % interval": ("interval", "")}
     tables = []
     kinds: list[tuple[Sequence[Test], str, str, str]] = [
@@ -294,7 +294,7 @@ def _tests_table(tests: Sequence[Test], level: float, columns: _Columns) -> Tabl
 
 
 def seed_section(report: ReportContent) -> Section:
-    """Return a table of means and deviations over seeds, and one of the tests with their outcomes."""
+    """Return the section on seeds: a table of means and deviations, and a table of the tests with their outcomes."""
     rows, level, tests = [], report.level, report.over_seeds
     for metric in dict.fromkeys(name for seeds in report.by_seed.values() for each in seeds.values() for name in each):
         for system, seeds in report.by_seed.items():
@@ -309,19 +309,19 @@ def seed_section(report: ReportContent) -> Section:
         tables.append(_tests_table(tests, level, _SEED_COLUMNS))
     meanings = {
         WITHIN: f"other seeds may reverse it on the same queries (p ≥ {significance.SEED_LEVEL:g} by seeds alone).",
-        UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
+        UNDECIDED: f"exceeds the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
     }
     lines = [outcomes_explained(report)] if tests else []
     lines += [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
     counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
     if once := ", ".join(name for name, count in counts.items() if count == 1):
-        lines.append(f"One run alone: {once}. The tests do not cover the variation of its seed, if it was trained.")
+        lines.append(f"Only one run: {once}. If it was trained, the tests do not cover variation over its seeds.")
     return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=lines)
 
 
 TRANSFORMER = "packaged:all-MiniLM-L6-v2"
 _SEEDS = [1, 2, 3, 4, 5]
-_MANY = 50  # judged queries from which on no more are advised
+_MANY = 50  # with so many judged queries, no more are advised
 
 
 @dataclass(frozen=True)
@@ -340,14 +340,14 @@ class RecipeRun:
     diagnosed: bool = False
 
     def again(self, setting: str) -> str:
-        """The command to run the recipe with one more setting."""
+        """Return the command that runs the recipe with one more setting."""
         return f"{self.command or 'hardneg recipe run RECIPE'} --set {shlex.quote(setting)}"
 
 
 def next_steps(
     measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
-    """Return next steps after an evaluation, each a sentence and the command to copy, by the first metric.
+    """Return the next steps after an evaluation, by its first metric, each a sentence and a command to copy.
 
     system: the row of the trained model; empty: the row with the highest mean other than BM25. runs: run files by row.
     run: the recipe run that was evaluated, if any.
@@ -393,7 +393,7 @@ def next_steps(
 
 
 def _separating(problem: str, command: str, seeds: int, run: RecipeRun | None) -> tuple[str, str]:
-    """Measure on more queries with a command, or train with more seeds than there are."""
+    """Return the advice to measure on more queries or train with more seeds, and its command."""
     problem = f"{problem}: search and measure on more queries"
     if run is None or seeds >= len(_SEEDS):
         return problem, command

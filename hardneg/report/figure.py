@@ -1,4 +1,4 @@
-"""Figures by matplotlib: a canvas without a screen, axes, training curves; equal files for equal numbers."""
+"""Figures drawn by matplotlib without a display: canvas, axes and curves; equal numbers give equal files."""
 
 import re
 import warnings
@@ -19,7 +19,7 @@ Points = list[tuple[float, float]]
 """(step, value), in the order of the steps."""
 
 History = Sequence[Mapping[str, Any]]
-"""The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
+"""The trainer's log rows: `step`, and in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
 
 COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
 """Line colours, repeated in order, that are distinct on white and on near-black."""
@@ -43,7 +43,7 @@ _DATES: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"Creation
 
 @contextmanager
 def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float = 4.6) -> Iterator[list[Any]]:
-    """Yield the axes of `panels` panels, at most three in a row; on leaving, write the figure to all `paths`.
+    """Yield the axes of `panels` panels, at most three in a row; on exit, write the figure to all `paths`.
 
     height, width: the size of a panel in inches.
 
@@ -108,16 +108,16 @@ def _clean(text: str) -> str:
 
 
 def fitted(text: str, most: int = 30) -> str:
-    """Return a name on one line; a long name loses its middle, as its ends distinguish it from others."""
+    """Return a name on one line; the middle of a long name is cut, because its ends tell it from others."""
     text, kept = _clean(text), most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
 
 def check_forms(paths: Sequence[Path]) -> None:
-    """Raise UsageError for a path without one of the endings `FORMS`."""
+    """Raise UsageError for a path that does not end in one of `FORMS`."""
     for path in paths:
         if path.suffix not in FORMS:
-            raise UsageError(f"{path}: a figure's name ends in {', '.join(FORMS)}")
+            raise UsageError(f"{path}: must end in one of {', '.join(FORMS)}")
 
 
 def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
@@ -160,9 +160,9 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[Path]) -> None:
-    """Draw table columns, one panel each, with a bar per row or, along column `across`, a line per name.
+    """Draw columns of a table, one panel each: a bar per row or, with `across`, a line per name along that column.
 
-    Rows are named by their words. Along the first column there is one panel, with a line for each column.
+    Bars are labelled with the words of their rows. If `across` is 0, one panel has a line for each column.
     """
     names = [cell(name).text for name in table.columns]
     rows = [[cell(each).text for each in row] for row in table.rows]
@@ -193,7 +193,7 @@ def _number(text: str) -> float | None:
 
 
 def measurements(history: History) -> dict[str, Points]:
-    """Return the loss, then each dev metric, by step; rows without a step and other values are left out."""
+    """Return the loss, then each dev metric, by step; rows without a step and other values are omitted."""
     curves: dict[str, Points] = {"loss": []}
     for row in history:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
@@ -236,7 +236,7 @@ def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
 
 
 def _thinned(points: Points) -> Points:
-    """Return at most `_DRAWN` points, each the mean of as many neighbours."""
+    """Return at most `_DRAWN` points, each the mean of a block of neighbours."""
     size = -(-len(points) // _DRAWN)
     groups = [points[start : start + size] for start in range(0, len(points), size or 1)]
     return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]

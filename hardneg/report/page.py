@@ -19,7 +19,7 @@ from hardneg.store import replace_text
 
 NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
-"""The most rows in Markdown of a table with expandable rows, which Markdown always shows expanded."""
+"""Maximum number of rows, in Markdown, of a table with expandable rows, which are always expanded there."""
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 _NAMED = 4  # systems named for each outcome
@@ -28,16 +28,16 @@ _OUTCOMES = {
     "worse": "worse than",
     content.EQUIVALENT: "equivalent to",
     content.WITHIN: "within the seeds' noise of",
-    content.UNDECIDED: "undecided against",
+    content.UNDECIDED: "not distinguishable from",
 }
 
 
 def write_report(
     folder: Path, report: ReportContent, measured: metrics_json.Measured, passages: query_section.Passages
 ) -> list[Path]:
-    """Write `report.md` and `report.html` with equal content, and all queries as `queries.tsv`; return the paths.
+    """Write `report.md` and `report.html` with the same content, and all queries as `queries.tsv`; return the paths.
 
-    measured: the evaluation behind the report, for the table by query; passages: shown when a row opens.
+    measured: the evaluation behind the report, for the table by query; passages: the content of expanded rows.
     """
     by_query = query_section.query_section(measured, passages, report.system)
     whole = replace(report, by_query=by_query, gains=query_section.gains_section(measured, report.system))
@@ -49,7 +49,7 @@ def write_report(
 
 
 def html(report: ReportContent) -> str:
-    """Return the report as one self-contained page, light and dark; equal reports give equal text.
+    """Return the report as one self-contained page with a light and a dark theme; equal reports give equal text.
 
     The only script in the page sorts tables, and is present only if a table can be sorted.
     """
@@ -149,7 +149,7 @@ def sections(report: ReportContent) -> list[Section]:
 
 
 def _training_section(histories: Mapping[str, figure.History]) -> Section | None:
-    """Return first, last and best loss and dev metrics of each model; None without figure.measurements."""
+    """Return first, last and best loss and dev metrics of each model; None without measurements."""
     rows = []
     for model, history in histories.items():
         for name, points in figure.measurements(history).items():
@@ -196,7 +196,7 @@ def summary(report: ReportContent) -> str:
 
 
 def _outcomes(report: ReportContent, tests: Iterable[Test], named: str) -> dict[str, str]:
-    """Return the systems by outcome in words, the largest differences first; named: the field of a test to name."""
+    """Return the systems by outcome as text, largest differences first; named: the field with the system to list."""
     by_outcome: dict[str, list[str]] = {word: [] for word in _OUTCOMES}
     for test in sorted(tests, key=lambda test: -abs(test.difference)):
         word, name = outcome(test, report.level), getattr(test, named)

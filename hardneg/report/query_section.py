@@ -31,7 +31,7 @@ _FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+$)")
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages below a query: hits of runs by system, their relevance and, with a collection, their texts."""
+    """The passages to show for a query: hits of runs by system, their relevance and, with a collection, their texts."""
 
     runs: Mapping[str, Path]
     qrels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class Passages:
         return dict(zip(split.query_ids, split.texts, strict=True))
 
     def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
-        """Return the first hits of some queries, at most `RANKED` each."""
+        """Return the top hits of some queries, at most `RANKED` each."""
         if system not in self.runs:
             return {}
         run = read_run(self.runs[system])
         return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
 
     def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """Return shortened texts of the documents of the collection, by id."""
+        """Return the shortened texts, by id, of those documents that the collection has."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
@@ -67,7 +67,7 @@ class Passages:
 class ByQuery:
     """Scores by query in the order shown: the largest difference first, or a single system's lowest score.
 
-    pair: the two systems: the report's subject or else the best, and the first baseline or else the next best.
+    pair: the report's subject (or else the best system) and the first baseline (or else the next best system).
     """
 
     results: Mapping[str, metrics.Scores]
@@ -132,20 +132,20 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
     details = _details(systems, shown, passages)
     table = Table(["query", *(["difference"] if ordered.pair else []), *heads], rows, details=details)
     count = counted(len(ordered.query_ids), "query", "queries")
-    order, most = f"the lowest {ordered.metric} first", "first"
+    order, most = f"lowest {ordered.metric} first", "first"
     if ordered.pair:
-        order, most = f"{ordered.metric}, {ordered.pair[0]} minus {ordered.pair[1]}, the largest first", "largest"
+        order, most = f"{ordered.metric}, {ordered.pair[0]} minus {ordered.pair[1]}, largest first", "largest"
     which = f"the {len(shown)} {most} of {count}" if len(shown) < len(ordered.query_ids) else count
-    lead = f"Order: {order}. Shown: {which}. All of them are in queries.tsv."
-    explained = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
-    explained += f"Ranks are shown down to {RANKED}; – is unranked or, as relevance, unjudged."
+    lead = f"Order: {order}. Shown: {which}. All queries are in queries.tsv."
+    explained = f"Open a query to see the top {_TOP} passages of each system and the first {_TOP} other relevant ones. "
+    explained += f"Ranks are shown down to {RANKED}; – means unranked or, for relevance, unjudged."
     if others := len(ordered.results) - len(systems):
-        explained += f" {counted(others, 'system')} more in queries.tsv."
+        explained += f" For {counted(others, 'more system')}, see queries.tsv."
     return Section(QUERIES, [table], explained, lead=lead)
 
 
 def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
-    """Return the passages of each query: the first hits of each system, by rank, then other relevant documents."""
+    """Return the passages of each query: the top hits of each system, by rank, then other relevant documents."""
     lists, chosen = {system: passages.ranked(system, query_ids) for system in systems}, dict[str, list[str]]()
     for query_id in query_ids:
         found, grades = [each.get(query_id, ()) for each in lists.values()], passages.qrels.get(query_id, {})
@@ -174,7 +174,7 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
 def write_query_table(
     path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
 ) -> None:
-    """Write all queries in this order as tab-separated values: id, each metric of each system, difference, text."""
+    """Write all queries in the report's order as a TSV file: id, each metric of each system, difference, text."""
     ordered, texts = ByQuery.of(measured, system), queries or {}
     columns = ordered.columns(ordered.results)
     names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]
@@ -190,7 +190,7 @@ def write_query_table(
 
 
 def _tab_separated(row: Sequence[str]) -> bytes:
-    """Return a line without texts that a spreadsheet takes for formulas."""
+    """Return a tab-separated line; texts that a spreadsheet would read as formulas get a leading quote."""
     texts = map(_one_line, row)
     return ("\t".join(f"'{text}" if _FORMULA.match(text) else text for text in texts) + "\n").encode()
 

@@ -30,7 +30,7 @@ class Cell:
 class Table:
     """Rows of texts with the names of their columns; the first `words` columns are words, the others numbers.
 
-    details: the content of each expandable row, or empty. A table with details is sorted by a click on a column's name.
+    details: the content of each expandable row, or empty. A click on a column's name sorts a table with details.
     """
 
     columns: Sequence[str | Cell]

@@ -89,7 +89,7 @@ def test_one_of_another_package_is_listed_and_called(outside):
     assert "list-lengths" in [plugin.name for plugin in list_plugins("analyses")]
     told = call("--help").stdout
     assert "list-lengths" in told
-    assert [row for row in told.splitlines() if "list-gone" in row and "It has no summary." in row]
+    assert [row for row in told.splitlines() if "list-gone" in row and "No summary." in row]
     run = ["--run", outside / "made" / "run.trec.gz"]
     assert printed("list-lengths", *run, "--depth", 2, "--plot", outside / "l.svg") == {"run.trec.gz": 2.0}
     assert (outside / "l.svg").read_text().count("<svg") == 1

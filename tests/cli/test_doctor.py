@@ -36,7 +36,7 @@ def test_what_is_missing_is_no_failure(tmp_path: Path, monkeypatch: pytest.Monke
     assert 'pip install "hardneg[lucene]"' in found["bm25"]["meaning"]
     memory = found["memory"]
     assert (memory["state"], memory["found"]) == ("note", "1.0 of 4.0 GiB free")
-    assert memory["meaning"] == "the demo presets need about 2 GB: close other programs first"
+    assert memory["meaning"] == "the demo presets need about 2 GB; close other programs first"
 
 
 def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

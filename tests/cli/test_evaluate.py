@@ -55,7 +55,7 @@ def test_tables(files: Path) -> None:
     assert "first.trec\tmrr\tq2\t0.5000\n" in evaluate(files, "--metrics", "mrr", "--per-query")
     text = evaluate(files, "--metrics", "mrr", runs=("first.trec", "second.trec"))
     assert all(part in text for part in ("first.trec", "1.0000", "Means over 3 queries.", "+0.5000"))
-    assert "Paired, two-sided" in text and "Paired" not in evaluate(files, "--metrics", "mrr")
+    assert "Paired two-sided tests" in text and "Paired" not in evaluate(files, "--metrics", "mrr")
 
 
 def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--metrics answer@5", "answer@5 needs a dataset with answers: give --dataset and --split"),
-        ("--metrics mrr@10", "no judgements: give --qrels, or --dataset"),
+        ("--metrics answer@5", "answer@5 needs a dataset with answers; give --dataset and --split"),
+        ("--metrics mrr@10", "no judgements; give --qrels, or --dataset"),
         ("--metrics answer@5 --dataset beir:data", "split test has no answers: take a dataset"),
         ("--metrics answer", "needs a cutoff and the answers of a dataset"),
     ],
@@ -88,7 +88,7 @@ def test_what_answers_need(files: Path, words: str, message: str, session: Path)
 
 def test_judgements_of_other_queries_are_refused(files: Path) -> None:
     (files / "other.trec").write_text("q8 Q0 a 1 2.0 x\nq9 Q0 a 1 1.0 x\n")
-    with pytest.raises(DataError, match=r"query ids q8, q9 in \S+/other.trec, but q1, q2, q3 in \S+/qrels.txt; give"):
+    with pytest.raises(DataError, match=r"query ids q8, q9 in \S+/other.trec, but q1, q2, q3 in \S+/qrels.txt\); give"):
         evaluate(files, "--metrics", "mrr", runs=("first.trec", "other.trec"))
 
 

@@ -101,7 +101,7 @@ def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monke
     [
         (OSError(errno.ENOSPC, "No space left on device"), ArtifactError, "standard output or a file: the"),
         (OSError(errno.EROFS, "Read-only file system", "/a/b"), ArtifactError, "/a/b: the disk is read-only"),
-        (PermissionError(errno.EACCES, "Permission denied", "/new"), ArtifactError, "/new: Permission"),
+        (PermissionError(errno.EACCES, "Permission denied", "/new"), ArtifactError, "/new: cannot be"),
         (OSError(errno.ENOSPC, "No space left on device", "read", None, "written"), ArtifactError, "written: the disk"),
         (OSError(errno.EIO, "Input/output error", "corpus.jsonl"), DataError, "corpus.jsonl: cannot be read (Input"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), DataError, "x: cannot be read (No such"),

@@ -44,8 +44,8 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "kind", "message"),
     [
-        ("--backend pq", UsageError, "pq is built from vectors: give --vectors, a folder of vectors"),
-        ("--vectors FLAT", UsageError, "bm25 is built from texts: give --dataset only"),
+        ("--backend pq", UsageError, "pq is built from vectors; give only --vectors, a folder of vectors"),
+        ("--vectors FLAT", UsageError, "bm25 is built from texts; give only --dataset"),
         ("--vectors FLAT --backend pqq", PluginError, "did you mean 'pq'"),
         ("--vectors FLAT --backend pq --option bit=4", PluginError, "did you mean 'bits'"),
         ("--vectors FLAT --backend pq", UsageError, "these fit: 1, 2, 4, 8"),
@@ -65,7 +65,7 @@ def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:
         writer.close()
     np.save(tokens / "offsets.npy", np.array([0, 1]))
     for folder, backend, told in (
-        (tokens, "flat", f"{tokens} holds token-vectors, but flat is built from vectors"),
+        (tokens, "flat", f"{tokens} contains token-vectors, but flat is built from vectors"),
         (empty, "pq", f"{empty} was not written by `hardneg encode` or `hardneg index import`, but pq is built"),
     ):
         _, error = _build("--vectors", folder, "--backend", backend, "--output", tmp_path / "out")
@@ -103,7 +103,7 @@ def test_runs_are_zipped_in_the_order_given(files):
     result = fuse(files, "--method", "zip", "--depth", 5)
     assert result.exit_code == 0, (result.output, result.exception)
     assert lists(files) == {"q1": "acbef", "q2": "xy"}
-    assert "2 queries, 7 documents" in result.stdout and "queries that bm25.trec lacks: 1" in result.stdout
+    assert "2 queries, 7 documents" in result.stdout and "queries missing from bm25.trec: 1" in result.stdout
 
 
 def test_weights_are_tuned_on_other_queries(files):

@@ -116,12 +116,12 @@ def test_what_is_written_passes_its_own_tests(pytester, monkeypatch):
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(UsageError, match="did you mean 'miner'"):
         write_package("minre", "own", tmp_path / "new")
-    with pytest.raises(UsageError, match="'search': hardneg has a stage of that name; choose another"):
+    with pytest.raises(UsageError, match="'search': hardneg has a stage with this name; choose another"):
         write_package("stage", "search", tmp_path / "new")
-    with pytest.raises(UsageError, match="no template for filters; there are: dataset, loss, miner, stage"):
+    with pytest.raises(UsageError, match="no template for filters; available: dataset, loss, miner, stage"):
         write_package("filter", "own", tmp_path / "new")
     for name in ("Own", "my_own", "1st", "class", "own-", "../own"):
-        with pytest.raises(UsageError, match="is not a plugin name"):
+        with pytest.raises(UsageError, match="is not a valid plugin name"):
             write_package("miner", name, tmp_path / "new")
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="not an empty folder"):

@@ -134,7 +134,7 @@ def test_stopped_runs_are_forgotten_when_that_is_asked_for(own: Path, monkeypatc
     monkeypatch.setattr(loop, "update", stop)
     assert run(COMMANDS["train"]).exit_code == 130
     told = run("artifacts", "gc", "--forget-unfinished").output
-    assert "its artifacts go with --delete" in told and "5 folders" in told
+    assert "--delete removes its artifacts" in told and "5 folders" in told
     told = run("artifacts", "gc", "--forget-unfinished", "--delete").output
     assert "its artifacts are removed" in told and "5 folders" in told
     assert run("artifacts", "gc").output.startswith("0 folders")

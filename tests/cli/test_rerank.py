@@ -42,7 +42,7 @@ def test_anyones_run_is_reranked(hardneg, tmp_path):
 
 def test_mistakes_are_told(hardneg):
     model = ["--reranker", "cross-encoder:model", "--output"]
-    with pytest.raises(UsageError, match=r"best.txt: a run is a gzip file"):
+    with pytest.raises(UsageError, match=r"best.txt: runs are written gzipped"):
         hardneg(*model, "best.txt")
     with pytest.raises(RecipeError, match="no rerankers plugin is called 'cross-encodr'; did you mean 'cross-encoder'"):
         hardneg("--reranker", "cross-encodr:model", "--output", "best.trec.gz")

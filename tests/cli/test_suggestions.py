@@ -91,7 +91,7 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
         assert isinstance(told, MissingDependency)
         wanted = f"in package {package}, which is not installed: pip install ./plugins/{package}, from a checkout"
         assert str(told) == f"the command {name!r} is {wanted} of hardneg"
-    assert "Of installed packages" not in call(f"{group} --help").stdout
+    assert "From installed packages" not in call(f"{group} --help").stdout
 
 
 def test_a_mistyped_command_is_told_with_its_like_of_packages_too():

@@ -70,13 +70,13 @@ def test_negatives_are_mined_by_them() -> None:
 @pytest.mark.parametrize(
     ("words", "kind", "message"),
     [
-        ("search GIVEN --model x", UsageError, "give no dataset, model, backend or candidates"),
-        ("search --index index", UsageError, "search: --index and --query-vectors are used together: give"),
+        ("search GIVEN --model x", UsageError, "omit dataset, model, backend and candidates"),
+        ("search --index index", UsageError, "search: --index and --query-vectors must be used together; give"),
         ("search", UsageError, "search: give --dataset, and either --model or --backend"),
         ("search --index index --query-vectors wide.parquet", UsageError, "dimension 5, but index has 4"),
         ("search --index none --query-vectors queries.parquet", ArtifactError, "none: no dense index"),
         ("mine --dataset beir:data GIVEN --run x", UsageError, "exactly one of"),
-        ("mine --dataset beir:data --query-vectors x", UsageError, "mine: --index and --query-vectors are used"),
+        ("mine --dataset beir:data --query-vectors x", UsageError, "mine: --index and --query-vectors must be used"),
     ],
 )
 def test_mistakes(words: str, kind: type[Exception], message: str) -> None:

@@ -258,10 +258,10 @@ def test_a_configuration_that_says_the_same_is_enough_but_not_of_a_tokenizer(cau
 
 def test_doctor_and_manifests_name_it(causal: Path, tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["doctor", "--model", str(causal)]).output
-    assert "modeling_bidir.BidirModel is not run, vectors may depend on it" in told
+    assert "modeling_bidir.BidirModel is not run, and vectors may depend on it" in told
     write(causal, "config.json", is_causal=False)
     told = CliRunner().invoke(app, ["doctor", "--model", str(causal)]).output
-    assert "modeling_bidir.BidirModel is not run, vectors do not depend on it" in told
+    assert "modeling_bidir.BidirModel is not run, and vectors do not depend on it" in told
     store = tmp_path / "store"
     hn.encode(small_collection(tmp_path / "data"), str(causal), store=store)
     facts = [item.facts for item in Store(store).artifacts()]

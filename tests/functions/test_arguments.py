@@ -43,7 +43,7 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
     (r"seed: must be a whole number", lambda at: hn.mine(DATA, run=RUN, store=at, seed=True)),
     (r"settings: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, settings=[4])),
     (r"settings: seed: must be a finite number", lambda at: hn.mine(DATA, run=RUN, store=at, settings={"seed": NAN})),
-    (r"dataset: .* is not a name \(File name too long\)", lambda at: hn.mine("d" * 5000, run=RUN, store=at)),
+    (r"dataset: .* is not a valid name \(File name too long\)", lambda at: hn.mine("d" * 5000, run=RUN, store=at)),
     (r"model: must be a name", lambda at: hn.mine(DATA, "", store=at)),
     (r"miner: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, miner={"depth": 3})),
     (r"query_vectors: must be a path", lambda at: hn.mine(DATA, index="i", query_vectors=np.eye(2), store=at)),
@@ -137,11 +137,11 @@ def test_settings_are_refused_where_no_recipe_is_made(tmp_path, settings):
         lambda: hn.fuse([run, other], settings=settings),
         lambda: hn.analyze("overlap", runs=[run], settings=settings),
     ):
-        with pytest.raises(UsageError, match="settings: nothing to set, because no recipe is made here; remove them"):
+        with pytest.raises(UsageError, match="settings: cannot be used, as there is no recipe to change; remove them"):
             call()
     arguments = ["evaluate", "--run", str(run), "--run", other, "--qrels", str(qrels), "--set", "a.b=1"]
     told = CliRunner().invoke(app, list(map(str, arguments)))
-    assert str(told.exception) == "--set: nothing to set, because no recipe is made here; remove them"
+    assert str(told.exception) == "--set: cannot be used, as there is no recipe to change; remove them"
 
 
 def test_options_stand_where_the_stage_has_them() -> None:

@@ -66,8 +66,8 @@ def test_splits_of_dicts(tmp_path):
     [
         ({1: {"d1": 1}}, r"qrels: id 1 must be a string without"),
         ({"q1": {"d 1": 1}}, r"qrels\['q1'\]: id 'd 1' must be a string"),
-        ({"q1": {"d1": True}}, r"qrels\['q1'\]\['d1'\]: a grade must be a whole number, not True"),
-        ({"q1": pandas.Series([1, 2])}, r"qrels\['q1'\]: must be grades"),
+        ({"q1": {"d1": True}}, r"qrels\['q1'\]\['d1'\]: the grade must be a whole number, not True"),
+        ({"q1": pandas.Series([1, 2])}, r"qrels\['q1'\]: must be a dict of grades"),
     ],
 )
 def test_a_mistake_in_judgements_alone_is_told_with_its_place(given, told):
@@ -84,27 +84,27 @@ def test_no_judgements_are_a_mistake():
     ("part", "value", "told"),
     [
         ("corpus", {"d 1": "x"}, r"corpus: id 'd 1' must be a string"),
-        ("corpus", {"d1": 7}, r"corpus\['d1'\]: must be a text"),
-        ("queries", {"q1": None}, r"queries\['q1'\]: must be a text, not None"),
-        ("queries", {"q1": " "}, r"queries\['q1'\]: has no text"),
+        ("corpus", {"d1": 7}, r"corpus\['d1'\]: must be a string"),
+        ("queries", {"q1": None}, r"queries\['q1'\]: must be a string, not None"),
+        ("queries", {"q1": " "}, r"queries\['q1'\]: the text is empty"),
         ("queries", [], r"queries: must be a dict by id, not list"),
         (
             "qrels",
             {"q1": {"d1": "high"}},
-            r"qrels\['train'\]\['q1'\]\['d1'\]: a grade must be a whole number, not 'high'",
+            r"qrels\['train'\]\['q1'\]\['d1'\]: the grade must be a whole number, not 'high'",
         ),
-        ("qrels", {"q9": ["d1"]}, r"qrels\['train'\]\['q9'\]: there is no query 'q9'"),
-        ("qrels", {"q1": ["d9"]}, r"qrels\['train'\]\['q1'\]: there is no document 'd9'"),
-        ("qrels", {"q1": "d1"}, r"qrels\['train'\]\['q1'\]: must be grades"),
+        ("qrels", {"q9": ["d1"]}, r"qrels\['train'\]\['q9'\]: query 'q9' is not in queries"),
+        ("qrels", {"q1": ["d9"]}, r"qrels\['train'\]\['q1'\]: document 'd9' is not in corpus"),
+        ("qrels", {"q1": "d1"}, r"qrels\['train'\]\['q1'\]: must be a dict of grades"),
         ("qrels", {"q1": [["d1"]]}, r"qrels\['train'\]\['q1'\]: id \['d1'\] must be a string without white"),
         ("corpus", {"d1": "half \ud800"}, r"the text of 'd1' has an unpaired surrogate, '\\ud800'"),
         ("qrels", {"a/b": {"q1": ["d1"]}}, r"split 'a/b'"),
-        ("qrel", {}, r"'qrel': no such part; did you mean 'qrels'"),
+        ("qrel", {}, r"unknown part 'qrel'; did you mean 'qrels'"),
         ("queries", {"\ufeffq1": "river"}, r"queries: id '\\ufeffq1' must be a string"),
-        ("qrels", {"q1": {"d1": torch.tensor(1)}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade .* tensor\(1\)"),
-        ("qrels", {"q1": {"d1": 2**70}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade has at most 18 digits"),
-        ("qrels", {"dev": {"q1": ["d1"]}, "q2": {"d1": 1}}, r"qrels\['q2'\]\['d1'\]: there is no query 'd1'"),
-        ("queries", {"dev": {"q1": "river"}}, r"queries\['dev'\]: must be a text, not {'q1': 'river'}"),
+        ("qrels", {"q1": {"d1": torch.tensor(1)}}, r"qrels\['train'\]\['q1'\]\['d1'\]: the grade .* tensor\(1\)"),
+        ("qrels", {"q1": {"d1": 2**70}}, r"qrels\['train'\]\['q1'\]\['d1'\]: the grade must have at most 18 digits"),
+        ("qrels", {"dev": {"q1": ["d1"]}, "q2": {"d1": 1}}, r"qrels\['q2'\]\['d1'\]: query 'd1' is not in queries"),
+        ("queries", {"dev": {"q1": "river"}}, r"queries\['dev'\]: must be a string, not {'q1': 'river'}"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(part, value, told, tmp_path):
@@ -140,7 +140,7 @@ def test_pairs_of_texts(tmp_path, form):
     assert found["corpus.jsonl"].count("\n") == 3
     assert found["queries.jsonl"] == '{"_id": "q0", "text": "river"}\n{"_id": "q1", "text": "hill"}\n'
     assert found["qrels/train.tsv"].splitlines()[1:] == ["q0\td0\t1", "q0\td2\t1", "q1\td1\t1"]
-    with pytest.raises(DataError, match="no column 'positive' among anchor, text"):
+    with pytest.raises(DataError, match="missing column 'positive'; rename one of: anchor, text"):
         written(Dataset.from_list([{"anchor": "a", "text": "b"}]), tmp_path)
 
 

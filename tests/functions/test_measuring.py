@@ -50,7 +50,7 @@ def test_metrics_never_replace_what_they_were_measured_from(at, tmp_path):
 def test_a_run_and_its_file_are_two_rows(at):
     run = hn.fuse({"one": FIRST, "two": SECOND}, "zip", **at)
     assert list(hn.evaluate({"a": run, "b": run.path}, QRELS, **at).metrics) == ["a", "b"]
-    with pytest.raises(UsageError, match="two have the label 'zip'; give a dict"):
+    with pytest.raises(UsageError, match="two runs have the label 'zip'; give a dict"):
         hn.evaluate([run, run], QRELS, **at)
     with pytest.raises(UsageError, match="given twice"):
         hn.evaluate([run.path, run.path], QRELS, **at)
@@ -98,16 +98,16 @@ def test_runs_that_hardly_differ_are_equivalent_within_a_margin_and_groups_of_qu
     assert grouped.to_dict()["comparisons"][0]["verdict"] == "undecided"
     with pytest.raises(UsageError, match="equivalence_margin: must be greater than 0"):
         hn.evaluate(runs, qrels, equivalence_margin=0, **at)
-    with pytest.raises(UsageError, match="by_group needs a dataset with groups of queries; or give query_groups"):
+    with pytest.raises(UsageError, match="by_group needs a dataset with groups of queries; choose one, or give"):
         hn.evaluate(runs, qrels, by_group=True, **at)
 
 
 def test_mistakes_in_what_is_to_be_measured(at):
-    with pytest.raises(UsageError, match="baseline third is not among the runs: first"):
+    with pytest.raises(UsageError, match="unknown baseline 'third'; available: first"):
         hn.evaluate({"first": FIRST}, QRELS, baselines=["third"], **at)
-    with pytest.raises(DataError, match=r"qrels\['q1'\]\['a'\]: a grade must be a whole number, not 'high'"):
+    with pytest.raises(DataError, match=r"qrels\['q1'\]\['a'\]: the grade must be a whole number, not 'high'"):
         hn.evaluate(FIRST, {"q1": {"a": "high"}}, **at)
-    with pytest.raises(UsageError, match="no judgements: give"):
+    with pytest.raises(UsageError, match="no judgements; give"):
         hn.evaluate(FIRST, **at)
 
 

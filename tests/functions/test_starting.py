@@ -74,7 +74,7 @@ def test_queries_are_no_documents(tmp_path):
     seen = FolderContents.of(written(tmp_path, {"a.md": "Words.", "queries.jsonl": QUERIES, "topics.x.txt": TREC}))
     assert seen.own_queries == ["how long", "how wide"]
     assert seen.dataset["without"] == ["queries.jsonl", "topics.x.txt"]
-    assert "topics.x.txt: not read, queries.jsonl is" in seen.left_out
+    assert "topics.x.txt: not read; queries are from queries.jsonl" in seen.left_out
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_queries_are_no_documents(tmp_path):
     [
         ({"picture.png": "x"}, r"no file to read: .* it has 1 file \.png"),
         ({"corpus.jsonl": CORPUS, **qrels("test")}, r"neither queries\.jsonl"),
-        ({**BEIR, **qrels("train")}, "a relevant document: train 1, none in test or dev"),
+        ({**BEIR, **qrels("train")}, r"a relevant document \(such queries: train 1\)"),
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
-        ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: no query in it"),
+        ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: contains no queries"),
         ({"a.md": "", "b.txt": " \n"}, "no text in 2 files; add documents"),
-        ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, "test 0, .*1 query skipped: the query"),
-        ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, "test 0, none in"),
+        ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, r"test 0\).*1 query skipped, because"),
+        ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, r"test 0\)"),
     ],
 )
 def test_a_folder_that_cannot_be_used_gets_one_line(tmp_path, files, message):
@@ -101,7 +101,7 @@ def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
     more = {name: f"{text}q7\td1\t1\nq1\tdx\t1\n" for name, text in qrels("train", "test").items()}
     seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
     assert dict(seen.judged) == {"train": 1, "test": 1}
-    assert f"test: judgements of 1 query skipped: the query or its documents are missing in {tmp_path}" in seen.left_out
+    assert f"1 query skipped, because the query or its documents are missing from {tmp_path}'" in str(seen.left_out)
     assert "test: 1 judgement of documents not in the corpus, used in evaluation only" in seen.left_out
 
 
@@ -140,7 +140,7 @@ def test_few_documents_are_split_by_passage(tmp_path):
     assert "split_by" not in rows.tree["stages"]["written"] and rows.contents.documents == 50
     rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\nWords.\nMore.\n"}))
     assert rows.tree["stages"]["written"]["split_by"] == "passage"
-    assert "only 2 passages: a split may get no query, which ends the run; add documents" in rows.sentences()
+    assert "only 2 passages: a split may get no queries, and the run then fails; add documents" in rows.sentences()
 
 
 def test_judgements_of_train_are_trained_with(tmp_path):
@@ -167,7 +167,7 @@ def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     ended = CliRunner().invoke(app, ["start", "pages"])
     assert ended.exit_code == 0, ended.output
-    assert "run it: hardneg recipe run pages.yaml --output runs/pages" in " ".join(ended.output.split())
+    assert "to run it: hardneg recipe run pages.yaml --output runs/pages" in " ".join(ended.output.split())
     assert "pages.yaml: written; " in ended.output and "to run, up to" in ended.output
     assert yaml.safe_load(Path("pages.yaml").read_text())["dataset"]["source"] == str(tmp_path / "pages")
     assert not (tmp_path / "runs").exists() and not [*(tmp_path / "store").glob("*/manifest.json")]
@@ -191,7 +191,7 @@ def test_a_recipe_that_was_edited_is_kept_and_may_be_run_as_it_is(tmp_path, monk
     refused = CliRunner().invoke(app, ["start", "pages", "--run"])
     assert isinstance(refused.exception, UsageError) and str(refused.exception) == (
         "pages.yaml: already exists and has changed since `hardneg start` wrote it; `hardneg recipe run pages.yaml` "
-        "runs it as it is; give another --output, or --overwrite to replace it"
+        "runs it unchanged; give another --output, or --overwrite to replace it"
     )
     with pytest.raises(UsageError, match="has changed since `start` wrote it; give another path, or overwrite=True"):
         hardneg.start("pages")
@@ -223,7 +223,7 @@ def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, 
     trained = beginning.tree["stages"]["trained"]
     assert (trained["options"]["max_steps"], trained["loss"]["temperature"]) == (200, temperature)
     assert (recipe.model.document_length, recipe.stages["trained"].options.learning_rate) == (read, 2e-5)
-    told = f"model {model}: reads the first {read} tokens of a document; BM25 reads all of it"
+    told = f"model {model}: reads the first {read} tokens of each document; BM25 reads all of it"
     assert told in beginning.sentences()
 
 

@@ -141,7 +141,7 @@ def test_training_gives_a_model_that_functions_take(place, at):
 def test_mistakes_in_what_is_given(place, at):
     with pytest.raises(UsageError, match=r"either model or|exactly one of"):
         hn.mine(place / "data", **at)
-    with pytest.raises(UsageError, match="no argument 'stroe'; did you mean 'store'"):
+    with pytest.raises(UsageError, match="unknown argument 'stroe'; did you mean 'store'"):
         hn.mine(place / "data", place / "model", stroe="x")
     with pytest.raises(RecipeError, match=r"depht: topk has no such option; did you mean 'depth'"):
         hn.mine(place / "data", place / "model", miner={"name": "topk", "depht": 3}, **at)
@@ -151,9 +151,9 @@ def test_mistakes_in_what_is_given(place, at):
         hn.mine(place / "data", run={"q0": {"d1": float("nan")}}, **at)
     with pytest.raises(DataError, match="run: an id has an unpaired surrogate"):
         hn.mine(place / "data", run={"q0": {"d\ud800": 1.0}}, **at)
-    with pytest.raises(UsageError, match="miner: must be a name, or a dict of its options with its name, not 3"):
+    with pytest.raises(UsageError, match="miner: must be a name, or a dict with `name` and options, not 3"):
         hn.mine(place / "data", place / "model", miner=3, **at)
-    with pytest.raises(UsageError, match="runs: empty"):
+    with pytest.raises(UsageError, match="runs is empty"):
         hn.evaluate({}, {"q0": {"d1": 1}}, **at)
 
 
@@ -170,9 +170,9 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
     run = hn.search(index=flat, query_vectors=place / "queries.npy", query_ids=place / "ids.txt", depth=3, **at)
     assert [(query_id, len(ranked.doc_ids)) for query_id, ranked in run] == [("one", 3), ("two", 3)]
     assert "RankedRun('queries'" in repr(run)
-    with pytest.raises(UsageError, match="sq8 is built from vectors: give vectors"):
+    with pytest.raises(UsageError, match="sq8 is built from vectors; give only vectors"):
         hn.index(place / "data", "sq8", **at)
-    with pytest.raises(UsageError, match="give no dataset, model"):
+    with pytest.raises(UsageError, match="omit dataset, model"):
         hn.search(place / "data", index=flat, query_vectors=place / "queries.npy", **at)
 
 

@@ -54,7 +54,7 @@ def test_doctor_tells_which_java_pyserini_would_start(first, tmp_path: Path) -> 
     told = CliRunner().invoke(app, ["doctor", "--json", "--store", str(tmp_path)]).stdout
     found = {item["subject"]: item for item in json.loads(told)}["bm25"]
     assert found["state"] == "note" and "Java 25" in found["found"]
-    assert "start_java() first" in found["meaning"]
+    assert "call hardneg.plugin.start_java()" in found["meaning"]
 
 
 @pytest.mark.parametrize("kind", ["model2vec", "cut short", "of a transformer", "as it is"])

@@ -237,5 +237,5 @@ def test_the_function_and_the_command_take_filters(tree, tmp_path):
     done = CliRunner().invoke(app, [*given, *filters, "--form", "hardneg", "--count", "3", "--output", str(written)])
     assert done.exit_code == 0, done.output
     assert list(read_negatives(written)[0].negatives) == ["d2", "d3", "d4"]
-    with pytest.raises(UsageError, match="filters: must be a name, or a dict of its options"):
+    with pytest.raises(UsageError, match="filters: must be a name, or a dict with `name` and options"):
         hn.mine(tree["dataset"], run=run, filters=[3], store=tmp_path / "store")  # type: ignore[list-item]

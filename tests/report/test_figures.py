@@ -188,7 +188,7 @@ def test_the_500_largest_differences_are_shown_and_looked_up_and_all_are_in_the_
     assert asked == [f"d{i}" for i in range(599, 99, -1)]
     assert "the 500 largest of 600 queries" in section.lead
     text = markdown(ReportContent.of("All", measured, by_query=section))
-    assert "| q580 |" in text and "| q579 |" not in text and "Of 500 rows the first 20" in text
+    assert "| q580 |" in text and "| q579 |" not in text and "the first 20 of 500 rows" in text
     write_query_table(tmp_path / "queries.tsv", measured)
     assert len((tmp_path / "queries.tsv").read_text().splitlines()) == 601
 
@@ -199,7 +199,7 @@ def test_many_systems_are_cut_to_what_a_page_can_show():
     [table] = section.tables
     heads = [(cell.text, cell.note) for cell in table.columns[2:]]
     assert [name for name, note in heads if note == "mrr"] == ["s0", "s1", "s2", "s3", "s7", "s8"]
-    assert len(heads) == 12 and "3 systems more in queries.tsv" in section.explained
+    assert len(heads) == 12 and "For 3 more systems, see queries.tsv" in section.explained
 
 
 WILD = "<script>alert('x')</script> &\u0000\t\n$x$ | *b* " + '"quoted"'

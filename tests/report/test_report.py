@@ -63,7 +63,7 @@ def test_intervals_end_where_metrics_do() -> None:
     assert low.low == 0.0 and low.high == pytest.approx(1 / 30 + 4.302653 * 0.1 / 3, abs=1e-6)
     wide = Comparison("dense", "bm25", "mrr", 0.6, Interval(-0.1, 1.3), 2, 0.1, 0.1, 0.1, 0.1)
     assert query_tables(report(comparisons=[wide]))[0].rows[0][3].text == "[−0.100, +1.000]"  # type: ignore[union-attr]
-    assert "cut at 0 and 1" in legend(report())[-2]
+    assert "clipped to [0, 1]" in legend(report())[-2]
 
 
 def test_a_narrow_table_has_the_corrected_p_values() -> None:
@@ -257,7 +257,7 @@ def page(**more: object) -> ReportContent:
 def test_the_sentence_is_about_the_system():
     assert summary(page()) == (
         "STAR is better than its initial model, “as shipped” (+0.2500, 95 % interval +0.125 to +0.375, "
-        "p < 0.001) and undecided against BM25 (−0.2500, 95 % interval −0.375 to −0.125, p = 0.020), by mrr on "
+        "p < 0.001) and not distinguishable from BM25 (−0.2500, 95 % interval −0.375 to −0.125, p = 0.020), by mrr on "
         "3 queries (p after Holm's correction, level 0.01)."
     )
 

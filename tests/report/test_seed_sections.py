@@ -50,7 +50,7 @@ def test_seeds_stand_in_every_form_of_the_report_alike(capsys, monkeypatch):
     deviation = np.std([np.mean([*made["mrr@10"].values()]) for made in measured.by_seed["noisy"].values()], ddof=1)
     assert section.tables[0].rows[0][:3] == ["mrr@10", "noisy", "3"]
     assert section.tables[0].rows[0][4] == f"{deviation:.4f}"
-    assert section.lines[-1].startswith("One run alone: BM25.")
+    assert section.lines[-1].startswith("Only one run: BM25.")
     measured_tables(stdout_console(), measured)
     for text in (markdown(page), html(page).replace("&#39;", "'"), capsys.readouterr().out):
         assert "within the seeds' noise" in text and "over seeds" in text
@@ -67,5 +67,5 @@ def test_a_report_says_that_queries_come_in_groups_and_shows_their_bootstrap():
     results = seeded({}).results | {"dense": {"mrr@10": {f"q{i}": 0.9 for i in range(40)}}}
     measured = Measured(results, compare_all(results, ["BM25"], design=Design(groups=groups)), query_groups=groups)
     text = markdown(ReportContent.of("", measured))
-    assert "Queries come in 10 groups: intervals and tests are those of groups." in text
+    assert "Queries are in 10 groups; intervals and tests are over groups." in text
     assert "bootstrap of groups" in text

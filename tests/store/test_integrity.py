@@ -58,9 +58,9 @@ def test_damage_is_found_and_removed(tmp_path: Path, harm: Any, problem: str) ->
     harm(artifact)
     assert problem in found(store)[artifact.key].problem and not found(store)[other.key].problem
     told = CliRunner().invoke(app, ["artifacts", "check", "--store", str(store.root)])
-    assert told.exit_code == 5 and problem in told.stdout and "1 damaged, to remove with --repair" in told.stdout
+    assert told.exit_code == 5 and problem in told.stdout and "1 damaged, removable with --repair" in told.stdout
     told = CliRunner().invoke(app, ["artifacts", "check", "--repair", "--store", str(store.root)])
-    assert told.exit_code == 0 and "the next run makes it again" in told.stdout and str(tmp_path / "out") in told.stdout
+    assert told.exit_code == 0 and "the next run recreates it" in told.stdout and str(tmp_path / "out") in told.stdout
     assert store.find(artifact.key) is None and store.find(other.key)
     told = CliRunner().invoke(app, ["artifacts", "check", "--store", str(store.root)])
     assert told.exit_code == 0 and told.stdout.endswith("none damaged\n")
@@ -73,7 +73,7 @@ def test_artifacts_of_other_versions(tmp_path: Path) -> None:
     manifest(newer, format=99)
     assert found(store)[earlier.key].size_only and found(store)[newer.key].newer
     told = CliRunner().invoke(app, ["artifacts", "check", "--repair", "--store", str(tmp_path)])
-    assert told.exit_code == 0 and "1 of an earlier version" in told.stdout and "1 of a newer version" in told.stdout
+    assert told.exit_code == 0 and "1 from an earlier version" in told.stdout and "1 from a newer" in told.stdout
     assert newer.path.exists() and not damage(earlier.path)
 
 

@@ -98,7 +98,7 @@ def test_the_keyboard_alone_is_enough(page):
     browser = page(f"/query?q={quote(SECOND, safe='')}")
     press = lambda *keys: ActionChains(browser).send_keys(*keys).perform()  # noqa: E731
     press(Keys.TAB)
-    assert browser.switch_to.active_element.text == "To the content"
+    assert browser.switch_to.active_element.text == "Skip to content"
     assert browser.switch_to.active_element.is_displayed()
     press(Keys.ENTER)
     names = []

@@ -111,7 +111,7 @@ def test_a_file_of_something_else_is_refused_and_unchanged(tmp_path):
         Marks(path)
     dataset = tmp_path / "train.tsv"
     dataset.write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    with pytest.raises(UsageError, match=r"train\.tsv: qrels in BEIR format"):
+    with pytest.raises(UsageError, match=r"train\.tsv: is in BEIR format"):
         Marks(dataset)
     assert dataset.read_text().startswith("query-id")
     path.write_text("q1 0 d1 1\n")

@@ -93,7 +93,7 @@ def given(tmp_path: Path, data: Path, **options: Any) -> RefreshedNegatives:
     ("name", "value"), [("every", 0), ("every", "2"), ("negatives", 2.0), ("negatives", True), ("depth", "9")]
 )
 def test_a_number_that_makes_no_sense_is_told(tmp_path, data, name, value):
-    with pytest.raises(UsageError, match=f"{name}: must be a whole number, 1 or more, not {value!r}"):
+    with pytest.raises(UsageError, match=f"{name}: must be a whole number of at least 1, not {value!r}"):
         given(tmp_path, data, **{name: value})
 
 

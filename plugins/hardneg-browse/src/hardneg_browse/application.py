@@ -1,4 +1,4 @@
-"""The pages, none with a script: on a guarded server for one reader on this machine, and as files."""
+"""The pages, without scripts: on a guarded server for one reader on this machine, or as static files."""
 
 import hmac
 import re
@@ -30,7 +30,7 @@ _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
 """Parts of an id: letters and digits with the punctuation after them."""
 
 QUERIES = 200
-"""The most queries to export."""
+"""Maximum number of queries to export."""
 
 HOST = "127.0.0.1"
 _FETCHED = ("same-origin", "none")
@@ -48,7 +48,7 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class Access:
-    """Access to one server: only the reader who has its token, on this machine. port: where it listens."""
+    """Access control of a server, for one reader on this machine who has its token. port: the port it listens on."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -60,12 +60,12 @@ class Access:
 
     @property
     def writing(self) -> str:
-        """Token of the forms that write, derived from the secret."""
+        """Token of forms that write, derived from the secret token."""
         return hmac.new(self.token.encode(), b"write", sha256).hexdigest()
 
     @property
     def cookie(self) -> str:
-        """Value of the Set-Cookie header, hidden from scripts and not sent with requests of other sites."""
+        """Value of the Set-Cookie header; the cookie is hidden from scripts and from requests of other sites."""
         return f"hardneg-{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def refusal(self, request: Request) -> str | None:
@@ -80,7 +80,7 @@ class Access:
             return "only GET, HEAD and POST are allowed"
         remembered = self._is_token(request.cookies.get(f"hardneg-{self.port}", ""))
         if not remembered and (request.method == "POST" or not self.entering(request)):
-            return "the token is missing or wrong: open the whole address that the command printed"
+            return "the token is missing or wrong; open the full address that the command printed"
         if request.method == "POST" and (
             headers.get("origin") != f"http://{host}" or headers.get("sec-fetch-site", "same-origin") not in _FETCHED
         ):
@@ -151,7 +151,7 @@ def _server_templates() -> Environment:
 
 
 def _templates(link: Callable[..., str], **static: object) -> Environment:
-    """The templates; link: the address of a page; static: what pages without a server show, nothing on a server."""
+    """The templates; link: the address of a page; static: values for pages without a server; empty on a server."""
     environment = Environment(
         loader=PackageLoader("hardneg_browse"),
         autoescape=True,
@@ -254,7 +254,7 @@ class Site:
         return self._page("marks", self._label(asked), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
-        """Write the mark of a form and return the next address; None for an unknown query or document.
+        """Save the mark from a form and return the address to redirect to; None for an unknown query or document.
 
         Raises:
             HardnegError: the file of marks cannot be written.
@@ -293,15 +293,15 @@ class Site:
         return asked["list"] if asked.get("list") in labels else labels[0]
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
-        """Return the queries before and after one."""
+        """Return the ids of the previous and the next query, None at the ends."""
         position, ids = self.browsed.positions[query_id], self.browsed.search.query_ids
         return ids[position - 1] if position else None, ids[position + 1] if position + 1 < len(ids) else None
 
 
 def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUERIES) -> int:
-    """Write the first queries that have negatives as pages that need no server; return how many queries there are.
+    """Write the first queries that have negatives as pages that need no server; return the number of queries.
 
-    `folder/index.html` is the first page. Each page that another one links is written, about 40 kB a query and list.
+    `folder/index.html` is the first page. All linked pages are written, about 40 kB per query and list.
     """
     part = replace(browsed, first=count)
     labels, asked = list(part.lists), list[tuple[str, str, dict[str, str]]]()
@@ -321,7 +321,7 @@ def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUER
     templates = _templates(file_of, policy=csp, total=len(browsed.search.query_ids))
     site = Site(part, Survey(part).run(), marks, Access(0), templates)
     file_of("/")
-    for name, path, given in asked:  # which grows while pages are rendered
+    for name, path, given in asked:  # rendering a page adds the pages that it links to
         (folder / name).write_text(site.pages[path](given) or "", encoding="utf-8")
     return len(part.search.query_ids)
 

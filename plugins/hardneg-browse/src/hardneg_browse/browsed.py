@@ -28,7 +28,7 @@ from hardneg_browse.sources import BrowseSources
 PAGE = 25
 """Queries per page."""
 _WORDS = 8
-"""The number of words of a search that are used; further ones are ignored."""
+"""Maximum number of search words; further words are ignored."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class QuerySearch:
     def page(self, wanted: str, number: int) -> QueryMatches:
         """Return a page of the queries whose text has every word, or whose id contains the phrase.
 
-        A number beyond the last page gives the last page.
+        For a number beyond the last page, return the last page.
         """
         words, whole = wanted.lower().split()[:_WORDS], wanted.lower().strip()
         found: Sequence[int] = range(len(self.query_ids))
@@ -71,7 +71,7 @@ class QuerySearch:
 
 
 TOP = 20
-"""The number of top documents of each list of a run to show as negatives."""
+"""Number of top documents of a run to show per query as negatives."""
 
 
 class MinedFile:
@@ -133,7 +133,7 @@ def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
 
 @dataclass(frozen=True)
 class TopOfRun:
-    """The first documents of each list of a run, without the query's positives."""
+    """The top documents of a run for each query, without the query's positives."""
 
     run: MinedFile
     positives: Mapping[str, Sequence[str]]
@@ -149,7 +149,7 @@ class TopOfRun:
         return len(mined.negatives) if mined else 0
 
     def negatives(self, query_id: str) -> Negatives | None:
-        """Return a query's first documents as negatives; None for an unknown query."""
+        """Return a query's top documents as negatives; None for an unknown query."""
         ranked, known = self.run.ranked(query_id), self.positives.get(query_id, ())
         if not ranked.doc_ids:
             return None
@@ -160,10 +160,10 @@ class TopOfRun:
 
 @dataclass(frozen=True)
 class Browsed:
-    """Opened data.
+    """The opened data of a browser.
 
-    lists: negatives by label; the first is the default. runs: by label. positives: of each query, by the judgements of
-    all splits. collection: None if texts are not known. first: the number of queries, at most; None for all.
+    lists: negatives by label; the first is the default. runs: by label. positives: by query, from the judgements of
+    all splits. collection: None if texts are unavailable. first: the maximum number of queries; None for all.
     """
 
     sources: BrowseSources
@@ -207,7 +207,7 @@ class Browsed:
         return {document.doc_id: document for document in self.collection.corpus.documents_at(rows[rows >= 0])}
 
     def positives_of(self, query_id: str, label: str | None = None) -> list[str]:
-        """Return documents judged relevant, then further positives that the negatives were mined with."""
+        """Return the documents judged relevant, then any other positives used in mining."""
         mined = self.lists[label].negatives(query_id) if label else None
         return list(dict.fromkeys([*self.positives.get(query_id, ()), *(mined.positives if mined else ())]))
 
@@ -223,7 +223,7 @@ def opened(sources: BrowseSources, progress: runtime.Progress) -> Iterator[Brows
         collection = StoredCollection.open(sources.dataset) if sources.dataset else None
         if collection is not None and sources.split not in collection.splits:
             known = ", ".join(collection.splits) or "none"
-            raise errors.DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
+            raise errors.DataError(f"{{split}} {sources.split}: no such split in the dataset; it has {known}", "split")
         known_positives = qrels_files.positives(collection.all_qrels()) if collection else {}
         runs = {}
         for number, (label, path) in enumerate(sources.runs.items()):

@@ -11,7 +11,7 @@ from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.serving import listening
 from hardneg_browse.sources import Marks, path_sources, with_others
 
-_WRITTEN = "What is written"
+_WRITTEN = "Output"
 _DATASET = "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, or a plugin's name, for texts and judgements."
 
 
@@ -20,24 +20,24 @@ def browse(
         metavar="RUNFOLDER|FILE...", help="A run folder, or files: negatives (.arrow) and TREC runs."
     ),
     dataset: str | None = typer.Option(None, help=_DATASET),
-    split: str | None = typer.Option(None, help="Split of the queries; default: that of the negatives, or train."),
-    run: list[Path] = typer.Option([], help="TREC runs to show ranks and scores of."),
-    dropped: Path | None = typer.Option(None, help="Dropped candidates, a file of `hardneg mine --dropped`."),
+    split: str | None = typer.Option(None, help="Split of the queries; default: the split of the negatives, or train."),
+    run: list[Path] = typer.Option([], help="A TREC run to show ranks and scores from; may be repeated."),
+    dropped: Path | None = typer.Option(None, help="File of dropped candidates, written by `hardneg mine --dropped`."),
     marks: Path | None = typer.Option(
-        None, help="File of marks; default NAME.marks.qrels next to the input.", rich_help_panel=_WRITTEN
+        None, help="File of marks; default: NAME.marks.qrels next to the input.", rich_help_panel=_WRITTEN
     ),
     export: Path | None = typer.Option(
-        None, help="A folder for the first 200 queries as static pages; nothing is served.", rich_help_panel=_WRITTEN
+        None, help="Export the first 200 queries to this folder, without a server.", rich_help_panel=_WRITTEN
     ),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Replace existing output, unless it is also an input.", rich_help_panel=_WRITTEN
     ),
     port: int = typer.Option(0, min=0, max=65535, help="Port; default: a free one."),
-    store: str | None = typer.Option(None, help="Artifact store; default $HARDNEG_STORE or ~/.cache/hardneg/store."),
+    store: str | None = typer.Option(None, help="Artifact store; default: $HARDNEG_STORE or ~/.cache/hardneg/store."),
 ) -> None:
-    """Inspect negatives in a browser: mined ones, dropped candidates, and likely false negatives.
+    """Inspect mined negatives, dropped candidates and likely false negatives in a browser.
 
-    Only this machine can open the page. `mine --also-qrels` reads documents marked as relevant as positives.
+    Only this machine can open the page. `mine --also-qrels` adds the documents marked as relevant to the positives.
 
     Example: hardneg browse runs/star-passage-demo
 

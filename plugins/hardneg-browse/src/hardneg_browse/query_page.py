@@ -15,9 +15,9 @@ from hardneg.plugin import Document, RankedList, word_terms
 from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
-"""Characters of a text that are shown first."""
+"""Number of characters of a text to show first."""
 OPENED = 20_000
-"""The most characters of a text on a page, which also shows the full length."""
+"""Maximum number of characters of a text on a page, which also shows the full length."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -31,7 +31,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class CutText(NamedTuple):
-    """A text on a page. start, rest: its two parts; length: characters in all; cut: whether more than these exist."""
+    """A text on a page. start, rest: its two parts; length: of the full text; cut: whether the parts omit its end."""
 
     start: Markup
     rest: Markup
@@ -79,7 +79,7 @@ SHINGLE = 3
 """Words per shingle."""
 _CHARACTERS = 20_000
 _COPY = 0.3
-"""Resemblance from which two texts count as near copies."""
+"""Minimum resemblance for two texts to count as near copies."""
 
 Shingles = frozenset[tuple[str, ...]]
 
@@ -88,7 +88,7 @@ Shingles = frozenset[tuple[str, ...]]
 class SuspectedNegative:
     """A negative with its suspicion score, 0 (none) to 2, and the reasons in words.
 
-    alike: id of the positive that it is a near copy of, or empty.
+    alike: id of the positive that it nearly copies, or empty.
     """
 
     query_id: str
@@ -238,7 +238,7 @@ class QueryPage:
 
 
 def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
-    """Collect the page of a query. label: the list of negatives; marks: documents that a reader marked."""
+    """Collect the content of a query's page. label: the list of negatives; marks: documents that a reader marked."""
     mined = browsed.lists[label].negatives(query_id)
     positive, negative = browsed.positives_of(query_id, label), list(mined.negatives) if mined else []
     drops, ids, text = mined.drops if mined else None, [*positive, *negative], browsed.text(query_id)
@@ -282,7 +282,7 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
 
 
 KEPT = 1_000
-"""The most suspicious negatives to remember per list."""
+"""Maximum number of suspicious negatives to remember per list."""
 _BLOCK = 16
 _PAUSE = 0.25
 
@@ -342,7 +342,7 @@ class Survey:
         return self
 
     def _go(self) -> None:
-        """Sleep between blocks, so that pages stay fast meanwhile."""
+        """Run the pass with pauses between blocks, so that pages stay fast."""
         began = time.monotonic()
         for done in self._steps():
             if self._stopped.is_set():

@@ -69,7 +69,7 @@ class BrowsePage:
 
 @contextmanager
 def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowsePage]:
-    """Open a server; port 0 is any free port. Requests before `serve` wait.
+    """Open a server; port 0 is any free port. Requests that arrive before `serve` wait.
 
     Raises:
         UsageError: the port is in use.
@@ -80,7 +80,7 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseP
             bound.bind((HOST, port))
             bound.listen()
         except OSError as error:
-            message = f"{{port}} {port}: cannot be used ({error.strerror}); choose another, or none"
+            message = f"{{port}} {port}: cannot be used ({error.strerror}); choose another, or omit it"
             raise errors.UsageError(message, "port") from None
         page = BrowsePage(browsed, marks, bound)
         page.survey.start()
@@ -106,13 +106,13 @@ def browse(
 
     Args:
         what: a run folder, the result of `hardneg.mine`, or files of negatives and runs.
-        dataset: texts and judgements for files, in any form that `hardneg.mine` takes.
-        split: split of the queries; default: that of the negatives, or train.
+        dataset: texts and judgements for files, in any form that `hardneg.mine` accepts.
+        split: split of the queries; default: the split of the negatives, or train.
         runs: TREC runs to show ranks and scores of.
-        dropped: file of candidates that the miner dropped, as `hardneg mine --dropped` writes it.
-        marks: file of marks; default NAME.marks.qrels next to the input.
-        port: port; default: a free one.
-        store: artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        dropped: file of candidates that the miner dropped, as written by `hardneg mine --dropped`.
+        marks: file of marks; default: NAME.marks.qrels next to the input.
+        port: port number; 0 for any free port.
+        store: artifact store; default: $HARDNEG_STORE or ~/.cache/hardneg/store.
         progress: whether to show progress bars, or an object that shows them.
 
     Raises:

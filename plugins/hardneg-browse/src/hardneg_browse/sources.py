@@ -47,8 +47,8 @@ class BrowseSources:
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
     """Find the artifacts of a finished recipe in the store; split: by default that of its first negatives.
 
-    Only artifacts of one collection are shown, that of the first negatives or else of the first run: queries that a
-    stage has written have other ids and texts.
+    Only artifacts of one collection are shown, that of the first negatives or else of the first run, because generated
+    queries have other ids and texts.
 
     Raises:
         DataError: not a run folder, or the store has none of its artifacts.
@@ -148,10 +148,10 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session
     if len(paths) > 1:
         raise errors.UsageError("browse: give one folder, or files; add runs with {runs}", "runs")
     if dataset is not None:
-        raise errors.UsageError("{dataset}: only for files; a run folder has its own dataset", "dataset")
+        raise errors.UsageError("{dataset}: can be used only with files; a run folder has its own dataset", "dataset")
     if not (folders[0] / _LOCK).is_file():
         raise errors.UsageError(
-            f"{folders[0]}: not the folder of a finished recipe; give one that `recipe run` wrote, or files"
+            f"{folders[0]}: not the run folder of a finished recipe; give one written by `recipe run`, or files"
         )
     return of_run_folder(folders[0], session.store, split)
 
@@ -170,10 +170,10 @@ def mined_sources(mined: Any) -> BrowseSources:
 
 
 class Marks:
-    """Documents that a reader marked as relevant: a TREC qrels file, rewritten at each mark and safe to share.
+    """Documents that a reader marked as relevant: a TREC qrels file, locked and rewritten at each mark.
 
     Raises:
-        DataError: the file has something else. UsageError: it is a dataset's qrels in BEIR format.
+        DataError: the file is not a qrels file. UsageError: it is a dataset's qrels file in BEIR format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -182,7 +182,7 @@ class Marks:
         self._known = _read(path)
         if self._known and _is_of_beir(path):
             raise errors.UsageError(
-                f"{path}: qrels in BEIR format, which marks would replace by TREC's; choose another file"
+                f"{path}: is in BEIR format, and marks would replace it in TREC format; choose another file"
             )
 
     def of(self, query_id: str) -> frozenset[str]:

@@ -59,7 +59,7 @@ def test_a_projection_of_one_index_before_and_after(plain, tiny_model, tmp_path)
     [
         ("errors --qrels q", "give --index"),
         ("errors --qrels q --index i", "--index needs --queries and --model"),
-        ("errors --qrels q --run r --plot x.txt", "a figure's name ends in"),
+        ("errors --qrels q --run r --plot x.txt", "x.txt: must end in"),
         ("projection --query 1 --qrels q --queries f --index i --model m", "--model twice"),
     ],
 )

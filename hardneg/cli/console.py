@@ -127,7 +127,7 @@ def measured_tables(console: "Console", measured: "evaluation.metrics_json.Measu
     room = console.options.update(max_width=10_000)
     notes = console.measure(_rich_table(systems, notes=True), options=room).maximum <= console.width
     print_table(console, systems, notes)
-    lines = [line for line in (section.lead, *section.lines) if notes or line != reports.content.BRACKETS]
+    lines = [line for line in (section.lead, *section.lines) if notes or line not in reports.content.BRACKETS]
     _print_dim(console, *lines)
     for tests in reports.content.tests_by_metric(content):
         console.print()

@@ -20,7 +20,10 @@ from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, 
 
 Test = Comparison | TwoLevel
 
-BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, clipped to [0, 1])."
+BRACKETS = (
+    "Brackets: 95 % confidence interval of the mean over queries (Student's t, clipped to [0, 1]).",
+    "Brackets of rows of several seeds: over queries and seeds.",
+)
 BETTER, WORSE = "▲", "▼"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
 WITHIN = f"{UNDECIDED}, within the seeds' noise"
@@ -209,9 +212,10 @@ def legend(report: ReportContent) -> list[str]:
     for holds, line in (
         (report.comparisons and not report.marks and not signs, f"No difference has {proof}."),
         (len(report.systems) > 1, "Bold: the highest mean."),
-        (bracketed, BRACKETS),
+        (bracketed, BRACKETS[0]),
         (report.groups, f"Queries are in {report.groups} groups; intervals and tests are over groups."),
-        (report.by_seed, "Rows of several seeds: means over seeds, with intervals over queries and seeds."),
+        (report.by_seed, "Rows of several seeds: means over seeds."),
+        (report.by_seed and bracketed, BRACKETS[1]),
     ):
         lines += [line] if holds else []
     return [*lines, *report.notes]

@@ -92,7 +92,7 @@ def latex(report: ReportContent) -> str:
         autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(str.maketrans(_LATEX)), **marks
     )
     section = content.systems_section(replace(report, notes=()))
-    legend = [line for line in (section.lead, *section.lines) if line != content.BRACKETS]
+    legend = [line for line in (section.lead, *section.lines) if line not in content.BRACKETS]
     rows = [section.tables[0].columns, *section.tables[0].rows]
     named = {"title": report.title, "label": _slug(report.title) or "results"}
     text: str = environment.get_template("table.tex.j2").render(named, legend=" ".join(legend), rows=rows)

@@ -117,7 +117,7 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The features of n texts, in parts; position: int64 [n], each text's index in the joined parts; None if one part."""
+    """The features of n texts, in parts; position: int64 [n], each text's index after joining; None for one part."""
 
     features: list[Features]
     position: Tensor | None

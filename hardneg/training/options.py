@@ -93,8 +93,8 @@ class LearningOptions(CheckedOptions):
     # optimizer and schedule
     optimizer: Literal["adamw", "lamb"] = option("adamw", "Optimizer: `adamw` or `lamb`.")
     learning_rate: float = option(2e-5, "Peak learning rate; the default depends on the kind of model.", above=0)
-    epsilon: float = option(1e-8, "Term added to the optimizer's denominator for numerical stability.", above=0, key=LATER)
-    weight_decay: float = option(0.01, "Weight decay; biases and LayerNorm weights are exempt.", least=0)
+    epsilon: float = option(1e-8, "Term added to the denominator for numerical stability.", above=0, key=LATER)
+    weight_decay: float = option(0.01, "Weight decay; not for biases and LayerNorm weights.", least=0)
     warmup_steps: int | None = option(
         None,
         "Warm-up steps: step s, from 0, uses (s + 1) / (warmup_steps + 1) of the peak rate. Overrides `warmup_ratio`.",

@@ -50,8 +50,7 @@ class NegativeSource:
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
         """Return the list of each query: rows of the corpus, int64 [B, K], padded with -1.
 
-        start: position of the batch in the sequence. vectors: encoded queries of this process's share, for a live
-        source.
+        start: position of the batch in the sequence. vectors: this process's encoded queries, for a live source.
         """
         raise NotImplementedError
 
@@ -235,7 +234,7 @@ class AdoreTraining(step.ExampleTraining):
         examples: the queries and their positives.
         searcher: the fixed index; index: its key. content_hash: uint64 [N], by row of the corpus.
         source: source of the lists of each step.
-        forced: rule for adding known positives to the lists. dropout: whether searches use queries encoded with dropout.
+        forced: rule for adding known positives to the lists. dropout: whether queries for the search have dropout.
         watch: function that is called after each step and returns additional metrics.
     """
 
@@ -381,7 +380,7 @@ class JpqTraining(AdoreTraining):
         return super().log_metrics(step)
 
     def _products(self, queries: Tensor, lists: LabelledLists, weights: Tensor | None) -> Tensor:
-        """Compute the inner products of the whole batch in every process, so that the mean gradient equals each one."""
+        """Compute the inner products of the whole batch in every process, so that averaging keeps the gradients."""
         assert weights is not None
         codes = self.searcher.codes(np.maximum(lists.rows, 0).reshape(-1))
         chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*lists.rows.shape, -1)

@@ -189,8 +189,7 @@ def refresh_facts(
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
     """Return the mean fraction of a query's negatives that are also in the earlier file.
 
-    The mean is over queries with negatives in both files. It is None if there are none, for example if the two
-    refreshes cover different parts of the queries.
+    Only queries with negatives in both files count; without any, as with different query chunks, the result is None.
     """
     has, had = (
         {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}

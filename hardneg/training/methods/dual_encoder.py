@@ -100,8 +100,7 @@ class LossTerms:
 
     dims: weight of the loss at each number of dimensions; empty means one loss on all dimensions. precisions:
     precisions of the document vectors, each with its own loss. regularizer: plugin that computes a penalty to add.
-    guided_mask: mask of negatives by guide scores. self_mask: negatives that the model scores higher than the positive
-    plus this margin are masked.
+    guided_mask: mask by guide scores. self_mask: margin above the positive's score beyond which negatives are masked.
 
     Source: Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), Eq. 1.
     """
@@ -340,7 +339,7 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
 
 
 class _Twice(torch.autograd.Function):
-    """Encoding without a graph, repeated with a graph in the backward pass; `anchor` makes autograd call `backward`."""
+    """Encoding without a graph, repeated with one in the backward pass; `anchor` makes autograd call `backward`."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:

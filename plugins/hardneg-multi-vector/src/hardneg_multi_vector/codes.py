@@ -56,7 +56,7 @@ def write_codes(
     coded: Iterator[NDArray[np.uint8]],
     source: TokenStore,
 ) -> None:
-    """Writes the folder `path` without its lists.
+    """Write the folder `path` without its lists.
 
     path: the folder. centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: uint8 [n, b + M], of each
     token the number of its centroid in b bytes, the lowest first, and its codes. source: the coded token vectors.
@@ -79,7 +79,7 @@ def write_codes(
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
-    """Writes the ascending documents of each centroid, in memory of one number per centroid and a block."""
+    """Write the ascending documents of each centroid, in memory of one number per centroid and a block."""
     nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _pairs(store, nearest):
@@ -98,7 +98,7 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
 
 
 def _pairs(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yields ascending pairs of a centroid and a document, each once, block by block."""
+    """Yield ascending pairs of a centroid and a document, each once, block by block."""
     for start, stop in store.spans(_TOKENS):
         offsets = store.offsets[start : stop + 1]
         document = np.repeat(np.arange(start, stop), np.diff(offsets))
@@ -127,7 +127,7 @@ class TokenCodes:
 
     @classmethod
     def open(cls, path: Path) -> "TokenCodes":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
+        """Open a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
         centroids, codebooks = _read_books(path / _BOOKS)
         formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (

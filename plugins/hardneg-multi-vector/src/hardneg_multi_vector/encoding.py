@@ -39,7 +39,7 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load(options: "LateInteraction", model: resolving.ResolvedModel, device: str | None, precision: Any) -> Any:
-    """Loads a folder of any format as a `MultiVectorEncoder` of sentence-transformers, in evaluation mode.
+    """Load a folder of any format as a `MultiVectorEncoder` of sentence-transformers, in evaluation mode.
 
     precision: of the encoding; None is to train.
 
@@ -210,7 +210,7 @@ class VectorAToken(encoders.Representation):
         return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
 
     def gathered(self, batches: Any, count: int, dimension: int) -> TokenVectors:
-        """Collects the texts in order, without padding."""
+        """Collect the texts in order, without padding."""
         vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
         for rows, tensor in batches:
             part = self.collect(tensor)
@@ -220,7 +220,7 @@ class VectorAToken(encoders.Representation):
         return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *vectors]))
 
     def collect(self, tensor: Tensor) -> TokenVectors:
-        """Copies the scored vectors to the host."""
+        """Copy the scored vectors to the host."""
         there = tensor[..., -1] > 0
         offsets = torch.cat([there.new_zeros(1, dtype=torch.int64), there.sum(1).cumsum(0)])
         return TokenVectors(offsets.cpu().numpy(), tensor[..., :-1][there].float().cpu().numpy())

@@ -186,7 +186,7 @@ class LateInteraction(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """Opens the model in evaluation mode. Raises ModelError: it does not support its spec."""
+        """Open the model in evaluation mode. Raises ModelError: it does not support its spec."""
         from hardneg.plugin import encoders
         from hardneg_multi_vector.encoding import VectorAToken, load
 

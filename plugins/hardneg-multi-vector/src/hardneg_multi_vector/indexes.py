@@ -68,7 +68,7 @@ class MultiVectorPq:
                 raise errors.UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
+        """Compress the token vectors in folder `source`, block by block; returns the number of documents.
 
         Raises MissingDependency: faiss is not installed.
         Raises UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.

@@ -19,7 +19,7 @@ _TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 
 
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
-    """Checks that queries are token vectors of a dimension; k: number of hits. Raises UsageError: they are not."""
+    """Check that queries are token vectors of a dimension; k: number of hits. Raises UsageError: they are not."""
     if not isinstance(queries, TokenVectors):
         raise errors.UsageError(
             "a multi-vector index is searched with a vector for each token: use the model that encoded it"
@@ -91,7 +91,7 @@ def maxsim_pairs(
 
 
 def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
-    """Yields pairs to score together, int64 [n], without empty texts; lengths: int64 [2, N], of both texts."""
+    """Yield pairs to score together, int64 [n], without empty texts; lengths: int64 [2, N], of both texts."""
     order = np.lexsort((lengths[0], lengths[1]))
     order = order[lengths[:, order].min(0, initial=1) > 0]
     width = lengths[:, order].max(0, initial=0)

@@ -52,7 +52,7 @@ def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tupl
 
 
 def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yields ranges of items from `start` on with up to `size` parts, or one item; ends: int64 [n + 1], of parts."""
+    """Yield ranges of items from `start` on with up to `size` parts, or one item; ends: int64 [n + 1], of parts."""
     while start < len(ends) - 1:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, "right")) - 1)
         yield start, stop
@@ -63,7 +63,7 @@ class TokenWriter(index_files.FlatWriter):
     """A writer of a folder of token vectors, document by document."""
 
     def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
-        """Starts a folder of vectors of size `dimension`.
+        """Start a folder of vectors of size `dimension`.
 
         offsets: int64 [N + 1], the start of each document's vectors, and the number of vectors.
         """
@@ -80,7 +80,7 @@ class TokenWriter(index_files.FlatWriter):
         return len(self.offsets) - 1
 
     def write(self, documents: Any) -> None:
-        """Writes the next `TokenVectors`. Raises UsageError: too many; ArtifactError: other counts, or not finite."""
+        """Write the next `TokenVectors`. Raises UsageError: too many; ArtifactError: other counts, or not finite."""
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
             raise errors.UsageError(f"{self.folder}: {stop} documents of {self.documents}")
@@ -93,7 +93,7 @@ class TokenWriter(index_files.FlatWriter):
         self._documents = stop
 
     def close(self) -> None:
-        """Completes the folder. Raises ArtifactError: documents or ids are missing."""
+        """Complete the folder. Raises ArtifactError: documents or ids are missing."""
         if self._documents < self.documents:
             raise errors.ArtifactError(
                 f"{self.folder}: the documents from {self._documents} on are missing: write them first"
@@ -122,7 +122,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path) -> "TokenStore":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
+        """Open a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
         vectors, path = index_files.FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
@@ -139,7 +139,7 @@ class TokenStore:
         return self.count
 
     def link(self, path: Path) -> None:
-        """Links or copies the files into folder `path`."""
+        """Link or copy the files into folder `path`."""
         self.vectors.link(path, OFFSETS)
 
     def read(self, start: int, stop: int) -> TokenVectors:
@@ -154,5 +154,5 @@ class TokenStore:
         return TokenVectors(offsets, self.vectors.gather(positions))
 
     def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-        """Yields ranges of documents from `start` on with up to `size` vectors, or one document."""
+        """Yield ranges of documents from `start` on with up to `size` vectors, or one document."""
         return spans(self.offsets, size, start)

@@ -14,7 +14,7 @@ _QUERIES, _MOST, _TOPICS, _NOISE = 9, 7, 20, 0.5
 
 
 def drawn_tokens(count: int, dimension: int, exact: bool) -> TokenVectors:
-    """Draws `count` documents of up to seven tokens around a few topics, some equal and some without tokens.
+    """Draw `count` documents of up to seven tokens around a few topics, some equal and some without tokens.
 
     exact: whether numbers are integers, so that sums are exact; else vectors have norm 1.
     """
@@ -36,7 +36,7 @@ def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
 
 
 def write_tokens(folder: Path, documents: TokenVectors) -> Path:
-    """Writes documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
+    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
     writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
     writer.write(documents)
     writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
@@ -45,7 +45,7 @@ def write_tokens(folder: Path, documents: TokenVectors) -> Path:
 
 
 def drawn_queries(documents: TokenVectors, exact: bool) -> TokenVectors:
-    """Draws a few queries, the first one nearest to document 3, some without tokens."""
+    """Draw a few queries, the first one nearest to document 3, some without tokens."""
     picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
     noise = runtime.generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
     noise[picked.offsets[0] : picked.offsets[1]] = 0
@@ -60,11 +60,11 @@ class TokenIndexTests(IndexTests):
         return drawn_tokens(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> TokenVectors:
-        """Draws a few queries, the first one nearest to document 3, some without tokens."""
+        """Draw a few queries, the first one nearest to document 3, some without tokens."""
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Writes documents in the format of the stage `encode`."""
+        """Write documents in the format of the stage `encode`."""
         return write_tokens(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:

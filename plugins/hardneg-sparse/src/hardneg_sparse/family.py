@@ -80,7 +80,7 @@ class Splade(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """Opens the model in evaluation mode. Raises ModelError: it does not support its spec."""
+        """Open the model in evaluation mode. Raises ModelError: it does not support its spec."""
         from hardneg.plugin import encoders
         from hardneg_sparse.modules import load_module, terms_of
         from hardneg_sparse.weights import TermWeights

@@ -56,7 +56,7 @@ def frequency_texts(
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
-    """Yields a function that adds a document, by id and frequency text, to a new index that replaces the folder's.
+    """Yield a function that adds a document, by id and frequency text, to a new index that replaces the folder's.
 
     Documents stay in order, as only neighbouring segments are merged. After an error there is no index.
 
@@ -121,7 +121,7 @@ class Impact:
             raise errors.UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
+        """Index the weights in folder `source`, in the order of their rows; returns the number of documents.
 
         Terms are indexed as words, or as numbers if the folder has no words. The number of weights below 0.5 / `scale`,
         which are lost, is reported.
@@ -165,7 +165,7 @@ class Impact:
         return impacts.astype(np.int64)
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "ImpactSearcher":
-        """Opens the Lucene index in folder `path`; Lucene numbers documents in order, so `rows` is unused.
+        """Open the Lucene index in folder `path`; Lucene numbers documents in order, so `rows` is unused.
 
         Raises MissingDependency: Pyserini or Java is not installed.
         Raises ArtifactError: `path` holds no Lucene index of impacts.

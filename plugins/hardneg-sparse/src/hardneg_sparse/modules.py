@@ -23,7 +23,7 @@ _CHUNK = 64  # tokens whose weights are computed at once without gradients
 def load_module(
     options: "Splade", model: "resolving.ResolvedModel", device: str | None, precision: Any
 ) -> "SparseEncoder":
-    """Loads the model by options and spec, in evaluation mode.
+    """Load the model by options and spec, in evaluation mode.
 
     precision: of the encoding; None is to train.
 
@@ -97,7 +97,7 @@ def _new(folder: Path, spec: model_specs.FullSpec) -> nn.Module:
 
 
 def _with_head(model: Any, folder: Path, name: str) -> None:
-    """Checks that the network is complete, and initialises its head if the files have none."""
+    """Check that the network is complete, and initialises its head if the files have none."""
     missing, _ = loading.differences(model, folder)
     body = f"{model.base_model_prefix}."
     lacking = {key for key in missing if not key.startswith(body)}
@@ -139,7 +139,7 @@ def _pooled(options: "Splade", spec: model_specs.FullSpec, parts: Sequence[Any])
 
 
 def _new_head(model: Any, missing: set[str], name: str) -> None:
-    """Initialises a head that the model's files lack from their other weights.
+    """Initialise a head that the model's files lack from their other weights.
 
     The head is BERT's: a layer, an activation, a norm, and the inner product with each term's embedding. The layer is
     an eighth of the identity, the norm has no effect of its own. So a term's logit is the inner product of its

@@ -58,7 +58,7 @@ class SparseRows(records.EncodedRows):
         return products
 
     def check(self, width: int) -> None:
-        """Checks queries over `width` terms. Raises UsageError: of another number of terms, or not sound."""
+        """Check queries over `width` terms. Raises UsageError: of another number of terms, or not sound."""
         if self.width != width:
             raise errors.UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
         if problem := fault(self):
@@ -84,14 +84,14 @@ def fault(rows: SparseRows) -> str:
 
 
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
-    """Writes the word of each term, in order. Raises DataError: one is empty or has a line break."""
+    """Write the word of each term, in order. Raises DataError: one is empty or has a line break."""
     if odd := [term for term in terms if not term or "\n" in term]:
         raise errors.DataError(f"{folder}: the term {odd[0]!r} is empty or has a line break: rename it")
     stores.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
 def read_terms(folder: Path) -> Sequence[str]:
-    """Reads the word of each term, in order. Raises ArtifactError: the file is missing or damaged."""
+    """Read the word of each term, in order. Raises ArtifactError: the file is missing or damaged."""
     try:
         return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -102,7 +102,7 @@ class SparseWriter(index_files.RowsWriter):
     """A writer of a folder of term weights, text by text."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
-        """Starts a folder of `count` texts over `width` terms."""
+        """Start a folder of `count` texts over `width` terms."""
         if not 1 <= width < 1 << 31 or count < 0:
             raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)
@@ -114,7 +114,7 @@ class SparseWriter(index_files.RowsWriter):
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
     def write(self, rows: SparseRows) -> None:
-        """Writes the next texts. Raises UsageError: other terms, or too many; ArtifactError: unsound."""
+        """Write the next texts. Raises UsageError: other terms, or too many; ArtifactError: unsound."""
         if rows.width != self.width:
             raise errors.UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
@@ -127,13 +127,13 @@ class SparseWriter(index_files.RowsWriter):
         self._size += len(rows.terms)
 
     def write_terms(self, terms: Sequence[str]) -> None:
-        """Writes the word of each term. Raises UsageError: wrong number, duplicates; DataError: empty, two lines."""
+        """Write the word of each term. Raises UsageError: wrong number, duplicates; DataError: empty, two lines."""
         if len(terms) != self.width or len(set(terms)) != self.width:
             raise errors.UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
         write_terms(self.folder, terms)
 
     def close(self) -> None:
-        """Completes the folder. Raises ArtifactError: rows or ids are missing."""
+        """Complete the folder. Raises ArtifactError: rows or ids are missing."""
         for (_, dtype), file in self._lines.items():
             if not file.closed:
                 file.seek(0)
@@ -153,7 +153,7 @@ class SparseStore:
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
+        """Open a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
         try:
             said = json.loads((folder / SHAPE).read_text())
             count, width = int(said["rows"]), int(said["terms"])
@@ -223,7 +223,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """Yields blocks of up to `rows` rows and `weights` weights, or of one row, each with its first row."""
+        """Yield blocks of up to `rows` rows and `weights` weights, or of one row, each with its first row."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
@@ -232,7 +232,7 @@ class SparseStore:
             start = stop
 
     def link(self, folder: Path) -> None:
-        """Links or copies the files into another folder."""
+        """Link or copy the files into another folder."""
         self.shards.link(folder, FILES)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:

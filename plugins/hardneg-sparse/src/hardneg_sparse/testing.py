@@ -14,14 +14,14 @@ _QUERIES = 9
 
 
 def drawn_weights(count: int, dimension: int) -> SparseRows:
-    """Draws `count` documents of integer weights over `dimension` terms, some equal and some without terms."""
+    """Draw `count` documents of integer weights over `dimension` terms, some equal and some without terms."""
     draws = runtime.generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     draws[count // 2 :: 7] = draws[3]  # ties
     return _weights(draws)
 
 
 def drawn_queries(documents: SparseRows) -> SparseRows:
-    """Draws a few queries, some without terms."""
+    """Draw a few queries, some without terms."""
     draws = runtime.generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
     draws[-1] = 0
     return _weights(draws)
@@ -42,7 +42,7 @@ def _dense(rows: SparseRows) -> NDArray[np.float32]:
 
 
 def write_weights(folder: Path, documents: SparseRows) -> Path:
-    """Writes documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
+    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
     with SparseWriter(folder, documents.width, len(documents)) as writer:
         writer.write(documents)
         writer.write_terms([f"t{number}" for number in range(documents.width)])
@@ -59,11 +59,11 @@ class WeightIndexTests(IndexTests):
         return drawn_weights(self.count, self.dimension)
 
     def encoded_queries(self, plugin: Any) -> SparseRows:
-        """Draws a few queries, some without terms."""
+        """Draw a few queries, some without terms."""
         return drawn_queries(self.documents(plugin))
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Writes documents in the format of the stage `encode`."""
+        """Write documents in the format of the stage `encode`."""
         return write_weights(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
@@ -76,7 +76,7 @@ class WeightEncoderTests(TrainableEncoderTests):
     """The contract of a sparse encoder; set `plugin`, and other attributes of `TrainableEncoderTests`."""
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fails if the encoding or its weights are unsound."""
+        """Fail if the encoding or its weights are unsound."""
         super().check_encoded(encoded, form, count, dimension)
         assert encoded.width == dimension, "broken rule: there are `dimension` terms"
         assert not fault(encoded), f"broken rule: weights are sound\n  found: {fault(encoded)}"

@@ -108,7 +108,7 @@ class TermWeights(encoders.Representation):
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int, dimension: int) -> SparseRows:
-        """Collects the texts in order; only weights other than 0 are in memory."""
+        """Collect the texts in order; only weights other than 0 are in memory."""
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
@@ -116,7 +116,7 @@ class TermWeights(encoders.Representation):
         return SparseRows.join([tensor for _, tensor in parts])[order]
 
     def collect(self, tensor: Tensor) -> SparseRows:
-        """Copies the weights other than 0 to the host."""
+        """Copy the weights other than 0 to the host."""
         from sentence_transformers.util import select_max_active_dims
 
         kept: Tensor = tensor.float() if self.most is None else select_max_active_dims(tensor.float(), self.most)

@@ -120,7 +120,7 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """Complete the spec with the model's own values, without a download. Raises ModelError if that is impossible."""
+        """Complete the spec with the model's own values, without a download. Raises ModelError if that fails."""
 
     def digest(self, model: "ResolvedModel") -> str:
         """Return the model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""

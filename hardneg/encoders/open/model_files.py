@@ -101,9 +101,7 @@ class ModelFolder:
                 raise ModelError(f"model {encoder}: no config.json found; give a folder that contains a model")
             of_bytes = str(read_json(encoder / "tokenizer_config.json").get("tokenizer_class")) in _OF_BYTES
             if not of_bytes and not any(True for pattern in _TOKENIZERS for _ in encoder.glob(pattern)):
-                raise ModelError(
-                    f"model {encoder}: no tokenizer found; copy the model again, with its tokenizer files"
-                )
+                raise ModelError(f"model {encoder}: no tokenizer found; copy the model again, with its tokenizer files")
         for path, class_name in self.modules.items():
             if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
                 raise ModelError(f"model {path}: no weights found, neither *.safetensors nor {_PICKLED}")

@@ -1,6 +1,6 @@
 """Exact search with products in bf16, where candidates for the top k, given an error bound, are rescored in float32.
 
-Each block of scores is compared with a threshold per query: the k-th best float32 score so far, minus the error bound.
+Each block of scores is compared with a bar for each query: the k-th best float32 score so far, minus the error bound.
 Lower scores cannot enter the list. All other pairs are rescored one by one, so that the lists equal those of a float32
 search, ties included. If a query has so many candidates that a float32 product would be faster, it is given up and
 searched in float32 at the end; so are all queries if a result exceeds the bound.
@@ -21,13 +21,13 @@ _TILE = 2048  # vectors multiplied at a time on a CPU, to fit its caches with th
 _GROUP = 16  # neighbouring vectors whose largest score is compared with the bar first
 _AHEAD = 16_384  # vectors that determine the first bar
 _FIRST, _SHARE = 8, 32  # candidates before a query is given up: 8 k, and one of 32 vectors
-_RANGE = 1e30  # the largest bound; beyond it a product may leave float32's range
+_RANGE = 1e30  # the largest bound; beyond it a product may exceed float32's range
 _PAIRS = 65_536  # pairs multiplied at a time without a kernel for chosen pairs: always exactly as many
-_SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that cut instead of round
+_SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that truncate
 _UNDERFLOW = 2.0**-60  # for each number, before the root: what norms and products lose below float32's range
 _ULP = 2.0**-8  # the largest rounding error of a bf16 number: half the distance to its neighbours
 _BLOCK_BYTES = 96 << 20  # of vectors, searched at a time on a CPU; as much again is read meanwhile
-_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # least multiplications, and queries, for which bfloat16 is faster
+_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # fewest multiplications and queries for which bf16 is faster
 _LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewer, kernel launches dominate
 
 

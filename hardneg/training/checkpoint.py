@@ -265,7 +265,7 @@ class Refresh:
 
     @property
     def name(self) -> str:
-        return f"refresh {self.number} (model of step {self.step})"
+        return f"refresh {self.number}, mined with the model of step {self.step}"
 
     def __str__(self) -> str:
         mined = f"{counted(self.negatives, 'negative')} for {counted(self.queries, 'query')}"

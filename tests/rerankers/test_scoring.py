@@ -271,7 +271,7 @@ def test_weights_that_lack_the_head_of_their_configuration_are_not_opened(tmp_pa
     weights = load_file(folder / "model.safetensors")
     rest = {name: value for name, value in weights.items() if "classifier" not in name}
     save_file(rest, folder / "model.safetensors")
-    with pytest.raises(ModelError, match=r"weights lack classifier\.bias, classifier\.weight: copy the model again"):
+    with pytest.raises(ModelError, match=r"missing weights classifier\.bias, classifier\.weight; copy the model again"):
         CrossEncoder(str(folder), length=32).load()
     CrossEncoder(str(folder), length=32, outputs=2).load()
 

@@ -149,7 +149,7 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
         try:
             families[name] = registry.load_plugin("encoders", name)
         except PluginError as error:
-            contracts.warn(f"{error}; ignored when detecting encoder families")
+            contracts.warn(f"{error}; ignored when families are detected")
     claiming = "dense"
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
         with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):

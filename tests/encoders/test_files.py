@@ -213,8 +213,8 @@ def refused(folder: Path, said: str) -> None:
 def test_no_tokenizer(folder: Path):
     for path in (*folder.glob("tokenizer*"), *folder.glob("special_tokens*")):
         path.unlink()
-    refused(folder, "no tokenizer there")
-    with pytest.raises(ModelError, match="no tokenizer there"):
+    refused(folder, "no tokenizer found")
+    with pytest.raises(ModelError, match="no tokenizer found"):
         _ = resolve(ModelSpec(str(folder))).digest
 
 
@@ -224,7 +224,7 @@ def test_a_tokenizer_that_knows_no_words(folder: Path):
     special = [token["content"] for token in content["added_tokens"]]
     content["model"]["vocab"] = {token: place for place, token in enumerate(special)}
     path.write_text(json.dumps(content))
-    refused(folder, "no tokenizer there")
+    refused(folder, "no tokenizer found")
 
 
 def test_a_layer_that_is_missing(folder: Path):
@@ -270,7 +270,7 @@ def test_a_head_is_looked_at_before_anything_is_opened(folder: Path):
     config.write_text(config.read_text().replace("evil", "torch.nn"))
     refused(folder, r"Missing key\(s\) in state_dict: \"linear.bias\"")
     (folder / "2_Dense" / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="2_Dense: no weights there"):
+    with pytest.raises(ModelError, match="2_Dense: no weights found"):
         _ = resolve(spec).digest
 
 

@@ -151,7 +151,7 @@ BROKEN = [
     ("dense", "config.json", value(is_decoder=3), "cannot be opened"),
     ("dense", "config.json", value(max_position_embeddings="x"), "cannot be opened"),
     ("dense", "model.safetensors", to_folder, "no weights there"),
-    ("dense", "modules.json", content("[]"), "names no modules"),
+    ("dense", "modules.json", content("[]"), "lists no modules"),
     ("dense", "modules.json", to_folder, "cannot be read as JSON"),
     ("dense", "modules.json", content('[{"path": "../m", "type": "sentence_transformers.M"}]'), "outside the model"),
     ("dense", OPTIONS, value(max_seq_length=1), "declares a length of 1 token; set query_length"),

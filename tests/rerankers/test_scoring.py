@@ -130,10 +130,10 @@ def test_what_cannot_be_loaded_is_told(tiny_model, tmp_path):
     with pytest.raises(ModelError, match="3 outputs"):
         PairNetwork(three)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match="no tokenizer there"):
+    with pytest.raises(ModelError, match="no tokenizer found"):
         CrossEncoder(str(tmp_path)).load()
     shutil.copy(tiny_model / "tokenizer.json", tmp_path)
-    with pytest.raises(ModelError, match="no weights there: neither"):
+    with pytest.raises(ModelError, match="no weights found, neither"):
         CrossEncoder(str(tmp_path)).load()
 
 

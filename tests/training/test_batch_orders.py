@@ -63,7 +63,7 @@ def test_what_clusters_cannot_be_made_of(monkeypatch) -> None:
     with pytest.raises(PluginError, match="clusters must be at least 1, not 0"):
         TopicBalanced(clusters=0)
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingDependency, match=r"clustered needs faiss for clustering: pip install"):
+    with pytest.raises(MissingDependency, match=r"clustered needs faiss: pip install"):
         Clustered().groups(queries(4, vectors=np.eye(4, dtype=np.float32)), 2, seed=0)
 
 

@@ -1,4 +1,4 @@
-"""Adapters of peft: their files and settings, their place in a transformer, and their merge into its weights."""
+"""Adapters of peft: their files and settings, loading them into a transformer, and merging them into its weights."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -13,13 +13,13 @@ from hardneg.runtime import derive_seed
 from hardneg.store import digest, file_digest
 
 NAME = "default"
-"""The name under which peft opens the adapter in a transformer."""
-# Versions, paths, and whether it was saved for further training.
+"""The name of the adapter in a transformer, as peft requires."""
+# Versions, paths, and whether the adapter was saved for further training.
 _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}
 
 
 def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpec, model_files.Location]:
-    """The spec of an adapter's base model with the adapter added, and the location of the base model.
+    """Return the spec of an adapter's base model, with the adapter added, and the location of the base model.
 
     Source: `PeftModel.from_pretrained`: everything but the adapter comes from the base model.
     """
@@ -30,7 +30,7 @@ def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpe
 
 
 def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
-    """The adapter in a transformer's folder. Raises ModelError if the spec sets a different adapter."""
+    """Return the adapter in a transformer's folder. Raises ModelError if the spec sets a different adapter."""
     settings = settings_in(folder)
     if spec.adapter is not None and spec.adapter.settings() != settings.settings():
         _refuse_settings(spec, folder)
@@ -39,11 +39,11 @@ def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
 
 def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
     if spec.adapter is not None and spec.adapter != AdapterSpec(save=spec.adapter.save):
-        raise ModelError(f"model {spec.name!r}: {folder} already has an adapter: set only adapter.save")
+        raise ModelError(f"model {spec.name!r}: {folder} already has an adapter; set only adapter.save")
 
 
 def adapter_content(folder: Path) -> list[str]:
-    """The digests of a trained adapter's settings and weights, without file paths."""
+    """Return digests of a trained adapter's settings (without file paths) and weights."""
     config = {name: value for name, value in model_files.check_adapter(folder).items() if name not in _IGNORED}
     if isinstance(targets := config.get("target_modules"), list):
         config["target_modules"] = sorted(targets)
@@ -51,7 +51,7 @@ def adapter_content(folder: Path) -> list[str]:
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """The content or commit of a trained adapter, or a new adapter's settings. Raises ModelError if unavailable."""
+    """Return a trained adapter's content or commit, or a new one's settings. Raises ModelError if unavailable."""
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
     location = _located(adapter)
@@ -60,7 +60,7 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def adapter_folder(adapter: AdapterSpec) -> Path | None:
-    """The folder of a trained adapter, downloaded if needed; None if new. Raises ModelError if unavailable."""
+    """Return a trained adapter's folder, downloaded if needed; None for a new one. Raises ModelError if unavailable."""
     if adapter.source is None:
         return None
     folder = _located(adapter).download([model_files.ADAPTER, model_files.ADAPTER_WEIGHTS])
@@ -69,7 +69,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """The bytes of a trained adapter, local and to download; 0 if new. Raises ModelError if unavailable."""
+    """Return a trained adapter's size, local and to download; 0 for a new one. Raises ModelError if unavailable."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
@@ -89,7 +89,7 @@ def _located(adapter: AdapterSpec) -> model_files.Location:
 
 
 def settings_in(folder: Path) -> AdapterSpec:
-    """The settings of a trained adapter."""
+    """Return the settings of a trained adapter."""
     config = model_files.check_adapter(folder)
     targets = config.get("target_modules")
     return AdapterSpec(
@@ -102,7 +102,7 @@ def settings_in(folder: Path) -> AdapterSpec:
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
-    """The adapter settings to save with the model, so that the adapter can be trained further."""
+    """Return the adapter settings to save with the model, so that the adapter can be trained further."""
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
@@ -110,18 +110,18 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """The adapter from the settings that `noted` saved. Raises ModelError if the settings are malformed."""
+    """Return the adapter from settings saved by `noted`. Raises ModelError if the settings are malformed."""
     if content is None:
         return None
     try:
         targets = content.get("target_modules", AUTO)
         return AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
     except (TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: adapter: not the settings of an adapter: save the model again") from error
+        raise ModelError(f"{path}: invalid adapter settings; save the model again") from error
 
 
 def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, learns: bool) -> None:
-    """Adds the spec's adapter to the transformer of each side; a new adapter is added only if `learns` is true.
+    """Add the spec's adapter to the transformer of each side; a new adapter is added only if `learns` is true.
 
     whole: an nn.Module with the model's modules. location: location of the model. An existing adapter is trained
     further.
@@ -134,14 +134,14 @@ def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, lea
     if adapter is None:
         return
     if adapter.save == "apart" and (spec.twins or towers.has_twins(whole)):
-        problem = "sentence-transformers opens no adapters of two encoders"
-        raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: set save: merged")
+        problem = "sentence-transformers cannot load adapters of two encoders"
+        raise ModelError(f"model {spec.name!r}: adapter.save is 'apart', but {problem}; set save: merged")
     folder, folders = adapter_folder(adapter), model_files.read_folder(location.path).sides
     done = set[int]()
     for side in SIDES:
         transformer, own = towers.route(whole, side)[0], folders[side][0]
         if not hasattr(getattr(transformer, "model", None), "add_adapter"):
-            raise ModelError(f"model {spec.name!r} has no transformer for an adapter: leave model.adapter out")
+            raise ModelError(f"model {spec.name!r} has no transformer for an adapter; omit model.adapter")
         if id(transformer) in done:
             continue
         done.add(id(transformer))
@@ -153,7 +153,7 @@ def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, lea
 
 
 def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, revision: str | None) -> None:
-    """Adds the adapter in a folder, or a new one, which changes no vector at first; freezes the model's own weights."""
+    """Add the adapter from a folder, or a new one, which initially has no effect; freeze the model's own weights."""
     try:
         import peft
     except ImportError as error:
@@ -181,12 +181,12 @@ def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, re
     if folder is not None:
         _fill(model, folder)
     if adapter.save == "apart" and getattr(config, "use_dora", False):
-        raise ModelError(f"adapter {folder} is of type dora, which transformers cannot read back: set save: merged")
+        raise ModelError(f"adapter {folder} has type dora, which transformers cannot reload; set save: merged")
     _learn(model)
 
 
 def _fill(model: Any, folder: Path) -> None:
-    """Loads a trained adapter's weights and makes only them trainable. Raises ModelError: they do not fit."""
+    """Load a trained adapter's weights and make only them trainable. Raises ModelError if they do not fit."""
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
@@ -198,7 +198,7 @@ def _fill(model: Any, folder: Path) -> None:
     names = {name for name, weights in model.named_parameters() if weights.requires_grad}
     if others := [*names.intersection(result.missing_keys), *result.unexpected_keys]:
         raise ModelError(
-            f"adapter {folder}: does not fit its base ({min(others)}): set name to the base it was trained on"
+            f"adapter {folder}: does not fit its base ({min(others)}); set name to the base model it was trained on"
         )
 
 
@@ -222,7 +222,7 @@ def has_adapter(model: Any) -> bool:
 
 
 def merged(module: Any) -> Any:
-    """A copy of an nn.Module with the adapters merged into the weights; all other weights are shared."""
+    """Return a copy of an nn.Module with the adapters merged into the weights; all other weights are shared."""
     changed = {id(weights) for part in _layers(module) for weights in part.parameters()}
     tensors = [*module.parameters(), *module.buffers()]
     copied = deepcopy(module, {id(tensor): tensor for tensor in tensors if id(tensor) not in changed})
@@ -238,7 +238,7 @@ def merged(module: Any) -> Any:
 
 
 def layer_targets(model: Any) -> list[str]:
-    """Names of a transformer's linear layers, excluding heads and poolers. Raises ModelError if there are none."""
+    """Return the names of a transformer's linear layers, without heads and poolers. Raises ModelError if none exist."""
     from torch import nn
 
     def stacks(model: nn.Module) -> Iterator[nn.ModuleList]:  # each outermost list of layers of one class
@@ -250,5 +250,5 @@ def layer_targets(model: Any) -> list[str]:
 
     parts = (item for stack in stacks(model) for item in stack[0].named_modules())
     if not (names := dict.fromkeys(name for name, part in parts if isinstance(part, nn.Linear))):
-        raise ModelError("adapter.target_modules: no layers found in the model: name the linear layers")
+        raise ModelError("adapter.target_modules: no linear layers found in the model; list their names")
     return list(names)

@@ -1,4 +1,4 @@
-"""An encoder whose network runs locally: texts in, vectors or weights out, with or without gradients."""
+"""Encoders with a local network, which turn texts into vectors or term weights, with or without gradients."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,19 +27,20 @@ from hardneg.runtime import Progress, Silent, World, devices
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
 """The row numbers of a batch of texts, int64 [b], and their encoding."""
 TOKENISERS = min(4, os.cpu_count() or 1)
-"""Windows tokenised at a time; a fast tokenizer uses all cores, unless the environment forbids it."""
+"""Number of windows tokenised at a time; a fast tokenizer uses all cores, unless an environment variable forbids it."""
 _DEFAULTS, _SILENT = EncodeOptions(), Silent()
-_PASSES = 4  # the least work of a window on a GPU, whose texts are sorted by length together
-_FEW = 15  # the most different texts that may have equal vectors
+_PASSES = 4  # minimum number of passes per group of windows on a GPU; its texts are sorted by length together
+_FEW = 15  # maximum number of different texts that may have equal vectors
 
 
 class Representation:
-    """The form of encoded texts in an encoder family; by default one vector per text, stored as a flat index.
+    """The representation of texts in an encoder family; by default one vector per text, stored as a flat index.
 
     The tensor of n texts is float32 [n, d]; for token vectors it is [n, T, d + 1], where the last number is 1 for a
     scored token and 0 otherwise.
 
-    form: name of the form. files: files in a folder of encoded texts. block: number of documents written at a time.
+    form: name of the representation. files: names of the files in a folder of encoded texts. block: number of documents
+    to write at a time.
     """
 
     form: ClassVar[Form] = "vectors"
@@ -49,17 +50,17 @@ class Representation:
     count_rows = staticmethod(stream.count_rows)
 
     def expanded(self, read: tokens.Tokens, transformer: Any) -> tokens.Tokens:
-        """Query tokens with the transformer's query expansion. Raises ModelError if the form does not support it."""
+        """Apply the transformer's query expansion to query tokens. Raises ModelError if the form has none."""
         if getattr(transformer, "query_expansion", None):
-            raise ModelError("the model's query_expansion is for token vectors: set encoder: multi-vector")
+            raise ModelError("the model's query_expansion requires token vectors; set encoder: multi-vector")
         return read
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
-        """The tensor of a batch of texts, by a forward pass of their features through an encoder's parts."""
+        """Encode a batch of texts as a tensor, with a forward pass of their features through an encoder's parts."""
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
-        """Collects `count` encoded texts in order on the host from batches in any order, with one device copy."""
+        """Collect `count` encoded texts on the host in order, from batches in any order, with a single device copy."""
         vectors = torch.empty((count, dimension))
         for rows, part in batches:
             vectors = vectors if vectors.device == part.device else vectors.to(part.device)
@@ -68,16 +69,16 @@ class Representation:
         return array
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """Copies encoded texts from a tensor to the host."""
+        """Copy encoded texts from a tensor to the host."""
         array: NDArray[np.float32] = tensor.float().cpu().numpy()
         return array
 
     def tensor(self, encoded: Any, device: torch.device) -> Tensor:
-        """The tensor of encoded texts."""
+        """Copy encoded texts to a tensor on the device."""
         return torch.from_numpy(encoded).to(device)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Inner products, float32 or float64 [B, M], with gradients and without autocast.
+        """Compute inner products, float32 or float64 [B, M], with gradients and without autocast.
 
         columns: int64 [M], the document in each column; None means every document once.
         """
@@ -86,20 +87,20 @@ class Representation:
             return towers.at_least_float32(queries) @ towers.at_least_float32(chosen).T
 
     def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
-        """Scores of B queries with M documents each, float32 [B, M], with gradients only for the queries.
+        """Score B queries against M documents each, float32 [B, M], with gradients only for the queries.
 
-        encoded: the B * M documents as an index stores them.
+        encoded: the B * M documents, in the form that an index stores.
         """
         return towers.list_products(queries, self.tensor(encoded, queries.device))
 
     def rows(
         self, encoder: "Encoder", corpus: corpus.Corpus, folder: Path, progress: Progress, here: World
     ) -> StoredRows:
-        """The rows to store, one per document."""
+        """Return the rows to store, by default one per document."""
         return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
-        """A writer for the rows."""
+        """Return a writer for the rows."""
         return vectors.FlatWriter(folder, dimension, len(rows))
 
 
@@ -109,7 +110,7 @@ class Encoder:
     def __init__(
         self, module: SentenceTransformer, spec: FullSpec, representation: Representation | None = None
     ) -> None:
-        """representation: of the family; one vector each by default."""
+        """Wrap a module; representation: form of the encoded texts, by default one vector per text."""
         self.module, self.spec = module, spec
         self.representation = representation or Representation()
         self.files, self.block = self.representation.files, self.representation.block
@@ -130,19 +131,19 @@ class Encoder:
         return towers.has_twins(self.module)
 
     def parts(self, side: Side) -> list[Any]:
-        """The modules for one side, in order: the transformer first, the truncation of vectors last."""
+        """Return the modules of one side in order, from the transformer to the truncation of vectors, if any."""
         parts, kept = towers.route(self.module, side), self.spec.truncate_dim
         return parts if kept is None else [*parts, towers.Cut(kept, self.spec.similarity == "cosine")]
 
     def prompted(self, side: Side, prompt: str | None) -> "Encoder":
-        """An encoder with the same modules and a different prompt for one side; None keeps the prompt."""
+        """Return an encoder with the same modules and another prompt for one side; None keeps the prompt."""
         if prompt is None:
             return self
         changed: dict[str, Any] = {f"{side}_prompt": prompt}
         return type(self)(self.module, replace(self.spec, **changed), self.representation)
 
     def tokenise(self, texts: Sequence[str], side: Side) -> tokens.Tokens:
-        """Tokenises texts with the prompt of their side, truncated to the maximum length of that side."""
+        """Tokenise texts with the prompt of their side, truncated to the maximum length of that side."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
         prompted = [prompt + text for text in texts] if prompt else texts
         read = tokens.tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
@@ -150,16 +151,16 @@ class Encoder:
         return tokens.typed(read, self.spec.token_type(side)) if self.spec.typed else read
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
-        """The inputs of `embed` by name, as int64 tensors [n, longest text] on the CPU."""
+        """Return the inputs of `embed` by name, as int64 tensors [n, longest text] on the CPU."""
         return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Cuts documents with their prompt into segments. Raises ModelError if segments are too long or too short."""
+        """Split documents, with their prompt, into segments. Raises ModelError if these are too long or too short."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
             raise ModelError(
-                f"model {self.spec.name!r} reads at most {most} tokens: segments of {cut.length} are longer"
+                f"model {self.spec.name!r} reads at most {most} tokens, but segments have {cut.length}; shorten them"
             )
         segmented = tokens.tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
         if not self.spec.typed:
@@ -167,36 +168,36 @@ class Encoder:
         return replace(segmented, tokens=tokens.typed(segmented.tokens, self.spec.document_token_type))
 
     def check_fit(self) -> None:
-        """Encodes two words on each side. Raises an exception of any class if the modules do not fit together."""
+        """Encode a short text on each side. Raises an exception of any class if the modules do not fit together."""
         with towers.evaluating(self.module), torch.inference_mode():
             for side in SIDES:
                 encoded = self.embed(self.features(["a trial"], side), side)
                 self.representation.gathered([(np.zeros(1, np.int64), encoded)], 1, self.dimension)
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
-        """Encodes texts with gradients, as `Representation` defines; only the transformer may compute in bfloat16."""
+        """Encode texts with gradients, as `Representation` defines; only the transformer may compute in bfloat16."""
         return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Scores of queries with documents, float [B, M], with gradients; see `Representation.score`."""
+        """Score queries against documents, float [B, M], with gradients; see `Representation.score`."""
         return self.representation.score(queries, documents, columns)
 
     def score_lists(self, queries: Tensor, encoded: Encoded) -> Tensor:
-        """Scores of B queries with M stored documents each, float [B, M], with gradients for the queries."""
+        """Score B queries against M stored documents each, float [B, M], with gradients for the queries."""
         return self.representation.score_lists(queries, encoded)
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """The output of `embed` on the host, in the form used to search an index."""
+        """Copy the output of `embed` to the host, in the form used to search an index."""
         return self.representation.collect(tensor.detach())
 
     def tensor(self, encoded: Encoded) -> Tensor:
-        """Stored texts on the device, in the form of `embed`'s output."""
+        """Copy stored texts to the device, in the form that `embed` returns."""
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
-        """The output of `embed` cut to float32 [n, dimension]. Raises ModelError unless texts have one vector each."""
+        """Truncate the output of `embed` to float32 [n, dimension]. Raises ModelError unless texts have one vector."""
         if self.representation.form != "vectors":
-            raise ModelError(f"model {self.spec.name!r} has no single vector per text to truncate: leave dims out")
+            raise ModelError(f"model {self.spec.name!r} does not encode texts as single vectors; omit dims")
         if dimension == encoded.shape[-1]:
             return encoded
         return towers.cut(encoded, dimension, self.spec.similarity == "cosine")
@@ -204,7 +205,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """Encodes texts in order, e.g. as float32 [n, dimension]. Raises ModelError if a number is not finite."""
+        """Encode texts in order, e.g. as float32 [n, dimension]. Raises ModelError if a number is not finite."""
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             encoded = self.encode_windows(_windows(texts, options.window), side, options, task.advance)
             return self._joined([part for _, part in encoded])
@@ -212,7 +213,7 @@ class Encoder:
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
-        """Encodes the segments of documents, e.g. as float32 [S, dimension], with segments per document, int64 [n]."""
+        """Encode segments of documents, e.g. as float32 [S, dimension]; return also their number per document, [n]."""
         windows = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
             found = list(Inference.of(self, "document", options, cut).windows(windows, task.advance))
@@ -227,9 +228,9 @@ class Encoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yields the position of the first text and the encoded texts of each window, with few windows in memory.
+        """Yield the position of the first text and the encoded texts of each window, with few windows in memory.
 
-        cut: how to cut documents into segments, if at all.
+        cut: how to split documents into segments, if at all.
 
         Raises ModelError if a number is not finite, or all vectors of the first window are equal.
         """
@@ -246,19 +247,19 @@ class Encoder:
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
     def rows(self, corpus: corpus.Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
-        """The rows to store: documents or segments. Raises ModelError if documents cannot be cut into segments."""
+        """Return the rows to store: documents or segments. Raises ModelError if documents cannot be split."""
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
         if self.representation.form == "token-vectors":
-            raise ModelError(f"model {self.spec.name!r} has a vector for each token: leave segments out")
+            raise ModelError(f"model {self.spec.name!r} has one vector per token; omit segments")
         return stream.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
-        """A writer for the encoded rows."""
+        """Return a writer for the encoded rows."""
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder for `SentenceTransformer` and `load_encoder`; card: README.md. May raise ModelError."""
+        """Save the model for `SentenceTransformer` and `load_encoder`; card: README.md text. May raise ModelError."""
         loading.save_module(self.module, self.spec, folder, card)
 
 
@@ -277,8 +278,8 @@ def _check_different(name: str, side: Side, texts: Sequence[str], encoded: Encod
     arrays = [encoded] if isinstance(encoded, np.ndarray) else encoded.flat.values()
     alike = all(np.all(array == array[:1]) for array in arrays)
     if alike and len({" ".join(text.casefold().split()) for text in texts}) > _FEW:
-        problem = f"the vectors of {len(texts)} {side} texts are all the same"
-        raise ModelError(f"model {name!r}: {problem}: check its weights and its tokenizer")
+        problem = f"the vectors of {len(texts)} {side} texts are all identical"
+        raise ModelError(f"model {name!r}: {problem}; check its weights and its tokenizer")
 
 
 def _first_broken(encoded: Encoded) -> int | None:
@@ -292,7 +293,7 @@ def _first_broken(encoded: Encoded) -> int | None:
 
 _Counts = NDArray[np.int64] | None
 _Window = tuple[int, Sequence[str], tuple[tokens.Tokens, _Counts]]
-"""A window: the number of its first text, its texts, their tokens, and each text's segments, int64 [n], if any."""
+"""A window: position of its first text, its texts, their tokens, and the segments per text, int64 [n], if any."""
 
 
 @dataclass(frozen=True)
@@ -300,8 +301,8 @@ class Inference:
     """A model prepared to encode queries or documents.
 
     parts: the modules, the first possibly in bfloat16. budget: tokens per forward pass. joins: whether windows are
-    joined until they fill a few passes. cut: how to cut documents into segments, if at all. packing: a package's
-    padding-free layout, or None.
+    joined until they fill a few passes. cut: how to split documents into segments, if at all. packing: padding-free
+    layout from an optional package, or None.
     """
 
     encoder: Encoder
@@ -314,7 +315,7 @@ class Inference:
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
-        """Prepares a model. cut: how to cut documents into segments, if at all."""
+        """Prepare a model for encoding. cut: how to split documents into segments, if at all."""
         device, (first, *rest) = encoder.device, encoder.parts(side)
         whole = next(first.parameters()).dtype == torch.float32
         wanted = (whole or options.precision == "bf16") and towers.takes_bf16(options.precision, first, "inference")
@@ -330,9 +331,9 @@ class Inference:
     def windows(
         self, windows: Windows, advance: Callable[[int], None]
     ) -> Iterator[tuple[int, Sequence[str], Encoded, _Counts]]:
-        """Yields each encoded window, with segment counts int64 [n] if texts are cut; tokenisation runs ahead.
+        """Yield each encoded window, with segment counts int64 [n] if texts are split; tokenisation runs ahead.
 
-        Raises ModelError, which names the text, if a vector is not finite.
+        Raises ModelError, with the number of the text, if a vector is not finite.
         """
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:
@@ -361,7 +362,7 @@ class Inference:
                 position = str(start + broken) if counts is None else f"{start} or a later one"
                 raise ModelError(
                     f"model {self.encoder.spec.name!r}: the vector of {self.side} text {position} (counted from 0) "
-                    "is not finite: check the model's weights, or encode with precision fp32"
+                    "is not finite; check the model's weights, or encode with precision fp32"
                 )
             yield start, texts, part, counts
 
@@ -387,9 +388,9 @@ def _computing(encoder: Encoder, parts: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def split(encoder: Encoder) -> Encoder:
-    """An encoder with separate sides: the given modules encode documents, and copies encode queries.
+    """Return an encoder with separate sides: the given modules encode documents, and copies of them encode queries.
 
-    An encoder that already has two sides keeps its document modules and gets copies of its query modules.
+    An encoder that already has two sides keeps its document modules, and its query modules are copied.
     """
     queries = towers.with_own_queries(towers.route(encoder.module, "query"))
     modules = [towers.twins(queries, towers.route(encoder.module, "document"))]

@@ -1,4 +1,4 @@
-"""The families `dense`, a transformer with one vector per text, and `static`, a table with one vector per token."""
+"""The encoder families `dense` (a transformer with one vector per text) and `static` (a table of token vectors)."""
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
@@ -16,14 +16,14 @@ _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_ty
 
 @dataclass(frozen=True)
 class Dense(resolved.FolderFamily):
-    """A transformer with a pooling: one vector per text, compared by the inner product."""
+    """A transformer with pooling: one vector per text, compared by inner product."""
 
     called: ClassVar[str] = "dense"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "vectors"
 
     def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
-        """Opens the model as an `Encoder` in evaluation mode. Raises ModelError if the model does not fit the spec."""
+        """Open the model as an `Encoder` in evaluation mode. Raises ModelError if the model does not fit the spec."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.open.loading import load_module
 
@@ -32,10 +32,10 @@ class Dense(resolved.FolderFamily):
 
 @dataclass(frozen=True)
 class Static(resolved.FolderFamily):
-    """A table with one vector per token; a text's vector is the mean of the token vectors.
+    """A table with one vector per token; the vector of a text is the mean of its token vectors.
 
-    A sentence-transformers folder with a `StaticEmbedding`, a model2vec folder and `packaged:wordllama` each have a
-    table. For a transformer's folder, these options make a table from the token embeddings.
+    A sentence-transformers folder with a `StaticEmbedding`, a model2vec folder and `packaged:wordllama` each contain a
+    table. For the folder of a transformer, these options create a table from the token embeddings.
 
     Args:
         dimensions: number of principal components to keep; none uses the embeddings unchanged.
@@ -54,12 +54,12 @@ class Static(resolved.FolderFamily):
 
     def __post_init__(self) -> None:
         if self.dimensions is not None and self.dimensions < 1:
-            raise PluginError(f"static: dimensions must be 1 or above, not {self.dimensions}")
+            raise PluginError(f"static: dimensions must be at least 1, not {self.dimensions}")
         if self.sif is not None and not self.sif > 0:
             raise PluginError(f"static: sif must be above 0, not {self.sif}")
 
     def contract(self, files: ModelFolder) -> contracts.Contract:
-        """The contract of the folder, with unlimited length unless the tokenizer truncates.
+        """Return the contract of the folder; lengths are unlimited unless the tokenizer truncates.
 
         Raises ModelError if the folder does not hold a complete model.
 
@@ -76,7 +76,7 @@ class Static(resolved.FolderFamily):
             truncation = read_json(table.tokenizer).get("truncation")
             length = truncation.get("max_length") if isinstance(truncation, dict) else contracts.UNBOUNDED
             if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-                raise ModelError(f"{table.tokenizer}: truncation to {length!r} tokens: copy the model again")
+                raise ModelError(f"{table.tokenizer}: invalid truncation length {length!r}; copy the model again")
             own = contracts.saved_values(files.path) if (files.path / SPEC_FILE).is_file() else {}
         values: dict[str, Any] = {"similarity": "cosine" if declared == "dot" and normalised else declared}
         values |= {f"{side}_prompt": prompts[side] for side in SIDES} | {f"{side}_length": length for side in SIDES}
@@ -96,16 +96,16 @@ class Static(resolved.FolderFamily):
         return files.trained and contracts.table_files(files) is not None and "query_length" not in others
 
     def full(self, model: resolved.ResolvedModel) -> FullSpec:
-        """The filled-in spec. Raises ModelError if files are missing or the spec does not suit a static model."""
+        """Return the full spec. Raises ModelError if files are missing or the spec does not suit a static model."""
         self.check_class(model.files)
         spec = model.spec
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
         if others := plain.changed(_OF_TRANSFORMERS):
-            raise ModelError(f"model {spec.name!r} is static: leave out {', '.join(others)}")
+            raise ModelError(f"model {spec.name!r} is static; omit {', '.join(others)}")
         return contracts.filled(spec, model.contract)
 
     def content_digest(self, model: resolved.ResolvedModel) -> str:
-        """The digest of the files' content and the options, independent of how the family was chosen."""
+        """Return a digest of the files and the options, which does not depend on how the family was selected."""
         files, full = model_files.read_folder(model.location.path), replace(model.full, encoder=None)
         if (table := contracts.table_files(files)) is None:
             content = resolved.model_content(model.location)
@@ -116,7 +116,7 @@ class Static(resolved.FolderFamily):
         return resolved.digest_of(["static", table.normalised, read], full)
 
     def look_up(self, model: resolved.ResolvedModel) -> Lookup:
-        """The sizes of the files in bytes. Raises ModelError if a file is missing."""
+        """Return the size of the files in bytes. Raises ModelError if a file is missing."""
         table = None if model.location.folder is None else contracts.table_files(model.files)
         if table is None:
             return model.location.look_up()
@@ -124,11 +124,11 @@ class Static(resolved.FolderFamily):
         return Lookup(there=sum(path.stat().st_size for path in (*table.weights, table.tokenizer)))
 
     def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
-        """Opens the model as a float32 `Encoder` in evaluation mode. Raises ModelError if it does not fit the spec."""
+        """Open the model as a float32 `Encoder` in evaluation mode. Raises ModelError if it does not fit the spec."""
         from hardneg.encoders.static_encoder import make_static, open_static
 
         if (table := contracts.table_files(model.files)) is None:
             return make_static(model, self, device)
         if self != Static():
-            raise ModelError(f"model {model.spec.name!r} already has a table: leave out the options of encoder")
+            raise ModelError(f"model {model.spec.name!r} already has a token table; omit the options of encoder")
         return open_static(model, table, device)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from hardneg.records import Encoded
 
 Form = Literal["vectors", "weights", "token-vectors"]
-"""The encoding of a text: one vector, weights of terms, or a vector for each token."""
+"""The representation of a text: one vector, term weights, or one vector per token."""
 Windows = Iterable[tuple[int, Sequence[str]]]
-"""Texts to encode in windows: the number of the first text, and the texts."""
+"""Texts to encode, in windows: the position of the first text, and the texts."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ class StoredRows(Protocol):
     def __len__(self) -> int: ...
 
     def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
-        """The texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop`, `size` at a time."""
 
 
 class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
     """A writer of encoded documents in row order; the folder is complete only after `close`."""
 
     def write(self, encoded: Any, /) -> None:
-        """Writes the next rows."""
+        """Write the next rows."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Writes the id of each row, in row order, streaming."""
+        """Write the ids of all rows, in row order, from a stream."""
 
     def close(self) -> None:
-        """Completes the folder. Raises ArtifactError if rows or ids are missing."""
+        """Finish the folder. Raises ArtifactError if rows or ids are missing."""
 
 
 class TextEncoder(Protocol):
@@ -84,7 +84,7 @@ class TextEncoder(Protocol):
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = ..., progress: Progress = ...
     ) -> "Encoded":
-        """Encodes texts in order. Raises ModelError if a text cannot be encoded."""
+        """Encode texts in order. Raises ModelError if a text cannot be encoded."""
 
     def encode_windows(
         self,
@@ -94,25 +94,25 @@ class TextEncoder(Protocol):
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yields the number and encoded texts of each window, few in memory. cut: how to cut documents, if at all."""
+        """Yield the position and the encoded texts of each window; cut: how to split documents, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
     ) -> StoredRows:
-        """The rows to store; processes may share the counting through `folder`. Raises ModelError if cutting fails."""
+        """Return the rows to store, counted jointly by processes through `folder`. Raises ModelError if `cut` fails."""
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
-        """A writer for the rows."""
+        """Return a writer for the rows."""
 
 
 class EncoderFamily(Protocol):
-    """An encoder family (`hardneg.encoders`), whose fields are the options of `model.encoder`.
+    """An encoder family (`hardneg.encoders`); its fields are the options of `model.encoder`.
 
-    form: form of the encoded documents. trainable: whether the encoders can be trained.
+    form: representation of the encoded documents. trainable: whether the encoders can be trained.
 
-    A family whose models are folders also has `claims`, a class method that takes a folder path and returns whether the
-    files are a model of the family. Families with a higher class attribute `special` (1 by default) claim folders
-    first.
+    If the models of a family are folders, it also has a class method `claims`, which accepts the path of a folder and
+    returns whether it contains a model of the family. Families with a higher class attribute `special` (1 by default)
+    are asked first.
     """
 
     version: ClassVar[int]
@@ -120,13 +120,13 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec filled in with the model's own values, without a download. Raises ModelError if not possible."""
+        """Complete the spec with the model's own values, without a download. Raises ModelError if that fails."""
 
     def digest(self, model: "ResolvedModel") -> str:
-        """The model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
+        """Return the model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """The bytes of the model's local files and of the files to download. Raises ModelError if unavailable."""
+        """Return the size of the model's files, local and to download. Raises ModelError if unavailable."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Opens the model on a device. precision: None is for training. Raises ModelError if the model is unusable."""
+        """Open the model on a device; precision: None opens it for training. Raises ModelError if it is unusable."""

@@ -1,4 +1,4 @@
-"""The spec of an encoder in a recipe: its fields, adapter and prompts, and the spec filled in by the model's values."""
+"""The spec of an encoder in a recipe: its fields, adapter and prompts, and the spec completed from the model."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,20 +34,20 @@ class PromptName:
 
 
 Prompt = str | PromptName | None
-"""A prompt before each text; None is the model's own prompt for queries or documents."""
+"""A prompt before each text; None means the model's own prompt for queries or documents."""
 
 
 @dataclass(frozen=True)
 class AdapterSpec:
     """A low-rank adapter of a transformer; only the adapter weights are trained.
 
-    source: a folder or hub id of a trained adapter saved by peft; by default a new adapter is trained.
+    source: folder or hub id of a trained adapter saved by peft; by default a new adapter is trained.
     revision: a branch, tag or commit of a hub id.
     type: `lora`; `rslora` (scaled by the root of the rank); `dora`.
     rank: rank of the matrices. alpha: scale; the matrix product is multiplied by alpha / rank.
     dropout: dropout rate on the adapter's input.
     target_modules: name suffixes of the adapted linear layers; `auto` is all linear layers in transformer layers.
-    save: `merged` writes the base model with the adapter merged in; `apart` writes the adapter and the base name.
+    save: `merged` saves the base model with the adapter merged in; `apart` saves the adapter and the base's name.
 
     Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024).
     """
@@ -69,17 +69,17 @@ class AdapterSpec:
         return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
 
     def settings(self) -> dict[str, Any]:
-        """The settings of a new adapter, by field."""
+        """Return the settings of a new adapter, by field."""
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
-        """An estimate of a new adapter's number of weights: two matrices for each of six linear layers per layer."""
+        """Estimate the number of weights of a new adapter: two matrices for each of six linear layers per layer."""
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
-        """The problems, one message per invalid field."""
+        """Return one message per invalid field."""
         lines = [
-            f"adapter.{field} is {getattr(self, field)!r}: set {', '.join(allowed[:-1])} or {allowed[-1]}"
+            f"adapter.{field} is {getattr(self, field)!r}; set {', '.join(allowed[:-1])} or {allowed[-1]}"
             for field, allowed in _OF_ADAPTERS.items()
             if getattr(self, field) not in allowed
         ]
@@ -88,41 +88,41 @@ class AdapterSpec:
         unnamed = self.targets is not None and not all(name.strip() for name in self.targets or ("",))
         lost = self.type == "dora" and self.save == "apart"
         wrong = {
-            f"rank is {self.rank}: at least 1 is needed": self.rank < 1,
-            f"alpha is {self.alpha:g}: it must be above 0": not self.alpha > 0,
-            f"dropout is {self.dropout:g}: it must be at least 0 and below 1": not 0 <= self.dropout < 1,
-            "target_modules names no layers: give endings of their names, or leave it out": unnamed,
-            "save is 'apart': transformers cannot read back dora: set save: merged": lost,
-            "revision is set without source: set source too, or leave it out": self.source is None
+            f"rank is {self.rank}; it must be at least 1": self.rank < 1,
+            f"alpha is {self.alpha:g}; it must be above 0": not self.alpha > 0,
+            f"dropout is {self.dropout:g}; it must be at least 0 and below 1": not 0 <= self.dropout < 1,
+            "target_modules is empty; give name suffixes of layers, or omit it": unnamed,
+            "save is 'apart', but transformers cannot reload dora; set save: merged": lost,
+            "revision is set without source; set source too, or omit revision": self.source is None
             and bool(self.revision),
         }
         lines += [f"adapter.{line}" for line, is_so in wrong.items() if is_so]
         if self.source is not None and changed:
-            lines.append(f"{changed}: a trained adapter has its own settings: leave them out, or leave out source")
+            lines.append(f"{changed}: a trained adapter has its own settings; omit these, or omit source")
         return lines
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The spec of one encoder for queries and documents, or of a separate encoder for each.
+    """The spec of an encoder that queries and documents share, or of a separate encoder for each.
 
-    None takes the value from the model's folder; any other value overrides the folder.
+    With None, a value comes from the model's folder; any other value overrides the folder.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
-    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace the pooling.
+    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it.
     projection: output size of a linear layer after the pooling, or None. activation: activation of that layer.
     layer_norm: whether a LayerNorm follows the projection.
     similarity: `cosine` normalises vectors, `dot` does not; `maxsim` or `meanmaxsim` for token vectors.
     query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt of that
         name in the model's folder. `{task}` is replaced by the task.
-    task: the description of the search task in an instruction.
-    code: `native` runs a model that names custom code with transformers' code; custom code is never run.
-    twins: whether queries and documents start from the same weights and are trained separately.
+    task: description of the search task, for prompts with an instruction.
+    code: `native` runs a model that declares custom code with transformers' own code; custom code is never run.
+    twins: whether queries and documents start from the same weights but are trained separately.
     query_length, document_length: maximum length in tokens, special tokens included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is the model's default.
-    truncate_dim: number of dimensions that vectors are truncated to.
-    encoder: the encoder family with options (`hardneg.encoders`); None is the family of the folder.
+    truncate_dim: number of dimensions to truncate vectors to.
+    encoder: the encoder family with options (`hardneg.encoders`); None detects the family of the folder.
     dtype: dtype of the transformer's weights for encoding; `auto` and `fp32` follow the stage's `precision`, and `fp32`
         first loads all weights as float32. Training is always in float32.
     adapter: low-rank adapter of the transformer; only the adapter weights are trained.
@@ -159,36 +159,36 @@ class ModelSpec:
         return bool(self.query_token_type or self.document_token_type)
 
     def token_type(self, side: Side) -> int:
-        """The token type of every token in a query or document."""
+        """Return the token type of all tokens of a query or document."""
         return self.query_token_type if side == "query" else self.document_token_type
 
     def changed(self, names: Iterable[str]) -> list[str]:
-        """The names of the given fields whose value is not the default."""
+        """Return the given fields that do not have their default value."""
         return [name for name in names if getattr(self, name) != getattr(ModelSpec, name)]
 
     def problems(self) -> list[str]:
-        """The problems, one message per invalid field."""
-        lines = [] if self.name.strip() else ["name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2"]
+        """Return one message per invalid field."""
+        lines = [] if self.name.strip() else ["name is empty; give a folder, a hub id or packaged:all-MiniLM-L6-v2"]
         for field, allowed in _ALLOWED.items():
             if (value := getattr(self, field)) not in allowed and not (field == "similarity" and value is None):
-                lines.append(f"{field} is {value!r}: set {', '.join(allowed[:-1])} or {allowed[-1]}")
+                lines.append(f"{field} is {value!r}; set {', '.join(allowed[:-1])} or {allowed[-1]}")
         for field, least in _LEAST.items():
             if (value := getattr(self, field)) is not None and value < least:
-                lines.append(f"{field} is {value}: give {least} or more, or leave it out")
+                lines.append(f"{field} is {value}; it must be at least {least} if set")
         if self.activation == "tanh" and self.projection is None:
-            lines.append("activation is 'tanh' with no projection before it: give one, or leave it out")
+            lines.append("activation is 'tanh', but there is no projection; set projection, or omit activation")
         prompts = {f"{side}_prompt": getattr(self, f"{side}_prompt") for side in SIDES}
         lines += [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
         templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
         if self.task is None:
-            lines += [f"{field} has {TASK}, but no task is set: set model.task" for field in templates]
+            lines += [f"{field} contains {TASK}, but there is no task; set model.task" for field in templates]
         elif not templates and all(isinstance(prompt, str) for prompt in prompts.values()):
-            lines.append(f"task is set, but no prompt has {TASK}: add it to a prompt, or leave task out")
+            lines.append(f"task is set, but no prompt contains {TASK}; add it to a prompt, or omit task")
         return lines if self.adapter is None else [*lines, *self.adapter.problems()]
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """The spec that an `asdict` mapping describes."""
+    """Create a spec from the mapping that `asdict` returns."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -197,7 +197,7 @@ def spec_from(content: Mapping[str, Any]) -> ModelSpec:
 
 @dataclass(frozen=True)
 class FullSpec(ModelSpec):
-    """A spec in which each field has the value from the recipe, or else from the model."""
+    """A complete spec: each field has its value from the recipe or, if not set there, from the model."""
 
     similarity: Similarity = "cosine"
     query_prompt: str = ""
@@ -206,25 +206,25 @@ class FullSpec(ModelSpec):
     document_length: int = 256
 
     def prompt(self, side: Side) -> str:
-        """The prompt before each query or document."""
+        """Return the prompt before each query or document."""
         return self.query_prompt if side == "query" else self.document_prompt
 
     def length(self, side: Side) -> int:
-        """The maximum length of a query or document in tokens, special tokens included."""
+        """Return the maximum length of a query or document in tokens, special tokens included."""
         return self.query_length if side == "query" else self.document_length
 
 
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Prompts by field, filled in from `own` (prompts by name) and `task`. Raises ModelError if either does not fit."""
+    """Look up named prompts in `own` and insert the task; return texts by field. Raises ModelError if that fails."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:
             has = ", ".join(sorted(named for named, text in own.items() if text)) or "none"
-            raise ModelError(f"model {name!r}: no prompt is called {prompt.name!r}; it has: {has}")
+            raise ModelError(f"model {name!r}: no prompt named {prompt.name!r}; available: {has}")
         texts[field] = own[prompt.name] if isinstance(prompt, PromptName) else prompt
     if task is not None and not any(TASK in text for text in texts.values()):
         example = 'query_prompt: "Instruct: {task}\\nQuery: "'
-        raise ModelError(f"model {name!r}: task is set, but none of its prompts has {TASK}: add one, such as {example}")
+        raise ModelError(f"model {name!r}: task is set, but no prompt contains {TASK}; add one, such as {example}")
     return texts if task is None else {field: text.replace(TASK, task) for field, text in texts.items()}

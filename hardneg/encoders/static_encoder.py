@@ -1,4 +1,4 @@
-"""An encoder whose network is a table of token vectors: opened, or made of a transformer's token embeddings."""
+"""Static encoders: a table of token vectors, opened or created from the token embeddings of a transformer."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,15 +25,15 @@ _NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings",
 
 
 class StaticEncoder(Encoder):
-    """An encoder with a sentence-transformers `StaticEmbedding`, either shared by both sides or one per side."""
+    """An encoder with a sentence-transformers `StaticEmbedding`, shared by both sides or one per side."""
 
     def parts(self, side: Side) -> list[Any]:
-        """The modules of one side, with a table that accepts padded texts."""
+        """Return the modules of one side, with a table that accepts padded texts."""
         table, *rest = super().parts(side)
         return [Bag(table.embedding), *rest]
 
     def tokenise(self, texts: Sequence[str], side: Side) -> tokens.Tokens:
-        """Tokenises texts with the prompt of one side, without special tokens; an empty text has no tokens.
+        """Tokenise texts with the prompt of one side, without special tokens; an empty text has no tokens.
 
         Each text is truncated to the maximum length of the side, on the tokenizer's truncation side.
         """
@@ -44,7 +44,7 @@ class StaticEncoder(Encoder):
         return tokens.Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Cuts documents with their prompt into segments of any length. Raises ModelError if segments are too short."""
+        """Split documents, with their prompt, into segments of any length. Raises ModelError if these are too short."""
         plain = tokens.plain_tokenizer(towers.route(self.module, "document")[0].tokenizer)
         return tokens.tokenise_segments(plain, texts, cut, self.spec.prompt("document"))
 
@@ -57,7 +57,7 @@ class Bag(nn.Module):
         self.embedding = embedding
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Adds `sentence_embedding` [n, d] to features `input_ids` and `attention_mask`, int64 [n, longest]."""
+        """Add `sentence_embedding` [n, d] to features `input_ids` and `attention_mask`, int64 [n, longest]."""
         mask = features["attention_mask"].bool()
         lengths = mask.sum(1)
         features["sentence_embedding"] = self.embedding(features["input_ids"][mask], lengths.cumsum(0) - lengths)
@@ -65,7 +65,7 @@ class Bag(nn.Module):
 
 
 def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, device: str | None) -> StaticEncoder:
-    """Opens a folder's static model. Raises ModelError if it is incomplete or does not support the spec."""
+    """Open a folder's static model. Raises ModelError if it is incomplete or does not support the spec."""
     for folder in {path.parent for path in files.weights}:
         model_files.load_options(folder)  # refuses anything but tensors
     if files.whole.trained:
@@ -79,12 +79,12 @@ def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, devic
 
 
 def make_static(model: resolved.ResolvedModel, options: families.Static, device: str | None) -> StaticEncoder:
-    """Makes a static model from a transformer's token embeddings. Raises ModelError if there are none."""
+    """Create a static model from a transformer's token embeddings. Raises ModelError if there are none."""
     spec, folder = model.full, model.files.path
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise ModelError(f"model {spec.name!r} has a slow tokenizer: use a model with a tokenizer.json")
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer; use a model with a tokenizer.json")
     table = word_embeddings(folder)
     if options.untrained:
         table = torch.from_numpy(generator(SEED, "untrained").standard_normal(table.shape, np.float32)) * table.std()
@@ -110,11 +110,10 @@ def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> St
 
 
 def read_table(files: contract.TableFiles) -> Tensor:
-    """Reads the vector of each token id, float32 [V, d]. Raises ModelError if the weights hold no table.
+    """Read the vector of each token id, float32 [V, d]. Raises ModelError if the weights contain no table.
 
-    Source: the formats of sentence-transformers' `StaticEmbedding` and of model2vec: `embedding.weight`, or
-    `embeddings` with, for a vocabulary that shares rows, `mapping` (int [V], the row of each id) and `weights` (float
-    [V], the factor of an id's row).
+    Source: the formats of sentence-transformers' `StaticEmbedding` (`embedding.weight`) and of model2vec (`embeddings`
+    and, if token ids share rows, `mapping`, int [V], the row of each id, and `weights`, float [V], a factor per id).
     """
     held = {name: tensor for path in files.weights for name, tensor in _named(path)}
     table = held.get("embedding.weight")
@@ -123,17 +122,17 @@ def read_table(files: contract.TableFiles) -> Tensor:
         table = table[held["mapping"].long()] if "mapping" in held else table
         table = table.float() * held["weights"].float()[:, None] if "weights" in held else table
     if table is None or table.dim() != 2:
-        raise ModelError(f"model {files.whole.path}: its weights have no table of token vectors: copy the model again")
+        raise ModelError(f"model {files.whole.path}: the weights contain no token vectors; copy the model again")
     return table.float().contiguous()
 
 
 def word_embeddings(folder: Path) -> Tensor:
-    """Reads only a transformer's token embeddings, float32 [V, d]. Raises ModelError if there are none."""
+    """Read only a transformer's token embeddings, float32 [V, d]. Raises ModelError if there are none."""
     for path in model_files.weight_files(folder):
         for name, tensor in _named(path):
             if name.endswith(tuple(f"{word}.weight" for word in _NAMES)) and tensor.dim() == 2:
                 return tensor.float().contiguous()
-    raise ModelError(f"model {folder}: its weights have no token embeddings: use another model, or leave encoder out")
+    raise ModelError(f"model {folder}: the weights contain no token embeddings; use another model, or omit encoder")
 
 
 def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
@@ -146,10 +145,10 @@ def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def principal(table: Tensor, dimensions: int) -> Tensor:
-    """The table, centered and projected on the first principal components: float32 [V, dimensions].
+    """Centre a table and project it onto its first principal components, float32 [V, dimensions].
 
     The components come from the covariance over rows, largest variance first. The largest entry of each component is
-    positive, so that the result does not depend on the signs a library picks.
+    positive, so that the result does not depend on the signs that a library chooses.
     """
     centred = table.double() - table.double().mean(0)
     _, directions = torch.linalg.eigh(centred.T @ centred / max(1, len(centred) - 1))
@@ -160,9 +159,9 @@ def principal(table: Tensor, dimensions: int) -> Tensor:
 
 
 def sif_weights(rows: int, coefficient: float) -> Tensor:
-    """The weight of each token, float32 [rows]: a / (a + p) for the coefficient a and the token's frequency p.
+    """Return the weight of each token, float32 [rows]: a / (a + p) for the coefficient a and the token's frequency p.
 
-    Token ids stand for frequency ranks: rank r, from 2 on, has p = (1 / r) / sum of 1 / r over all ranks (Zipf's law).
+    Token ids serve as frequency ranks: rank r, from 2 on, has p = (1 / r) / sum of 1 / r over all ranks (Zipf's law).
 
     Source: Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings (ICLR 2017), Eq. 3; frequencies
     by Zipf's law as in model2vec.

@@ -1,4 +1,4 @@
-"""The rows of a corpus: documents or segments of them, counted, encoded in resumable blocks, written as an index."""
+"""Encoding of a corpus: its rows (documents or segments) are counted, encoded in resumable blocks, and indexed."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +19,14 @@ from hardneg.runtime import Progress, distributed
 from hardneg.store import blocks, replacing
 
 BLOCK = 1024
-"""The most rows of a block, the work that a stop may cost; a family of encoders may write fewer at a time."""
+"""Maximum number of rows per block: the most work lost when a run stops; an encoder family may use smaller blocks."""
 _DOCUMENTS = 1024  # counted at a time
 
 
 def count_rows(
     corpus: Corpus, unit: str, count: Any, folder: Path, progress: Progress, here: distributed.World
 ) -> NDArray[np.int64]:
-    """Counts the rows of each document, int64 [N]; each process counts a share and waits for all processes.
+    """Count the rows of each document, int64 [N]; each process counts a share and waits for the others.
 
     count: function from texts to counts, int64 [n], which are saved as `<unit>-*.npy` in `folder` for a resumed run.
     """
@@ -47,7 +47,7 @@ def count_rows(
 
 @dataclass(frozen=True, eq=False)
 class SegmentedCorpus:
-    """A corpus whose rows are segments of documents.
+    """A corpus with a row for each segment of a document.
 
     first: int64 [N + 1], the row of each document's first segment, then the total number of rows.
     cut_off: the number of documents with text beyond the last segment; such text is not encoded.
@@ -68,7 +68,7 @@ class SegmentedCorpus:
         progress: Progress,
         here: distributed.World,
     ) -> "SegmentedCorpus":
-        """Counts the segments of each document with `count_rows`. encoder: an `Encoder`."""
+        """Count the segments of each document with `count_rows`. encoder: an `Encoder`."""
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more for a document that is cut off
             found = encoder.segment(texts, cut)
@@ -83,7 +83,7 @@ class SegmentedCorpus:
         return int(self.first[-1])
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """The texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop`, `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
     @property
@@ -94,9 +94,9 @@ class SegmentedCorpus:
 
 @dataclass(frozen=True)
 class Layout:
-    """The blocks of a corpus.
+    """The division of a corpus into blocks.
 
-    documents, rows: int64 [blocks + 1], the first document or row of each block, then the end.
+    documents, rows: int64 [blocks + 1], the first document or row of each block, then their total number.
     """
 
     documents: NDArray[np.int64]
@@ -104,7 +104,7 @@ class Layout:
 
     @classmethod
     def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
-        """The blocks in which an encoder encodes the rows; they are the same on every machine."""
+        """Return the blocks in which an encoder encodes the rows; they are the same on every machine."""
         documents = min(BLOCK, encoder.block)
         if not isinstance(rows, SegmentedCorpus):
             starts = np.append(np.arange(0, len(rows), documents), len(rows))
@@ -123,12 +123,12 @@ class Layout:
 def write_index(
     encoders: Sequence[TextEncoder], rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress
 ) -> None:
-    """Encodes the rows of a corpus into an index with their ids in a folder; does nothing if the folder is complete.
+    """Encode the rows of a corpus and write an index with their ids to a folder, unless the folder is complete.
 
-    Every process calls this with the same arguments. The encoders of all processes, each in a separate thread, share
-    the blocks.
+    Every process calls this with the same arguments. The encoders of all processes, each in its own thread, share the
+    blocks.
 
-    Raises ModelError, which names the row of the first such document, if a number is not finite.
+    Raises ModelError, with the row of the first affected document, if a number is not finite.
     """
     here = distributed.world()
     complete = here.rank == 0 and (folder / encoders[0].files[0]).exists()
@@ -162,7 +162,7 @@ def encoded_blocks(
     options: EncodeOptions,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[int, blocks.BlockResult]]:
-    """Yields the given blocks with their numbers, few in memory; texts are sorted by length within a block."""
+    """Encode the given blocks and yield them with their numbers; texts are sorted by length within a block."""
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
@@ -172,7 +172,7 @@ def encoded_blocks(
 
 
 def join_blocks(encoder: TextEncoder, rows: StoredRows, store: blocks.BlockStore, folder: Path) -> None:
-    """Writes the index into a folder; all blocks must be finished."""
+    """Write the index to a folder from its blocks, all of which must be finished."""
     with encoder.writer(folder, rows) as writer:
         for number in range(len(Layout.of_encoder(encoder, rows).sizes)):
             writer.write(encoded_of(store.read(number)))
@@ -182,7 +182,7 @@ def join_blocks(encoder: TextEncoder, rows: StoredRows, store: blocks.BlockStore
 
 @dataclass(frozen=True)
 class _BlockTexts(Sequence[str]):
-    """The texts of documents `start` to `stop`, read on first use, in the thread that tokenises them."""
+    """The texts of documents `start` to `stop`, read on first use in the thread that tokenises them."""
 
     rows: StoredRows
     start: int

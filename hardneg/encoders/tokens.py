@@ -1,4 +1,4 @@
-"""Token ids of texts and pairs: tokenised in arrays, truncated, cut into segments, and padded in batches."""
+"""Token ids of texts and pairs in arrays: tokenisation, truncation, segments, and padded batches."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,15 +21,15 @@ from hardneg.formats.segments import Segments, windows
 from hardneg.records import ModelError
 
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""Ids of n texts one after the other, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
+"""Concatenated token ids of n texts, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
 
 _OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
 _CPU = torch.device("cpu")
-_TEXTS = 128  # tokenised at a time, because the tokenizer holds more of a long text than is used
+_TEXTS = 128  # tokenised at a time, because the tokenizer keeps more of a long text in memory than is used
 
 
 def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The positions in consecutive ranges with the given starts and lengths, concatenated: int64 [sum of lengths]."""
+    """Concatenate the positions in ranges with the given starts and lengths, int64 [sum of lengths]."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
 
@@ -67,7 +67,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """The frame of a tokenizer, detected with one-letter texts; None if one-letter texts have no token."""
+        """Detect the frame of a tokenizer with one-letter texts; return None if these have no tokens."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -81,7 +81,7 @@ class Frame:
         return None
 
     def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """Token ids and types of n texts, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
+        """Add special tokens; return ids and types, int32 [sum of lengths], and each text's start, int64 [n + 1]."""
         lengths = [np.diff(offsets) for _, offsets in parts]
         offsets = _offsets(np.sum(lengths, axis=0) + self.size)
         ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
@@ -99,7 +99,7 @@ class Frame:
 
 
 class Backend:
-    """A thread-safe copy of a tokenizer of the tokenizers library that neither truncates nor pads."""
+    """A thread-safe copy of a tokenizer from the tokenizers library that neither truncates nor pads."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = deepcopy(tokenizer)
@@ -109,7 +109,7 @@ class Backend:
         self.frames = {pair: frame for pair in (False, True) if (frame := Frame.of(self._tokenizer, pair))}
 
     def ids(self, texts: Sequence[str]) -> Ids:
-        """The ids of texts without special tokens; each distinct text is tokenised once."""
+        """Return the token ids of texts without special tokens; each distinct text is tokenised once."""
         different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         encodings = self._tokenizer.encode_batch_fast(list(different), add_special_tokens=False)
         values, offsets = _flat([encoding.ids for encoding in encodings])
@@ -121,7 +121,7 @@ class Backend:
 
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
-    """Truncates texts to `most` ids, on the left if `left` is true. most: one number for all texts, or int64 [n]."""
+    """Truncate texts to `most` ids, on the left if `left` is true. most: one number for all texts, or int64 [n]."""
     values, offsets = ids
     kept = np.minimum(lengths := np.diff(offsets), most)
     if (kept == lengths).all():
@@ -131,7 +131,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Truncates pairs to `most` ids in total: the longer text is cut first, until both are equally long."""
+    """Truncate pairs to `most` ids in total: the longer text is cut first, until both are equally long."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     fits, longer = ones + others <= most, ones > others
@@ -145,7 +145,7 @@ _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
 
 
 def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
-    """The backend of a Hugging Face tokenizer; None for slow tokenizers and for classes that override calls."""
+    """Return the backend of a transformers tokenizer; None if it is slow or its class overrides the call."""
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
         getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in _OWN
     )
@@ -154,7 +154,7 @@ def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
 
 
 def own_backend(holder: Any, tokenizer: Any) -> Backend:
-    """The copy of a tokenizer, cached for the lifetime of `holder`; a new copy if tokens were added."""
+    """Return the copy of a tokenizer, cached for the lifetime of `holder` and renewed if tokens were added."""
     state = (tokenizer.get_vocab_size(), tokenizer.encode_special_tokens)
     entry = _known.get(holder)
     if entry is None or entry[0] != state:
@@ -166,12 +166,12 @@ def own_backend(holder: Any, tokenizer: Any) -> Backend:
 class Tokens:
     """Tokenised texts without padding.
 
-    columns: the values of all texts in sequence, int32 [sum of lengths], by the model's input name.
+    columns: the values of all texts in sequence, int32 [sum of lengths], by name of the model input.
     offsets: int64 [n + 1], the start of each text in every column.
     padding: the padding value of each column by name, 0 by default. Padding follows the text to keep positions, even if
     the tokenizer pads on the left. left: whether a query expansion precedes the text.
     prompt_length: number of prompt tokens if the pooling skips the prompt, else 0.
-    same: other inputs that have one value for all tokens, such as 1 for the attention mask.
+    same: other inputs that have the same value for all tokens, such as 1 in the attention mask.
     """
 
     columns: Mapping[str, NDArray[np.int32]]
@@ -187,7 +187,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
-        """The texts at `rows`, padded on the device to the longest text: int64 tensors [len(rows), longest]."""
+        """Return the texts at `rows`, padded on the device to the longest: int64 tensors [len(rows), longest]."""
         lengths = self.lengths[rows]
         taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)
@@ -205,7 +205,7 @@ class Tokens:
 
     @classmethod
     def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
-        """Concatenates one or more parts from the same tokenizer."""
+        """Concatenate tokenised texts from the same tokenizer; at least one part."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -215,7 +215,7 @@ class Tokens:
 def tokenise(
     tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0, pairs: Sequence[str] | None = None
 ) -> Tokens:
-    """Tokenises texts, truncated to `length` tokens each including special tokens.
+    """Tokenise texts, truncated to `length` tokens each including special tokens.
 
     tokenizer: a transformers tokenizer. pairs: the second text of each pair; the longer text is truncated first.
     """
@@ -242,7 +242,7 @@ def _by_its_own_call(
 
 
 def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: int) -> Tokens:
-    """The tokens of texts, or of pairs of texts, with special tokens."""
+    """Return the tokens of texts, or of pairs of texts, with special tokens."""
     ids, types, offsets = frame.put(parts)
     columns, same = {"input_ids": ids}, {}
     if "attention_mask" in tokenizer.model_input_names:
@@ -261,7 +261,7 @@ def _tokens(tokenizer: Any, columns: Any, offsets: Any, prompt_length: int, same
 
 
 def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-    """Yields batches of rows, the longest first: at most `tokens_per_batch` padded tokens, or a single row."""
+    """Yield batches of rows, longest first, with at most `tokens_per_batch` padded tokens or a single row."""
     order = np.argsort(-lengths, stable=True)
     start = 0
     while start < len(order):
@@ -271,28 +271,28 @@ def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator
 
 
 def typed(tokens: Tokens, token_type: int) -> Tokens:
-    """A copy in which all tokens have the same token type."""
+    """Return a copy in which all tokens have the same token type."""
     others = {name: column for name, column in tokens.columns.items() if name != "token_type_ids"}
     return replace(tokens, columns=others, same={**tokens.same, "token_type_ids": token_type})
 
 
 def check_token_types(transformer: Any, spec: FullSpec) -> None:
-    """Refuses token types that a transformer has no embeddings for."""
+    """Raise ModelError if the spec sets token types that the transformer has no embeddings for."""
     if not spec.typed:
         return
-    model, instead = transformer.model, 'leave the token types out and set query_prompt: "query: " instead'
+    model, instead = transformer.model, 'omit the token types and set query_prompt: "query: " instead'
     taken = "token_type_ids" in inspect.signature(model.forward).parameters
     known = int(getattr(model.config, "type_vocab_size", 0) or 0) if taken else 0
     for name in TOKEN_TYPES:
         if (token_type := getattr(spec, name)) >= max(known, 1):
             has = f"has {known} token types, counted from 0" if known else "has no token types"
-            raise ModelError(f"model {spec.name!r} {has}: {name} is {token_type}; {instead}")
+            raise ModelError(f"model {spec.name!r} {has}, but {name} is {token_type}; {instead}")
     if getattr(transformer.tokenizer, "backend_tokenizer", None) is None:
-        raise ModelError(f"model {spec.name!r} has a slow tokenizer, which cannot save token types: {instead}")
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer, which cannot save token types; {instead}")
 
 
 def joined(modules: list[nn.Module]) -> list[nn.Module]:
-    """The modules of one side if both sides have equal weights, e.g. with two token types; else all modules."""
+    """Return the modules of one side if both sides have equal weights, e.g. with two token types; else all modules."""
     whole = nn.Sequential(*modules)
     if not has_twins(whole):
         return modules
@@ -303,7 +303,7 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: Any) -> PreTrainedTokenizerFast:
-    """A tokenizer copy that wraps texts in a template. backend: a tokenizers tokenizer. options: for transformers."""
+    """Copy a tokenizer so that it wraps texts in a template; backend: of the tokenizers library."""
     copied = Tokenizer.from_str(backend.to_str())
     copied.no_truncation()
     names = dict.fromkeys(part.rpartition(":")[0] for part in template if not part.startswith("$A"))
@@ -313,9 +313,9 @@ def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: 
 
 
 def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
-    """The modules of one side; the first is a copy with shared weights and a tokenizer with one token type.
+    """Return the modules of one side; the first is a copy with shared weights and a tokenizer with one token type.
 
-    The tokenizer class is the transformers class that saves a template unchanged.
+    The class of the tokenizer is the one in transformers that saves a template unchanged.
     """
     first, *rest = parts
     own, tokenizer = copy(first), first.tokenizer
@@ -343,7 +343,7 @@ class SegmentTokens:
 def tokenise_segments(
     tokenizer: Any, texts: Sequence[str], cut_at: Segments, prompt: str = "", prompt_length: int = 0
 ) -> SegmentTokens:
-    """Tokenises every segment of every text, each with the prompt and special tokens.
+    """Tokenise every segment of every text, each with the prompt and special tokens.
 
     The first segment has exactly the tokens of the text truncated to `cut_at.length`.
 
@@ -351,7 +351,7 @@ def tokenise_segments(
     """
     backend = backend_of(tokenizer)
     if backend is None:
-        raise ModelError("the model has a slow tokenizer, which cannot cut texts into segments: leave segments out")
+        raise ModelError("the model has a slow tokenizer, which cannot split texts into segments; omit segments")
     frame = backend.frames[False]
     room = cut_at.length - frame.size
     stride = min(cut_at.stride or room, room)
@@ -362,7 +362,7 @@ def tokenise_segments(
         (ids, offsets), prompts = _prompted(tokenizer, texts, prompt, longest)
     size = room - prompts
     if (size < 1).any() or room < 1:
-        raise ModelError(f"segments of {cut_at.length} tokens have no room for text after the prompt: make them longer")
+        raise ModelError(f"segments of {cut_at.length} tokens leave no room for text after the prompt; use longer ones")
     cuts = windows(np.diff(offsets) - prompts, size, np.minimum(stride, size), cut_at.count)
     begins, prompts = offsets[:-1][cuts.document], prompts[cuts.document]
     starts = np.column_stack([begins, begins + prompts + cuts.starts])

@@ -1,4 +1,4 @@
-"""Modules of a model by side of its texts, forward passes of about equal work, and the precision they compute in."""
+"""The modules of a model for queries and documents, forward passes of similar cost, and their precision."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +20,10 @@ from hardneg.store import choose
 
 Use = Literal["inference", "training"]
 Batching = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
-"""Divides texts of these lengths, longest first, into passes of at most this many tokens, or of one text."""
+"""A function that divides texts by length, longest first, into passes of at most so many tokens, or of one text."""
 
 LARGE = 1_000_000
-"""The smallest number of weights of a transformer whose precision makes a difference to its speed."""
+"""Minimum number of weights of a transformer for its precision to affect its speed."""
 _GPU_TOKENS = 65_536
 _CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes of a pass's output
 _Item = TypeVar("_Item")
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def route(module: nn.Module, side: Side) -> list[Any]:
-    """The modules for one side in order, the transformer first."""
+    """Return the modules of one side in order, the transformer first."""
     parts = list(module.children())
     return list(parts[0].sub_modules[side]) if has_twins(module) else parts  # type: ignore[index]
 
@@ -44,23 +44,23 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """The modules, with modules after a Router moved to both routes. Raises ModelError if such modules have weights."""
+    """Move modules after a Router into both of its routes. Raises ModelError if such modules have weights."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
     if set(routes) != {"query", "document"} or nn.Sequential(*rest).state_dict():
         problem = "its Router must be its only module with weights and have routes query and document"
-        raise ModelError(f"model {name!r}: {problem}: use another model")
+        raise ModelError(f"model {name!r}: {problem}; use another model")
     return [twins([*routes["query"], *rest], [*routes["document"], *rest])]
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
-    """The modules, copied if they have weights and otherwise shared."""
+    """Copy the modules that have weights; share the others."""
     return [deepcopy(part) if any(True for _ in part.parameters()) else part for part in parts]
 
 
 def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Module:
-    """A sentence-transformers Router with both routes; the document route is the default."""
+    """Return a sentence-transformers Router with both routes; documents are the default."""
     from sentence_transformers.sentence_transformer.modules import Router
 
     router: nn.Module = Router.for_query_document(list(query), list(document))
@@ -68,14 +68,14 @@ def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Modul
 
 
 def transformers(module: nn.Module) -> Iterable[Any]:
-    """The first module of each side."""
+    """Return the distinct first modules of the two sides."""
     return {id(first): first for first in (route(module, "query")[0], route(module, "document")[0])}.values()
 
 
 def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
-    """The output of the last part; autocast applies only to the first part, and later parts compute in float32."""
+    """Return the output of the last part; autocast applies only to the first part, later ones compute in float32."""
     transformer, *rest = parts
     out: dict[str, Any] = {}
     for name, value in features.items():
@@ -91,60 +91,60 @@ def forward(
         return out
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # of modules with impossible configurations
         reason = " ".join((str(error) or type(error).__name__).split())
-        raise ModelError(f"the model's modules do not fit together ({reason}): check its files") from error
+        raise ModelError(f"the model's modules do not fit together ({reason}); check its files") from error
 
 
 def placed(values: NDArray[Any], device: torch.device) -> Tensor:
-    """An array as a tensor on the device; copies to a GPU are asynchronous."""
+    """Copy an array to a tensor on the device, asynchronously to a GPU."""
     tensor = torch.from_numpy(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Cut(nn.Module):
-    """Truncates vectors to the first dimensions, and normalises again for cosine similarity."""
+    """A module that truncates vectors to their first dimensions and renormalises them for cosine similarity."""
 
     def __init__(self, dimension: int, normalised: bool) -> None:
         super().__init__()
         self.dimension, self.normalised = dimension, normalised
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The features with shorter vectors, float32 [n, dimension]."""
+        """Replace the vectors by shorter ones, float32 [n, dimension]."""
         features["sentence_embedding"] = cut(features["sentence_embedding"], self.dimension, self.normalised)
         return features
 
 
 def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
-    """The first dimensions of vectors [n, d], optionally normalised again."""
+    """Return the first dimensions of vectors [n, d], optionally renormalised."""
     shorter = vectors[:, :dimension]
     return nn.functional.normalize(shorter, dim=-1) if normalised else shorter
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """The tensor in float32; a float64 tensor stays unchanged."""
+    """Convert a tensor to float32; float64 is kept."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def list_products(queries: Tensor, documents: Tensor) -> Tensor:
-    """Inner products, float32 [B, M], of queries [B, d] with M documents each, [B * M, d], without autocast."""
+    """Compute inner products of queries [B, d] with M documents each [B * M, d], float32 [B, M], without autocast."""
     with torch.autocast(queries.device.type, enabled=False):
         own = documents.view(len(queries), -1, documents.shape[-1])
         return (own @ queries.float()[:, :, None]).squeeze(2)
 
 
 def hold_in(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """The network with weights converted to a dtype, but not buffers such as position frequencies."""
+    """Convert a network's weights to a dtype in place, but not buffers such as position frequencies."""
     for weight in network.parameters():
         weight.data = weight.data.to(dtype)
     return network
 
 
 def in_bfloat16(transformer: nn.Module) -> nn.Module:
-    """A copy with bfloat16 weights."""
+    """Return a copy with bfloat16 weights."""
     return hold_in(deepcopy(transformer, _tokenizers(transformer)), torch.bfloat16)
 
 
 def sharing(network: nn.Module) -> Any:
-    """A copy of the modules that shares weights and buffers and may switch to other kernels."""
+    """Return a copy that shares weights and buffers and may be switched to other kernels."""
     tensors = {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]}
     return deepcopy(network, tensors | _tokenizers(network))
 
@@ -156,7 +156,7 @@ def _tokenizers(network: nn.Module) -> dict[int, Any]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Turns dropout off inside the block and restores the mode of each part afterwards."""
+    """Set evaluation mode in the block (no dropout), and restore the mode of each part afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -169,9 +169,9 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     """Return whether the transformer in a network computes in bfloat16; `auto` does if the device supports it.
 
-    `auto` is float32 without a transformer, or if the transformer has fewer than a million weights.
+    `auto` means float32 without a transformer, or if the transformer has fewer than a million weights.
 
-    Raises UsageError if bfloat16 is requested on a GPU that only emulates it.
+    Raises UsageError if bfloat16 is requested on a GPU that can only emulate it.
     """
     if precision == "auto":
         transformer = _transformer_of(network)
@@ -184,14 +184,14 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
         device = next((weight.device for weight in network.parameters()), torch.device("cpu"))
         if device.type == "cuda" and not has_bf16_units(device):
             raise UsageError(
-                f"precision bf16 needs a GPU of CUDA capability 8.0 or later, and {torch.cuda.get_device_name(device)} "
-                "is older: set precision to fp32 or auto"
+                f"precision bf16 needs a GPU of CUDA capability 8.0 or later, but {torch.cuda.get_device_name(device)} "
+                "is older; set precision to fp32 or auto"
             )
     return precision == "bf16"
 
 
 def arrange(network: nn.Module) -> Any:
-    """Switches a gradient-free network copy to a package's faster kernels; returns the kernel module, if any."""
+    """Switch a gradient-free copy of a network to an installed package's faster kernels; return its module, if any."""
     ways = None if _transformer_of(network) is None else faster("passes")
     if ways is not None:
         ways.arrange(network)
@@ -206,18 +206,18 @@ def _transformer_of(network: nn.Module) -> Any:
 
 @dataclass
 class Budget:
-    """The token budget per forward pass, padding included; lowered for later passes when memory runs out."""
+    """The token budget per forward pass, padding included; it is lowered when memory runs out."""
 
     tokens: int
 
 
 def usual_budget(device: torch.device) -> int:
-    """The default token budget per pass, padding included; on a CPU, as many tokens as fit into the caches."""
+    """Return the default token budget per pass, padding included; on a CPU, what fits into its caches."""
     return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
 
 
 def most_tokens(first: Any, device: torch.device) -> int:
-    """The largest token budget whose output of the first module, such as logits over all terms, is small enough."""
+    """Return the largest token budget for which the first module's output, such as logits over all terms, fits."""
     numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
     return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 
@@ -230,13 +230,13 @@ def in_passes(
     run: Callable[[_Features], _Output],
     advance: Callable[[int], None],
 ) -> Iterator[tuple[NDArray[np.int64], _Output]]:
-    """Yields the rows of each pass, int64 [b], and the output, while the next pass is copied to the device.
+    """Yield the rows of each pass, int64 [b], and the output, while the next pass is copied to the device.
 
-    A pass that does not fit into memory is halved, and so are all later passes.
+    If a pass does not fit into memory, it and all later passes are halved.
 
-    lengths: int64 [n], tokens per text. budget: token budget, lowered here. batching: divides texts into passes. put:
-    returns the features of given rows on the device. run: computes the output from features. advance: called with the
-    number of rows in each pass.
+    lengths: int64 [n], tokens per text. budget: token budget, which may be lowered. batching: divides texts into
+    passes. put: returns the features of given rows on the device. run: computes the output from features. advance:
+    called with the number of rows in each pass.
 
     Raises ModelError if a single text does not fit into memory.
     """
@@ -252,7 +252,7 @@ def in_passes(
             if len(passes[done]) == 1:
                 reason = " ".join(str(error).split())
                 raise ModelError(
-                    f"a single text of {lengths[passes[done][0]]} tokens does not fit the device's memory: lower the "
+                    f"a single text of {lengths[passes[done][0]]} tokens does not fit in device memory; lower the "
                     f"text length, or stop other programs on the device ({reason:.200})"
                 ) from None
         left = np.concatenate([left[:0], *passes[done:]])
@@ -261,11 +261,11 @@ def in_passes(
             tried = min(budget.tokens, len(failed) * int(failed.max()))
             budget.tokens = max(1, tried // 2)
             torch.cuda.empty_cache()
-            _log.warning("a pass of %d tokens does not fit the device's memory: %d from now on", tried, budget.tokens)
+            _log.warning("a pass of %d tokens does not fit in device memory; continuing with %d", tried, budget.tokens)
 
 
 def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
-    """The items; each is yielded after the next `count` items have been drawn."""
+    """Yield each item only after the next `count` items have been fetched."""
     waiting = list[_Item]()
     for item in pending:
         waiting.append(item)

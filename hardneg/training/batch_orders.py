@@ -1,4 +1,4 @@
-"""Orders of an epoch's queries, which decide the batches; chosen by the option `batches`."""
+"""Batch orders, selected with the option `batches`: the order of an epoch's queries determines its batches."""
 
 from array import array
 from collections import defaultdict
@@ -17,10 +17,10 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class TrainingQueries:
-    """The Q training queries, with the data that a batch order needs.
+    """The Q training queries and the data that a batch order may require.
 
-    positives: known relevant documents by query id. vectors: float32 [Q, d], memory-mapped, if needed. run: iterator
-    over one list per query, in order, if needed.
+    positives: known relevant documents by query id. vectors: float32 [Q, d], memory-mapped, if required. run: iterator
+    over the ranked list of each query, in query order, if required.
     """
 
     query_ids: Sequence[str]
@@ -30,25 +30,25 @@ class TrainingQueries:
 
 
 class BatchOrder:
-    """Base class of the batch orders.
+    """Base class for batch orders.
 
-    needs: the required fields of `TrainingQueries`. An epoch has each query once, but an order may repeat queries, for
-    example to fill a batch.
+    An epoch contains each query once, but an order may repeat queries, for example to fill a batch. needs: names of the
+    required fields of `TrainingQueries`.
     """
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ()
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """Groups of the queries for batches of `size`, int64 [Q, ...]; one process computes and writes them."""
+        """Return a grouping of the queries for batches of `size`, int64 [Q, ...]; computed by one process only."""
         return np.zeros(len(queries.query_ids), np.int64)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """The queries of an epoch in order, int64 [n]; every `size` consecutive queries form a batch.
+        """Return the queries of an epoch in order, int64 [n]; every `size` consecutive queries form a batch.
 
         The result depends only on the arguments. n is the same in all epochs, and is a multiple of `size` if no batch
-        may span two epochs. groups: the result of `groups`. chosen: int64 [C], ascending numbers of the usable queries.
-        epoch: counted from 0.
+        may span two epochs. groups: result of the method `groups`. chosen: int64 [C], numbers of the usable queries,
+        ascending. epoch: counted from 0.
         """
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class BatchOrder:
 def in_batches(queries: Rows, size: int) -> Rows:
     """Split queries, int64 [n], into batches of `size`, int64 [b, size].
 
-    The last batch is filled with preceding queries; fewer than `size` queries are repeated to fill a single batch.
+    The last batch is filled up with preceding queries. Fewer than `size` queries are repeated to fill a single batch.
     """
     if len(queries) < size:
         return np.resize(queries, (min(1, len(queries)), size))
@@ -65,7 +65,7 @@ def in_batches(queries: Rows, size: int) -> Rows:
 
 
 def members(groups: Rows, chosen: Rows) -> list[Rows]:
-    """The chosen queries of each non-empty group, in order of group number; groups: int64 [Q]; chosen: int64 [C]."""
+    """Split the chosen queries by group, in order of group number; groups: int64 [Q]; chosen: int64 [C]."""
     order = chosen[groups[chosen].argsort(stable=True)]
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
@@ -79,20 +79,20 @@ class Shuffled(BatchOrder):
 
 
 def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> tuple[Rows, NDArray[np.float32]]:
-    """Cluster vectors, float32 [Q, d]; return their clusters, int64 [Q], and centroids, float32 [count, d].
+    """Cluster vectors, float32 [Q, d]; return cluster numbers, int64 [Q], and centroids, float32 [count, d].
 
-    Each iteration uses at most 256 vectors per cluster, drawn with the seed. name: prefix of log messages.
+    Each iteration uses at most 256 vectors per cluster, sampled with the seed. name: prefix of error messages.
 
     Raises:
         MissingDependency: faiss is not installed.
         UsageError: there are more clusters than vectors.
     """
     if not 1 <= count <= len(vectors):
-        raise UsageError(f"{name}: cannot make {count} clusters of {len(vectors)} queries: give 1 to {len(vectors)}")
+        raise UsageError(f"{name}: cannot form {count} clusters of {len(vectors)} queries; use 1 to {len(vectors)}")
     try:
         import faiss
     except ImportError as error:
-        raise MissingDependency(f'{name} needs faiss for clustering: pip install "hardneg[cpu]", or "[gpu]"') from error
+        raise MissingDependency(f'{name} needs faiss: pip install "hardneg[cpu]" or "hardneg[gpu]"') from error
     options = {"niter": 20, "seed": seed % (1 << 31), "min_points_per_centroid": 1, "gpu": faiss.get_num_gpus() > 0}
     clustering = faiss.Kmeans(vectors.shape[1], count, **options)
     clustering.train(np.ascontiguousarray(vectors, np.float32))
@@ -104,8 +104,8 @@ def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> t
 def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
     """Merge each cluster of fewer than `least` vectors, smallest first, into the cluster with the nearest centroid.
 
-    cluster: int64 [Q], cluster of each vector. centroids: float32 [k, d]; a merged cluster's centroid is the mean of
-    its vectors. Returns int64 [Q], cluster numbers from 0 without gaps.
+    The centroid of a merged cluster is the mean of its vectors. cluster: int64 [Q], cluster of each vector. centroids:
+    float32 [k, d]. Returns int64 [Q], cluster numbers from 0 without gaps.
     """
     counts, into = np.bincount(cluster, minlength=len(centroids)), np.arange(len(centroids))
     centroids, left = centroids.astype(np.float64), np.ones(len(centroids), bool)
@@ -122,7 +122,7 @@ def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
 
 
 def path_through(centroids: NDArray[np.float32]) -> Rows:
-    """The position of each centroid, int64 [k], on a greedy nearest-neighbour path; centroids: float32 [k, d]."""
+    """Return each centroid's position on a greedy nearest-neighbour path, int64 [k]; centroids: float32 [k, d]."""
     position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
     squares = (centroids**2).sum(1)
     for step in range(len(centroids)):
@@ -136,9 +136,9 @@ def path_through(centroids: NDArray[np.float32]) -> Rows:
 class Clustered(BatchOrder):
     """Each query once per epoch, in batches from one cluster or from neighbouring clusters.
 
-    K-means over the queries' vectors makes about as many clusters as an epoch has batches. Each cluster fills batches
-    while it has enough queries. The remaining queries are batched along a path from each cluster to the nearest
-    unvisited cluster. The last batch is filled by repeating nearby queries.
+    K-means over the query vectors forms about as many clusters as an epoch has batches. Each cluster fills as many
+    whole batches as it can. The remaining queries are batched along a path that leads from each cluster to the nearest
+    unvisited one. The last batch is filled by repeating nearby queries.
 
     Source: Morris and Rush, Contextual Document Embeddings (ICLR 2025), section 4.1.
     """
@@ -146,7 +146,7 @@ class Clustered(BatchOrder):
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The position of each query's cluster on the path, int64 [Q]. Raises MissingDependency if faiss is missing."""
+        """Return the path position of each query's cluster, int64 [Q]. Raises MissingDependency if faiss is missing."""
         assert queries.vectors is not None
         count = max(1, len(queries.vectors) // size)
         cluster, centroids = k_means("clustered", queries.vectors, count, seed)
@@ -166,20 +166,20 @@ class Clustered(BatchOrder):
 
 @dataclass(frozen=True)
 class TopicBalanced(BatchOrder):
-    """Each batch has queries of one random cluster, so that its documents share a topic.
+    """Batches of queries from one random cluster, so that the documents of a batch share a topic.
 
-    Clusters are computed once, by k-means over the queries' vectors; clusters smaller than a batch are merged into the
-    nearest one. A batch draws a cluster uniformly, then queries of that cluster without replacement. An epoch has as
-    many batches as the queries fill, so queries of small clusters occur more often.
+    Clusters are computed once, by k-means over the query vectors; a cluster smaller than a batch is merged into the
+    nearest one. For each batch, a cluster is sampled uniformly, then queries of that cluster without replacement. An
+    epoch has as many batches as the queries would fill, so queries of small clusters occur more often.
 
-    The published program keeps small clusters and fills up a batch from another random cluster. Here that happens only
+    The published code keeps small clusters and fills up a batch from another random cluster. Here that happens only
     if too few queries of a cluster have negatives.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 4.
 
     Attributes:
-        clusters: number of clusters before merging; None means one per 200 queries, like the paper's 2,000 for 400,000.
+        clusters: number of clusters before merging; None means one per 200 queries, as in the paper (2,000 for 400,000)
     """
 
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
@@ -188,10 +188,10 @@ class TopicBalanced(BatchOrder):
 
     def __post_init__(self) -> None:
         if self.clusters is not None and self.clusters < 1:
-            raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
+            raise PluginError(f"topic-balanced: clusters must be at least 1, not {self.clusters}")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The cluster of each query, int64 [Q]; each cluster has at least `size` queries.
+        """Return the cluster of each query, int64 [Q]; each cluster has at least `size` queries.
 
         Raises MissingDependency if faiss is missing, and UsageError if there are more clusters than queries.
         """
@@ -213,14 +213,14 @@ class TopicBalanced(BatchOrder):
 
 @dataclass(frozen=True)
 class HardestTogether(BatchOrder):
-    """Each query once per epoch, in a batch with queries whose positives a run ranks high for that query.
+    """Each query once per epoch, batched with queries whose positives rank high for it in a run.
 
-    Two queries are neighbours if the run of one query lists a positive of the other that is not also its own positive.
-    A batch starts with a random query and adds the neighbours of its queries, best ranked first, then further random
+    Two queries are neighbours if the ranked list of one contains a positive of the other that is not also its own. A
+    batch starts with a random query and adds the neighbours of its queries, best ranked first, then further random
     queries with their neighbours. The last batch is filled by repeating queries.
 
     Attributes:
-        depth: rank cut-off of the lists that are searched for other queries' positives.
+        depth: rank cut-off of the lists that are searched for positives of other queries.
         neighbours: maximum number of neighbours of a query; the best-ranked are kept.
     """
 
@@ -231,10 +231,10 @@ class HardestTogether(BatchOrder):
 
     def __post_init__(self) -> None:
         if self.depth < 1 or self.neighbours < 1:
-            raise PluginError("hardest-together: depth and neighbours must be 1 or above")
+            raise PluginError("hardest-together: depth and neighbours must be at least 1")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The neighbours of each query, best first, int64 [Q, neighbours], padded with -1."""
+        """Return the neighbours of each query, best first, int64 [Q, neighbours], padded with -1."""
         assert queries.run is not None
         owners: dict[str, list[int]] = defaultdict(list)
         for number, query_id in enumerate(queries.query_ids):
@@ -267,7 +267,7 @@ class HardestTogether(BatchOrder):
 
 
 def nearest(pairs: Rows, queries: int, count: int) -> Rows:
-    """The `count` nearest neighbours of each query by the better rank of both directions; ties are ordered by number.
+    """Return each query's `count` nearest neighbours by the better rank of both directions; ties by query number.
 
     pairs: int64 [p, 3], rows of query, neighbour, and rank. Returns int64 [queries, count], best first, padded with
     -1.

@@ -1,4 +1,4 @@
-"""Batches of drawn examples: tokenised ahead, encoded in passes by length, and scored for a loss."""
+"""Batches of training examples: tokenised ahead of time, encoded in passes by length, and scored for a loss."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +23,14 @@ Features = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """The documents in the columns of a score matrix, and the documents that must not be negatives.
+    """The documents in the columns of a score matrix, and the documents that must not serve as negatives.
 
     Each of the B queries has 1 + n consecutive columns: its positive, then its negatives. Documents are identified by a
-    hash of their contents, so that a copy equals its original.
+    hash of their contents, so that duplicates count as the same document.
 
     contents: uint64 [B * (1 + n)], content hash of each column's document.
     known: uint64 [K], content hashes of all known positives; owner: int64 [K], the query of each positive.
-    teacher: float32 [B, 1 + n], a teacher's scores of each query's own documents, nan if missing.
+    teacher: float32 [B, 1 + n], teacher scores of each query's own documents, nan if missing.
     """
 
     queries: int
@@ -41,7 +41,7 @@ class BatchColumns:
 
     @classmethod
     def of(cls, draw: examples.SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
-        """Build the columns of one draw; content_hash: uint64 [N], by row of the corpus."""
+        """Create the columns of a sampled batch; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)
 
@@ -50,32 +50,32 @@ class BatchColumns:
         return len(self.contents) // self.queries
 
     def blocked(self) -> NDArray[np.bool_]:
-        """Mask of the columns with a known positive of the row's query, or with a copy of one, bool [B, M]."""
+        """Return a mask of the known positives of each row's query, and of their duplicates, bool [B, M]."""
         return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
-        """Mask of pairs of queries that are equal or share a known positive, bool [B, B]."""
+        """Return a mask of query pairs that are identical or share a known positive, bool [B, B]."""
         knows = self.blocked()[:, :: self.width]
         related: NDArray[np.bool_] = knows | knows.T | np.eye(self.queries, dtype=bool)
         return related
 
     def related_documents(self) -> NDArray[np.bool_]:
-        """Mask of columns drawn for, or known to be relevant to, the query of the row's document, bool [M, M]."""
+        """Return a mask of pairs, bool [M, M]: the column is drawn for, or relevant to, the query of the row."""
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Scores between queries or between documents, float [n, n], with -inf for related pairs."""
+    """Set the scores of related pairs to -inf; scores: float [n, n], between queries or between documents."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
 def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
-    """The `ScoreBatch` of a score matrix, float [B, B * (1 + n)].
+    """Return the `ScoreBatch` of a score matrix, float [B, B * (1 + n)].
 
-    A row's own positive is valid; other columns with a known positive of the row are not. The teacher's scores cover a
-    row's own documents and are nan elsewhere.
+    Each row's own positive is valid; its other known positives are not. Teacher scores cover a row's own documents and
+    are nan elsewhere.
     """
     width = columns.width
     column = torch.arange(len(columns.contents), device=scores.device)
@@ -90,7 +90,7 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
 
 
 def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
-    """Segment vectors grouped by document, float32 [D, slots, d + 1], with a 1 appended to each; empty slots are zero.
+    """Group segment vectors by document: float32 [D, slots, d + 1], with a 1 appended to each; empty slots are zero.
 
     vectors: float32 [S, d], ordered by document. counts: int64 [D], segments per document, at most `slots`.
     """
@@ -103,7 +103,7 @@ def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
 
 
 def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
-    """The largest inner product of each query with a segment of each document, float32 [B, D].
+    """Return the largest inner product of each query with any segment of each document, float32 [B, D].
 
     Only the best segment receives a gradient. queries: float [B, d]. slots: float32 [D, slots, d + 1], from `in_slots`;
     each document has at least one segment.
@@ -117,7 +117,7 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Features of n texts in parts; position: int64 [n], each text's index in the joined parts, None for one part."""
+    """The features of n texts, in parts; position: int64 [n], each text's index after joining; None for one part."""
 
     features: list[Features]
     position: Tensor | None
@@ -132,18 +132,18 @@ class Parts:
         return torch.cat(list(vectors))[self.position.to(vectors[0].device)]
 
     def through(self, embed: Callable[[Features], Tensor]) -> Tensor:
-        """Embed the texts in one pass per part; return the vectors in the order of the texts.
+        """Embed the texts with one forward pass per part; return the vectors in the order of the texts.
 
-        The result differs from a single pass by rounding and by dropout, which is drawn in each pass.
+        The result differs from a single pass by rounding and by dropout, which is sampled in each pass.
         """
         return self.join([embed(part) for part in self.features])
 
 
 def in_parts(features: Features, size: int) -> Parts:
-    """Split features into parts of `size` texts, longest first, dropping columns that are padding for a whole part.
+    """Split features into parts of `size` texts, longest first, and drop the columns of a part that are all padding.
 
-    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or [n] with one value per text;
-    without a mask, nothing is padded and there is one part.
+    features: tensors [n, longest text] with an `attention_mask`, padded on either side, or [n] with one value per text.
+    Without a mask there is no padding, and only one part.
     """
     if "attention_mask" not in features or len(features["attention_mask"]) <= size:
         return Parts([features], None)
@@ -160,13 +160,13 @@ def in_parts(features: Features, size: int) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One tokenised batch.
+    """A tokenised batch.
 
     queries, documents: features of this process's share, without duplicate documents.
     distinct: number of distinct documents in all shares.
     column: int64 [M], the document of each column of the scores.
-    counts: int64, number of segments (rows of `documents`) of each of this process's documents; None means one each.
-    guide: a guide's vectors of all queries and documents, float32 [B, d] and [D, d]; empty without a guide.
+    counts: int64, number of segments (rows of `documents`) of each document in this share; None means one each.
+    guide: guide vectors of all queries and documents, float32 [B, d] and [D, d]; empty without a guide.
     """
 
     query_ids: list[str]
@@ -180,7 +180,7 @@ class Batch:
 
 
 def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-    """The requested `guide` fields of a `ScoreBatch`; column: int64 [M], the document of each column."""
+    """Compute the requested `guide` fields of a `ScoreBatch`; column: int64 [M], the document of each column."""
     queries = guide["queries"].to(column.device, non_blocking=True)
     chosen = guide["documents"].to(column.device, non_blocking=True)[column]
     sides = {
@@ -198,7 +198,7 @@ def make_batch(
     cut: segments.Segments | None = None,
     guide: examples.Guide | None = None,
 ) -> Batch:
-    """Tokenise this process's share of the draw; split documents into segments if there is a `cut`."""
+    """Tokenise this process's share of a sampled batch; `cut` splits documents into segments."""
     rows, column = np.unique(draw.documents, return_inverse=True)
     contents, counts = corpus.contents(rows[own_share(len(rows))]), None
     if cut is None:
@@ -229,13 +229,13 @@ def make_batch(
 
 
 def own_share(total: int) -> slice:
-    """This process's share of `total` items, at least one, since each process must take part in the reduction."""
+    """Return this process's share of `total` items: at least one, since every process joins the gradient reduction."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
 
 
 def ahead(make: Callable[[Any], Any], starts: Iterable[Any]) -> Iterator[Any]:
-    """Yield `make(start)` for each start; another thread computes one result ahead."""
+    """Yield `make(start)` for each start, while another thread computes the next result."""
     with ThreadPoolExecutor(max_workers=1) as maker:
         waiting = None
         for start in starts:

@@ -1,4 +1,4 @@
-"""Files of a training run: checkpoints, saved models, the history of its steps, refreshes; without pickle."""
+"""Files of a training run: checkpoints, saved models, the history of steps, and refreshes; none uses pickle."""
 
 import fcntl
 import hashlib
@@ -26,8 +26,8 @@ _MODEL, _OPTIMIZER, _STATE, MANIFEST = "model.safetensors", "optimizer.safetenso
 class TrainState:
     """The progress of a training run.
 
-    step: number of finished steps. best: best dev metric so far, reached at best_step. misses: evaluations since
-    best_step. stopped: whether patience ran out. choices: computing options chosen for the device, by subject.
+    step: number of finished steps. best: best dev metric so far, reached at best_step. misses: number of evaluations
+    since best_step. stopped: whether patience ran out. choices: settings chosen automatically for the device.
     """
 
     step: int = 0
@@ -40,16 +40,16 @@ class TrainState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run: the newest, the best, and the weights kept for a refresh.
+    """The checkpoints of a run: the newest, the best, and the weights kept for a refresh.
 
-    identity: a digest of the run; checkpoints of another run are refused.
+    identity: digest of the run; checkpoints with another digest are rejected.
     """
 
     folder: Path
     identity: str
 
     def save(self, module: Any, optimizer: Any, state: TrainState) -> None:
-        """Write a checkpoint, then remove the checkpoints that are neither the newest nor the best."""
+        """Write a checkpoint, then remove all checkpoints except the newest and the best."""
         from safetensors.torch import save_file
 
         final = self._path(state.step)
@@ -73,7 +73,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: Any, optimizer: Any) -> TrainState:
-        """Load the newest complete checkpoint, if any, after giving each weight its own storage.
+        """Give each weight its own storage, then load the newest complete checkpoint, if any.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
@@ -89,8 +89,8 @@ class Checkpoints:
             return TrainState()
         content = self._read_state(self._path(steps[-1]))
         if content.pop("identity", None) != self.identity:
-            other = f"{self.folder} holds checkpoints of a run with another model, other data or other options"
-            raise TrainingError(f"{other}: use another folder, or remove it to start afresh")
+            other = f"{self.folder} contains checkpoints of a run with another model, other data or other options"
+            raise TrainingError(f"{other}; use another folder, or remove this one to start afresh")
         self.load_weights(module, steps[-1])
         path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, Any]]()
         try:
@@ -104,14 +104,14 @@ class Checkpoints:
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
-        """Return the choices in the newest complete checkpoint, or an empty mapping if there is none."""
+        """Return the `choices` saved in the newest complete checkpoint; empty if there is none."""
         for step in self.steps()[-1:]:
             with suppress(ArtifactError):  # reported when the checkpoint is loaded
                 return dict(self._read_state(self._path(step)).get("choices", {}))
         return {}
 
     def load_weights(self, module: Any, step: int) -> None:
-        """Load the weights of `step` from the newest or best checkpoint, or from those that `keep_weights` kept."""
+        """Load the weights of `step` from its checkpoint, or from the file that `keep_weights` saved."""
         held, path = self._held(step), self._path(step) / _MODEL
         path = held if held.exists() and not path.exists() else path
         try:
@@ -120,7 +120,7 @@ class Checkpoints:
             raise _unreadable(path, error) from error
 
     def keep_weights(self, step: int) -> None:
-        """Keep the weights of one checkpoint even if it is removed later, replacing weights kept earlier."""
+        """Keep the weights of a checkpoint even if it is removed later; weights kept earlier are replaced."""
         held = link_file(self._path(step) / _MODEL, self._held(step))
         flush(self.folder)
         for path in self.folder.glob("weights-*.safetensors*"):
@@ -134,7 +134,7 @@ class Checkpoints:
         return self.folder / f"weights-{step:09d}.safetensors"
 
     def steps(self) -> list[int]:
-        """The steps of all complete checkpoints, ascending."""
+        """Return the steps of all complete checkpoints, ascending."""
         names = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
         steps = sorted(int(name) for name in names if name.isdigit())
         files = (_MODEL, _OPTIMIZER, _STATE)
@@ -149,7 +149,7 @@ class Checkpoints:
 
 
 def save_learning(module: Any, path: Path) -> None:
-    """Write the trainable weights; all other weights are in the start model."""
+    """Write the trainable weights to a file; all other weights are in the initial model."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):
@@ -160,7 +160,7 @@ def save_learning(module: Any, path: Path) -> None:
 
 
 def load_learning(module: Any, path: Path) -> None:
-    """Read the weights that `save_learning` wrote. Raises RuntimeError if weights are missing or unexpected."""
+    """Load weights written by `save_learning`. Raises RuntimeError if weights are missing or unexpected."""
     from safetensors.torch import load_file, load_model
 
     if not (fixed := _fixed(module)):
@@ -168,7 +168,7 @@ def load_learning(module: Any, path: Path) -> None:
         return
     loaded = module.load_state_dict(load_file(str(path)), strict=False)
     if wrong := [*loaded.unexpected_keys, *(name for name in loaded.missing_keys if name not in fixed)]:
-        raise RuntimeError(f"weights of another model: {wrong[0]}")
+        raise RuntimeError(f"weight {wrong[0]} does not match the model")
 
 
 def _fixed(module: Any) -> set[str]:
@@ -187,11 +187,11 @@ def weights_digest(module: Any) -> str:
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:
     reason = str(error).split("\n")[0]
-    return ArtifactError(f"{path}: cannot be read ({reason}): remove this checkpoint")
+    return ArtifactError(f"{path}: cannot be read ({reason}); remove this checkpoint")
 
 
 def forget_saved(folder: Path, step: int) -> None:
-    """Remove partly saved models and those saved after `step`, where a run resumes."""
+    """Remove saved models that are incomplete or later than `step`, where the run resumes."""
     for path in folder.iterdir() if folder.exists() else ():
         number = path.name.removeprefix("step-")
         if not number.isdigit() or int(number) > step:
@@ -199,13 +199,13 @@ def forget_saved(folder: Path, step: int) -> None:
 
 
 class History:
-    """A file of JSON records with a `step` each, written one record at a time."""
+    """A file of JSON records, each with a `step`, written one record at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Append a record, whole or not at all, after removing a partial record. Raises OSError if the disk is full."""
+        """Remove a partial record, then append a record, whole or not at all. Raises OSError if the disk is full."""
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
             whole = file.seek(0, os.SEEK_END)
@@ -227,7 +227,7 @@ class History:
             os.fsync(file.fileno())
 
     def read(self) -> list[Record]:
-        """Return all complete records; damaged lines are skipped with a warning."""
+        """Return all complete records, skipping damaged lines with a warning."""
         if not self._path.exists():
             return []
         records: list[Record] = []
@@ -238,7 +238,7 @@ class History:
             if isinstance(record, dict):
                 records.append(record)
             else:
-                _log.warning("%s:%d: not a complete record; skipped", self._path, number)
+                _log.warning("%s:%d: skipped an incomplete record", self._path, number)
         return records
 
     def truncate(self, step: int) -> None:
@@ -251,9 +251,9 @@ class History:
 class Refresh:
     """Metadata of one refresh.
 
-    number: counted from 0. step: updates of the model that mined. queries, negatives: numbers of queries and negatives.
-    seconds: time by operation: `encode` (corpus), `queries` (encoding), `search`, `write`, and `index` if one is built.
-    counts: numbers of excluded candidates, and of negatives that are relevant to queries of another split.
+    number: counted from 0. step: training step of the model that mined. queries, negatives: their numbers. seconds:
+    time by operation: `encode` (corpus), `queries` (encoding), `search`, `write`, and `index` if one is built. counts:
+    numbers of excluded candidates, and of negatives that are relevant to queries of another split.
     """
 
     number: int
@@ -265,10 +265,10 @@ class Refresh:
 
     @property
     def name(self) -> str:
-        return f"refresh {self.number}, by the model of step {self.step}"
+        return f"refresh {self.number}, mined with the model of step {self.step}"
 
     def __str__(self) -> str:
-        mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
+        mined = f"{counted(self.negatives, 'negative')} for {counted(self.queries, 'query')}"
         return f"{self.name}: {mined} in {sum(self.seconds.values()):.0f} s"
 
 
@@ -278,10 +278,10 @@ class RefreshFolder:
 
     <folder>/000003/negatives.arrow     mined negatives; the newest two refreshes are kept
     <folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
-    <folder>/000004.partial/            a refresh being written
+    <folder>/000004.partial/            a refresh that is being written
     <folder>/vectors-000000300/         the corpus encoded by the model of step 300, until its refresh is published
-    <folder>/made.jsonl                 one line per refresh, kept after the refresh itself is removed
-    <folder>/segments-0-of-1.npy        segments of each document, counted once
+    <folder>/made.jsonl                 one line per refresh, kept when the refresh itself is removed
+    <folder>/segments-0-of-1.npy        number of segments of each document, counted once
     """
 
     folder: Path
@@ -290,16 +290,16 @@ class RefreshFolder:
         return self._path(number) / layout.NEGATIVES
 
     def partial(self, number: int) -> Path:
-        """Create an empty folder to write a refresh into."""
+        """Create an empty folder for a refresh that is being written."""
         path = self._path(number).with_suffix(".partial")
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
 
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
-        """Rename `partial`, and remove the refreshes before `oldest`, or all but the newest two.
+        """Rename the folder of `partial`; then remove the refreshes before `oldest`, or all but the newest two.
 
-        A published refresh is complete: the manifest lists the file sizes and is on disk before the rename.
+        A published refresh is complete: its manifest lists the file sizes and is on disk before the rename.
         """
         partial, final = self._path(refresh.number).with_suffix(".partial"), self._path(refresh.number)
         sizes = {path.name: path.stat().st_size for path in partial.iterdir()}
@@ -319,7 +319,7 @@ class RefreshFolder:
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
-        """The newest complete refresh mined by a model of at most `step` updates, or None.
+        """Return the newest complete refresh from a model at or before `step`, or None.
 
         Damaged refreshes are removed and reported.
         """
@@ -336,7 +336,7 @@ class RefreshFolder:
         return None
 
     def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Remove the refreshes and vectors of models after `step`, where training resumes."""
+        """Remove refreshes and vectors of models later than `step`, where training resumes."""
         while (newest_one := self.newest(report=report)) and newest_one.step > step:
             self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
@@ -344,7 +344,7 @@ class RefreshFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, number: int) -> None:
-        """Remove one refresh, renaming its folder first."""
+        """Remove a refresh, renaming its folder first."""
         doomed = self._path(number).with_suffix(".partial")
         shutil.rmtree(doomed, ignore_errors=True)
         with suppress(OSError):  # another process may have removed it
@@ -352,7 +352,7 @@ class RefreshFolder:
         shutil.rmtree(doomed, ignore_errors=True)
 
     def vectors(self, step: int) -> Path:
-        """The folder of the corpus vectors of the model at `step`."""
+        """Return the folder of the corpus vectors from the model of `step`."""
         return self.folder / f"vectors-{step:09d}"
 
     def tidy(self, step: int | None = None) -> None:
@@ -364,14 +364,14 @@ class RefreshFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the folder against other miners; the system releases the lock of a dead process."""
+        """Lock the folder against other miners; the operating system releases the lock of a dead process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def records(self) -> list[Record]:
-        """Return the records of all published refreshes in order, with only the last record of each refresh."""
+        """Return the records of all published refreshes in order; only the last record of each refresh counts."""
         return list({record["number"]: record for record in self._log().read()}.values())
 
     def _log(self) -> History:
@@ -388,8 +388,8 @@ class RefreshFolder:
             refresh = Refresh(**manifest)
             there = {name: (path / name).stat().st_size for name in sizes}
         except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{path}: damaged: its files cannot all be read") from error
+            raise ArtifactError(f"{path}: damaged (a file is missing or unreadable)") from error
         for name, size in sizes.items():
             if there[name] != size:
-                raise ArtifactError(f"{path}: damaged: {name} has {there[name]} bytes, its manifest says {size}")
+                raise ArtifactError(f"{path}: damaged ({name} has {there[name]} bytes instead of {size})")
         return refresh

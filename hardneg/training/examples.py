@@ -1,4 +1,4 @@
-"""Training examples, drawn by seed, epoch and query; teachers, guides and batch orders."""
+"""Training examples, sampled by seed, epoch and query, with teachers, guides and batch orders."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +27,10 @@ _KEYS, _SCORES, _QUERIES = "keys.i8", "scores.f4", 1024
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """A teacher's scores of query-document pairs.
+    """Teacher scores of query-document pairs.
 
-    documents: size of the corpus. keys: int64 [E], ascending: the training query's position times `documents` plus the
-    document's row. values: float32 [E], scores. name: digest of keys and values.
+    documents: size of the corpus. keys: int64 [E], ascending; position of the training query times `documents`, plus
+    the row of the document. values: float32 [E], scores. name: digest of keys and values.
     """
 
     documents: int
@@ -40,7 +40,7 @@ class Teacher:
 
     @classmethod
     def open(cls, folder: Path, documents: int) -> "Teacher":
-        """Open the files that `write_teacher` wrote."""
+        """Open the files written by `write_teacher`."""
         keys, values = folder / _KEYS, folder / _SCORES
         name = digest([file_digest(keys), file_digest(values)])
         if not keys.stat().st_size:
@@ -48,7 +48,7 @@ class Teacher:
         return cls(documents, np.memmap(keys, "<i8", "r"), np.memmap(values, "<f4", "r"), name)
 
     def scores(self, queries: Rows, documents: Rows) -> Scores:
-        """The scores of each query's documents, float32 [B, n], nan if missing.
+        """Return the scores of each query's documents, float32 [B, n], nan if missing.
 
         queries: int64 [B], positions among the training queries. documents: int64 [B, n], rows of the corpus.
         """
@@ -60,7 +60,7 @@ class Teacher:
 
 
 def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> None:
-    """Write a teacher's scores from one list per training query, in order, block by block.
+    """Write teacher scores block by block, from one ranked list per training query, in query order.
 
     Documents that are not in the corpus are skipped.
     """
@@ -78,7 +78,7 @@ def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """The vectors of a fixed model that judges the batch's documents.
+    """The vectors of a fixed guide model, which detects false negatives in a batch.
 
     documents: the guide's index of the corpus. queries: float32 [Q, d], memory-mapped, vectors of the training queries.
     name: digest of the sources of the index and the queries.
@@ -92,29 +92,29 @@ class Guide:
     name: str = ""
 
     def of(self, queries: Rows, rows: Rows) -> tuple[Scores, Scores]:
-        """The vectors of a batch, float32 [B, d] and [D, d]; queries: int64 [B]; rows: int64 [D], rows of the corpus.
+        """Return a batch's vectors, float32 [B, d] and [D, d]; queries: int64 [B]; rows: int64 [D], rows of the corpus.
 
         Raises:
-            UsageError: the index does not hold one vector per document.
+            UsageError: the index does not have one vector per document of the queries' dimension.
         """
         from hardneg.indexes.candidate_scoring import encoded_rows
 
         stored = encoded_rows(self.documents, rows)
         if not isinstance(stored, np.ndarray) or stored.shape[1] != self.queries.shape[1]:
-            raise UsageError("guide: its index does not match its model's vectors: name another encode stage")
+            raise UsageError("guide: its index does not match its model's vectors; use another encode stage")
         return self.queries[queries], stored
 
 
 @dataclass(frozen=True, eq=False)
 class QueryOrder:
-    """A batch order with the groups of the training queries, int64 [Q, ...], and the batch size."""
+    """A batch order, applied to the groups of the training queries, int64 [Q, ...], and the batch size."""
 
     plugin: BatchOrder
     groups: Rows
     size: int
 
     def of(self, chosen: Rows, epoch: int, seed: int) -> Rows:
-        """The queries of an epoch, int64 [n], from the usable queries, int64 [C]."""
+        """Return the queries of an epoch in order, int64 [n]; chosen: int64 [C], the usable queries."""
         return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
 
     @property
@@ -126,7 +126,7 @@ class QueryOrder:
 
 
 class NegativeLists(Protocol):
-    """The interface of a file of negatives; `hardneg.formats.negatives.NegativesFile` is one."""
+    """Protocol of a file of negatives, such as `hardneg.formats.negatives.NegativesFile`."""
 
     @property
     def query_ids(self) -> list[str]:
@@ -134,19 +134,19 @@ class NegativeLists(Protocol):
 
     @property
     def counts(self) -> Rows:
-        """Number of negatives of each row, int64."""
+        """The number of negatives of each row, int64."""
 
     def pick(self, row: int, positions: Rows) -> list[str]:
-        """Return the negatives of one row at these positions."""
+        """Return the negatives of a row at the given positions."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
     """Training queries with their positives and negatives.
 
-    query_ids, texts: the training queries. positives: known relevant documents by query id; one is drawn, and no
-    positive or copy of a positive counts as a negative. negatives: mined negatives, if any. segments: windows that
-    documents are split into, scored by the best window; None truncates documents. teacher: a teacher's scores of the
+    query_ids, texts: the training queries. positives: known relevant documents by query id; one is drawn per example,
+    and neither positives nor their duplicates serve as negatives. negatives: mined negatives, if any. segments: windows
+    that documents are split into, scored by the best window; None truncates documents. teacher: teacher scores of the
     documents, if any. order: batch order; None shuffles the queries.
     """
 
@@ -161,12 +161,12 @@ class TrainingData:
     guide: Guide | None = None
 
     def only(self, rows: Sequence[int]) -> "TrainingData":
-        """A subset of the queries, by position."""
+        """Return the training data of a subset of the queries, given by position."""
         query_ids, texts = ([column[row] for row in rows] for column in (self.query_ids, self.texts))
         return replace(self, query_ids=query_ids, texts=texts)
 
     def examples(self, options: LearningOptions) -> "Examples":
-        """The examples of these queries in an endless sequence."""
+        """Return an endless sequence of examples of these queries."""
         return Examples(self, options.negatives_per_query, options.seed, options)
 
 
@@ -176,11 +176,11 @@ def _none() -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class SampledBatch:
-    """One batch of B queries and the documents drawn for them, as rows of the corpus.
+    """A batch of B queries and the documents drawn for them, as rows of the corpus.
 
     documents: int64 [B, 1 + n], each query's positive, then its negatives.
     known: int64 [K], documents that must not be negatives, such as positives; owner: int64 [K], the batch row of each.
-    teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan if missing.
+    teacher: float32 [B, 1 + n], teacher scores of the documents, nan if missing.
     queries: int64 [B], positions in the training data.
     """
 
@@ -193,7 +193,7 @@ class SampledBatch:
     queries: Rows = field(default_factory=_none)
 
     def at(self, rows: Rows) -> "SampledBatch":
-        """The batch in another order, a permutation int64 [B]; `owner` no longer ascends."""
+        """Return the batch permuted by `rows`, int64 [B]; `owner` is then no longer ascending."""
         ids, texts = [self.query_ids[row] for row in rows.tolist()], [self.texts[row] for row in rows.tolist()]
         teacher, owner = None if self.teacher is None else self.teacher[rows], np.argsort(rows)[self.owner]
         return SampledBatch(ids, texts, self.documents[rows], self.known, owner, teacher, self.queries[rows])
@@ -201,10 +201,10 @@ class SampledBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryRows:
-    """One batch of B queries with their known positives.
+    """A batch of B queries with their known positives.
 
     queries: int64 [B], positions in the training data.
-    known: int64 [K], rows of the corpus; owner: int64 [K], ascending, batch row of each.
+    known: int64 [K], rows of the corpus; owner: int64 [K], ascending, the batch row of each.
     aside, aside_owner: the same for documents that are excluded because they contain the query's own text.
     """
 
@@ -220,8 +220,8 @@ class QueryRows:
 class Examples:
     """An endless sequence of training examples, epoch after epoch.
 
-    A query's positive and n negatives are drawn anew in each epoch with the options `drawing`. Negatives are drawn
-    without replacement, unless there are fewer than n.
+    Each query's positive and n negatives are redrawn in every epoch, according to the options `drawing`. Negatives are
+    drawn without replacement, unless there are fewer than n.
 
     skipped: numbers of skipped queries and positives, by reason. queries: int64, positions of the usable queries in the
     training data.
@@ -251,13 +251,13 @@ class Examples:
         skipped = {
             "queries without positives": int((~has_positives).sum()),
             "queries without negatives": int((has_positives & ~has_negatives).sum()),
-            "positives that the corpus lacks": int((~known).sum()),
+            "positives missing from the corpus": int((~known).sum()),
         }
         self.skipped = {reason: count for reason, count in skipped.items() if count}
         self.queries = np.flatnonzero(has_positives & has_negatives)
         if not len(self.queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
-            raise TrainingError(f"no query can be trained on: {reasons or 'there are no queries'}")
+            raise TrainingError(f"no query can be used for training ({reasons or 'there are none'})")
         self._iterated = drawing.iterate_negatives and negatives_per_query > 0
         turns = self._counts[self.queries] // max(1, negatives_per_query)
         self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
@@ -267,7 +267,7 @@ class Examples:
         return self._length
 
     def digest(self) -> str:
-        """A digest of the queries, their positives, and their numbers of negatives."""
+        """Return a digest of the queries, their positives, and their numbers of negatives."""
         ids = [self._data.query_ids[query] for query in self.queries.tolist()]
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
         segments, sources = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
@@ -275,7 +275,7 @@ class Examples:
         return digest([*named, *(other.name for other in sources if other is not None)])
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The examples at positions `start` to `start + count`. Raises DataError if a negative is not in the corpus."""
+        """Draw the examples from `start` to `start + count`. Raises DataError if a negative is not in the corpus."""
         epochs, queries, turns = self._at(start, count)
         batch = self.of(queries)
         draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))
@@ -288,11 +288,11 @@ class Examples:
         return SampledBatch(batch.query_ids, batch.texts, documents, known, owner, teacher, queries)
 
     def ask(self, start: int, count: int) -> QueryRows:
-        """The queries at positions `start` to `start + count` of the sequence."""
+        """Return the queries at positions `start` to `start + count` of the sequence."""
         return self.of(self._at(start, count)[1])
 
     def of(self, queries: Rows) -> QueryRows:
-        """Return queries with their known positives; queries: int64 [B], positions in the training data."""
+        """Return the given queries with their known positives; queries: int64 [B], positions in the training data."""
         positions, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
         query_ids, texts = ([column[query] for query in chosen] for column in (self._data.query_ids, self._data.texts))
@@ -302,7 +302,7 @@ class Examples:
         return QueryRows(query_ids, texts, queries, self._positives[positions], owner, others, aside_owner)
 
     def _at(self, start: int, count: int) -> tuple[Rows, Rows, Rows]:
-        """The epoch, the query, and the query's previous occurrences in the epoch, by position; int64 [count] each."""
+        """Return the epoch, the query, and its earlier occurrences in the epoch, by position; int64 [count] each."""
         epochs, numbers = np.divmod(np.arange(start, start + count), len(self))
         parts = [[column[numbers[epochs == e]] for column in self._order(e)] for e in np.unique(epochs).tolist()]
         queries, turns = map(np.concatenate, zip(*parts, strict=True))
@@ -341,7 +341,7 @@ class Examples:
 
 
 def times_before(queries: Rows) -> Rows:
-    """The number of earlier occurrences of each query; queries and result: int64 [n]."""
+    """Count the earlier occurrences of each query; queries and result: int64 [n]."""
     order = queries.argsort(stable=True)
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
@@ -349,10 +349,10 @@ def times_before(queries: Rows) -> Rows:
 
 
 def margin_bins(scores: Scores) -> Rows:
-    """The bin of each negative's margin, from ten bins of equal width between the smallest and the largest margin.
+    """Assign each negative's margin to one of ten bins of equal width between the smallest and the largest margin.
 
-    A margin is the teacher's score of the positive minus that of the negative; the positive's score has no effect here.
-    scores: float32 [n], the teacher's scores, nan if missing. Returns int64 [n], 0 to 9; -1 without a score.
+    A margin is the positive's teacher score minus the negative's; the positive's score has no effect on the bins.
+    scores: float32 [n], teacher scores of the negatives, nan if missing. Returns int64 [n], 0 to 9; -1 without a score.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 5.
@@ -368,10 +368,10 @@ def margin_bins(scores: Scores) -> Rows:
 
 
 def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
-    """Draw positions of negatives, int64 [width]: a random non-empty bin, then a random position in it.
+    """Draw positions of negatives, int64 [width]: first a random non-empty margin bin, then a random position in it.
 
     Positions are drawn without replacement if the teacher scored enough negatives, and uniformly if it scored none.
-    scores: float32 [n], the teacher's scores, nan if missing.
+    scores: float32 [n], teacher scores of the negatives, nan if missing.
     """
     bins, positions = margin_bins(scores), np.empty(width, np.int64)
     if (bins < 0).all():

@@ -1,4 +1,4 @@
-"""The training loop of all methods and losses; a run that is killed at any time resumes to the same result."""
+"""The training loop for all methods and losses; a run that is killed at any point resumes to the same result."""
 
 import math
 import time
@@ -25,7 +25,7 @@ from hardneg.training.step import update
 
 Validate = Callable[[], Mapping[str, float]]
 CHECKPOINT_SECONDS = 300.0
-"""Seconds between checkpoints by time, the most work that a kill can cost."""
+"""Maximum time between checkpoints, in seconds: the most work that is lost if a run is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class TrainingResult:
     """The result of a training run.
 
     history: records with `step`, counted from 1, and either `loss`, `learning_rate`, `gradient_norm` and
-    `gradient_norms` (by group of layers) or `dev`, the metrics measured after the step. steps: number of steps taken.
+    `gradient_norms` (by group of layers), or `dev`, the metrics measured after the step. steps: number of steps taken.
     best, best_step: the best dev metric, if measured, and its step. skipped: numbers of skipped queries and positives,
-    by reason. earlier: seconds spent in stopped runs before the resumed checkpoint.
+    by reason. earlier: seconds that interrupted runs had spent before the checkpoint that this run resumed from.
     """
 
     history: list[Record]
@@ -46,7 +46,7 @@ class TrainingResult:
     earlier: float = 0.0
 
     def facts(self, metric: str) -> dict[str, Any]:
-        """Return the facts for a manifest; metric: the name of the dev metric that selected the best weights."""
+        """Return facts for a manifest; metric: name of the dev metric that selected the best weights."""
         earlier = {EARLIER: round(self.earlier, 3)} if self.earlier else {}
         best = {} if self.best is None else {"best step": self.best_step, f"best dev {metric}": self.best}
         left_out = {f"left out: {reason}": count for reason, count in self.skipped.items()}
@@ -62,11 +62,11 @@ def learn(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Train in place; the encoder ends with the best weights if there are dev metrics, else with the last weights.
+    """Train in place; the encoder ends up with the best weights if there are dev metrics, else with the last ones.
 
-    A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`. On a CPU, the weights
-    then equal the weights of an uninterrupted run bit for bit. `kept/` has intermediate models. Several processes each
-    call this with the same arguments and share each batch; the first one validates, reports and writes.
+    A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`; on a CPU, the resulting
+    weights equal those of an uninterrupted run bit for bit. `kept/` has intermediate models. In a distributed run, each
+    process calls this with the same arguments and they share each batch; the first validates, reports and writes.
 
     Raises:
         UsageError: the options are invalid.
@@ -75,7 +75,7 @@ def learn(
     check_options(options)
     if options.batch_size > 100 * len(method):
         few = f"{options.batch_size:,} would repeat each of {counted(len(method), 'query')} over 100 times"
-        raise UsageError(f"training options: batch_size: {few}: choose a smaller one")
+        raise UsageError(f"training options: batch_size {few}; use a smaller one")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().rank == 0 else Silent()
     named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]
@@ -105,13 +105,13 @@ def learn(
 
 
 def check_options(options: LearningOptions) -> None:
-    """Raise UsageError with all problems if the options have any."""
+    """Raise UsageError with a list of all problems if the options are invalid."""
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
 
 
 class _TrainingRun:
-    """The state of one call of `learn`; choices: computing options that were chosen for the device, by subject."""
+    """The state of a call of `learn`; choices: settings chosen automatically for the device."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _TrainingRun:
         state, options = self.checkpoints.restore(self.method.trainable, self.learner.optimizer), self.options
         if from_first(state.step) != state.step:
             raise TrainingError(
-                f"{self.checkpoints.folder}: not visible to all processes: move the store to a shared disk"
+                f"{self.checkpoints.folder}: not visible to all processes; move the store to a shared disk"
             )
         with suppress(OSError, ValueError):  # the file may be missing or damaged
             seconds = float((self.checkpoints.folder / "seconds").read_text(encoding="ascii"))
@@ -196,7 +196,7 @@ class _TrainingRun:
         metrics: dict[str, float] = dict(from_first(here))
         if self.options.metric not in metrics:
             known = ", ".join(metrics)
-            raise UsageError(f"the dev metric {self.options.metric!r} is not measured: choose one of {known}")
+            raise UsageError(f"unknown dev metric {self.options.metric!r}; available: {known}")
         self._add({"step": state.step, "dev": metrics})
         value, misses, patience = metrics[self.options.metric], state.misses + 1, self.options.patience
         if state.best is None or value > state.best:
@@ -210,7 +210,7 @@ class _TrainingRun:
 
 @contextmanager
 def _learning(encoder: Any, options: LearningOptions) -> Iterator[None]:
-    """Restore torch's random state and the transformers afterwards; leave the model in evaluation mode."""
+    """Set up gradient checkpointing; afterwards undo it, restore torch's random state, and set evaluation mode."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     try:
         with (
@@ -241,7 +241,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
     stacked: Any = [module.get_submodule(path.removesuffix(".")) for path, _ in steps.stacks(module)]
     layers = [layer for stack in stacked for layer in stack]
     if not layers:
-        raise UsageError("gradient_checkpointing: this model has no transformer layers: turn it off")
+        raise UsageError("gradient_checkpointing: the model has no transformer layers; turn it off")
     for layer in layers:
         layer.forward = partial(checkpointed, layer, layer.forward)
     try:
@@ -252,7 +252,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
 
 
 def accelerated(device: torch.device) -> Any:
-    """An `Accelerator` of all processes. Raises UsageError if the launcher's settings would change training."""
+    """Return an `Accelerator` for all processes. Raises UsageError if the launcher's settings would affect training."""
     from accelerate import Accelerator
 
     check_settings()
@@ -264,10 +264,10 @@ def accelerated(device: torch.device) -> Any:
 
 
 def distributed(module: nn.Module) -> nn.Module:
-    """The module with gradients averaged over all processes, on the device of its weights.
+    """Wrap the module to average gradients over all processes, on the device of its weights.
 
-    accelerate would use the GPU of the process's rank. At every step, the wrapper looks for weights that the forward
-    pass does not reach, such as a pooler's.
+    accelerate itself would use the GPU with the number of the process's rank. The wrapper accepts weights that the
+    forward pass does not use, such as a pooler's.
     """
     if world().size == 1:
         return module

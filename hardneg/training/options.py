@@ -1,4 +1,4 @@
-"""Options of a training run, a stage's `options` in a recipe, and of its refreshes; `option` declares each."""
+"""Options of training runs (a stage's `options` in a recipe) and of refreshes, each declared with `option`."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,19 +16,19 @@ from hardneg.store import FREE, LATER, legacy_key_names, options_in_key
 def option(
     default: Any, meaning: str, *, least: float | None = None, above: float | None = None, key: Any = None
 ) -> Any:
-    """A field of an options dataclass with bounds; key: `FREE` or `LATER` if the field does not always enter keys."""
+    """Declare a field of an options dataclass, with bounds; key: `FREE` or `LATER` if not always part of keys."""
     bounds = {"least": least, "above": above}
     return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
 
 
 def with_default(owner: type[Any], name: str, default: Any) -> Any:
-    """An option inherited from another class, with another default."""
+    """Redeclare an option of a base class with another default."""
     (inherited,) = (each for each in fields(owner) if each.name == name)
     return field(default=default, metadata=inherited.metadata)
 
 
 def collect(options: object, hook: str, *arguments: object) -> Iterator[Any]:
-    """Yield the results of a hook from the options' class and from each base class that defines the hook."""
+    """Yield the results of a hook for the options' class and each base class that defines it."""
     for group in type(options).__mro__:
         if hook in vars(group):
             yield from vars(group)[hook](options, *arguments)
@@ -36,17 +36,17 @@ def collect(options: object, hook: str, *arguments: object) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class CheckedOptions:
-    """Options with bounds; a class may define `mistakes`, which yields lines about options that conflict."""
+    """Options with bounds; a subclass may define `mistakes`, which yields one message per conflict."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     def problems(self) -> list[str]:
-        """Return one line per out-of-bounds option and per conflict between options."""
+        """Return one message per option that is out of bounds and per conflict between options."""
         lines = []
         for each in fields(self):
             value, least, above = getattr(self, each.name), each.metadata.get("least"), each.metadata.get("above")
             if value is not None and least is not None and not value >= least:
-                lines.append(f"{each.name} must be {least} or above, not {value}")
+                lines.append(f"{each.name} must be at least {least}, not {value}")
             if value is not None and above is not None and not value > above:
                 lines.append(f"{each.name} must be above {above}, not {value}")
         return [*lines, *collect(self, "mistakes")]
@@ -54,116 +54,116 @@ class CheckedOptions:
 
 @dataclass(frozen=True)
 class LearningOptions(CheckedOptions):
-    """Options of every training run; a step is one update of the weights."""
+    """Options shared by all training runs; a step is one update of the weights."""
 
     # data and steps
     batch_size: int = option(32, "Queries per batch, each scored against the documents of all of them.", least=1)
-    accumulate: int = option(1, "Batches per step, each scored on its own.", least=1)
+    accumulate: int = option(1, "Batches per step (gradient accumulation).", least=1)
     epochs: float | None = option(
-        1.0, "Passes over the queries; may be fractional. Ignored if `max_steps` is given.", above=0
+        1.0, "Passes over the queries; may be fractional. Ignored if `max_steps` is set.", above=0
     )
     max_steps: int | None = option(None, "Total number of steps.", least=1)
     stop_at: int | None = option(
-        None, "Step to stop at, without changing the learning-rate schedule.", least=1, key=LATER
+        None, "Step to stop at; does not change the learning-rate schedule.", least=1, key=LATER
     )
-    keep_every: int | None = option(None, "Steps between intermediate models that are saved.", least=1, key=LATER)
-    seed: int = option(seeding.SEED, "Seed of all draws and of dropout.")
+    keep_every: int | None = option(None, "Number of steps between saved intermediate models.", least=1, key=LATER)
+    seed: int = option(seeding.SEED, "Seed of all sampling and of dropout.")
     # negatives
     negatives_per_query: int = option(
-        1, "Negatives drawn for each query, anew in each epoch; with 0 only in-batch negatives are used.", least=0
+        1, "Negatives per query, redrawn in every epoch; 0 means that only in-batch negatives are used.", least=0
     )
     positive: Literal["drawn", "first"] = option(
         "drawn",
-        "`drawn` draws a query's positive anew in each epoch; `first` uses the first judgement, the gold passage in "
-        "DPR's files.",
+        "`drawn` draws one of the query's positives in every epoch; `first` always uses the first one, which is the "
+        "gold passage in DPR's files.",
         key=LATER,
     )
     iterate_negatives: bool = option(
         False,
-        "Repeat each query in an epoch for each `negatives_per_query` of its negatives, in order, as ANCE's program "
-        "does with a query's triples, instead of drawing its negatives.",
+        "Use a query's negatives in order instead of drawing them; each query occurs once per epoch for every "
+        "`negatives_per_query` of its negatives, as in the code of ANCE.",
         key=LATER,
     )
     negatives_drawn: Literal["uniformly", "margin_bins"] = option(
         "uniformly",
-        "`uniformly`, or by `margin_bins` as TAS-B does: draw one of ten equal bins of the teacher's margins, then a "
-        "negative in it.",
+        "How negatives are drawn: `uniformly`, or by `margin_bins` as in TAS-B, which first draws one of ten equally "
+        "wide bins of the teacher's margins, then a negative in it.",
         key=LATER,
     )
     # optimizer and schedule
-    optimizer: Literal["adamw", "lamb"] = option("adamw", "`adamw` or `lamb`.")
+    optimizer: Literal["adamw", "lamb"] = option("adamw", "Optimizer: `adamw` or `lamb`.")
     learning_rate: float = option(2e-5, "Peak learning rate; the default depends on the kind of model.", above=0)
-    epsilon: float = option(1e-8, "Added to the root of the second moment.", above=0, key=LATER)
-    weight_decay: float = option(0.01, "Weight decay, except of biases and LayerNorm weights.", least=0)
+    epsilon: float = option(1e-8, "Term added to the denominator for numerical stability.", above=0, key=LATER)
+    weight_decay: float = option(0.01, "Weight decay; not for biases and LayerNorm weights.", least=0)
     warmup_steps: int | None = option(
         None,
-        "Steps of the warm-up: step s, from 0, has (s + 1) / (warmup_steps + 1) of the peak; overrides `warmup_ratio`.",
+        "Warm-up steps: step s, from 0, uses (s + 1) / (warmup_steps + 1) of the peak rate. Overrides `warmup_ratio`.",
         least=0,
     )
     warmup_ratio: float = option(0.1, "Warm-up as a fraction of all steps.")
     warmup_from_zero: bool = option(
-        False, "Step s has s / warmup_steps of the peak, as in transformers and the papers' programs.", key=LATER
+        False, "Use s / warmup_steps of the peak rate at step s, as in transformers.", key=LATER
     )
     decay: Literal["linear", "cosine", "constant"] = option(
-        "linear", "Learning rate after the warm-up: `linear` or `cosine` decay to 0, or `constant`."
+        "linear", "Schedule after the warm-up: `linear` or `cosine` decay to 0, or `constant`."
     )
     decay_from_start: bool = option(
         False,
-        "Start the decay with the first step, as RocketQA's program does; the rate drops at the end of the warm-up.",
+        "Count the decay from the first step, as in RocketQA's code; the rate then drops abruptly after the warm-up.",
         key=LATER,
     )
     clip_norm: float | None = option(
-        1.0, "Largest norm of the gradient of all weights; 0 or none means no clipping.", least=0
+        1.0, "Norm to which the gradient of all weights is clipped; 0 or none disables clipping.", least=0
     )
     # precision and speed
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "`bf16` runs the transformer in bfloat16, `auto` does so if the device has units for it; a resumed training "
+        "`bf16` runs the transformer in bfloat16; `auto` does so if the device supports it in hardware. A resumed run "
         "keeps its choice.",
     )
-    tf32: bool = option(False, "Round the factors of fp32 products to TF32; needs a CUDA GPU.", key=LATER)
+    tf32: bool = option(False, "Use TF32 for float32 matrix products; needs a CUDA GPU.", key=LATER)
     gradient_checkpointing: bool = option(False, "Recompute activations to save memory.", key=FREE)
     # checkpoints
     checkpoint_every: int | None = option(
-        1000, "Steps between checkpoints; none means at evaluations and at the end.", least=1, key=FREE
+        1000, "Steps between checkpoints; none means only at evaluations and at the end.", least=1, key=FREE
     )
     # validation
     evaluate_every: int | None = option(
-        None, "Steps between evaluations on the dev queries; none means at the end.", least=1
+        None, "Steps between evaluations on the dev queries; none means only at the end.", least=1
     )
-    patience: int | None = option(None, "Evaluations without a new best before training stops.", least=1)
-    metric: str = option("mrr@10", "Dev metric that selects the best weights; larger is better.")
-    keep_best: bool = option(True, "End with the best weights by `metric` instead of the last ones.")
+    patience: int | None = option(None, "Stop after this many evaluations without improvement.", least=1)
+    metric: str = option("mrr@10", "Dev metric that selects the best weights; higher is better.")
+    keep_best: bool = option(True, "Keep the best weights by `metric` instead of the last ones.")
 
     def total_steps(self, queries: int) -> int:
-        """The steps of the schedule for a number of queries; another pass may start to fill the last batch."""
+        """Return the number of steps for a number of queries; a partial last step is filled from another pass."""
         if self.max_steps is not None:
             return self.max_steps
         examples = round((self.epochs or 0) * queries)
         return max(1, -(-examples // (self.batch_size * self.accumulate)))
 
     def last_step(self, queries: int) -> int:
-        """The last step of the run for a number of queries."""
+        """Return the last step of the run for a number of queries."""
         return min(self.total_steps(queries), self.stop_at or sys.maxsize)
 
     def identity(self) -> dict[str, Any]:
         return legacy_key_names(options_in_key(self))
 
     def mistakes(self) -> Iterator[str]:
-        """Yield conflicts between options."""
+        """Yield a message per conflict between options."""
         if not 0 <= self.warmup_ratio <= 1:
             yield f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}"
         if self.decay_from_start and self.decay == "constant":
-            yield "decay_from_start needs decay linear or cosine: drop decay_from_start"
+            yield "decay_from_start needs decay linear or cosine; drop decay_from_start"
         if self.negatives_drawn != "uniformly" and (self.iterate_negatives or not self.negatives_per_query):
-            yield "negatives_drawn has no effect with iterate_negatives or negatives_per_query 0: drop it"
+            yield "negatives_drawn has no effect with iterate_negatives or negatives_per_query 0; drop it"
         if self.epochs is None and self.max_steps is None:
-            yield "give epochs or max_steps"
+            yield "set epochs or max_steps"
         if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
-            yield f"stop_at must be {self.max_steps} (max_steps) or below, not {self.stop_at}"
+            yield f"stop_at must be at most {self.max_steps} (max_steps), not {self.stop_at}"
         end = min((step for step in (self.max_steps, self.stop_at) if step is not None), default=sys.maxsize)
         if self.keep_every is not None and self.keep_every > end:
-            yield f"keep_every must be {end}, the last step, or below, not {self.keep_every}"
+            yield f"keep_every must be at most {end} (the last step), not {self.keep_every}"
 
 
 @dataclass(frozen=True)
@@ -171,27 +171,27 @@ class TrainOptions(LearningOptions):
     """Options of training with in-batch negatives."""
 
     chunk: int | None = option(
-        None, "Queries encoded at a time, each twice (gradient caching), to save memory.", least=1, key=LATER
+        None, "Queries encoded at a time with gradient caching, which saves memory.", least=1, key=LATER
     )
     false_negative_mask: bool = option(
         True,
-        "Mask a query's known positives and their copies; otherwise every document of the batch except its own "
-        "positive is a negative, as in the published program.",
+        "Mask a query's known positives and their duplicates. Otherwise, every document in the batch except its own "
+        "positive is a negative, as in the published code.",
         key=LATER,
     )
 
 
 WITH_EACH_OTHER = ("query_query", "document_document")
-"""Fields of a `ScoreBatch` with the model's scores of texts of the same side."""
+"""Fields of a `ScoreBatch` with the model's scores between queries or between documents."""
 GUIDES = ("guide", *(f"guide_{part}" for part in WITH_EACH_OTHER))
-"""Fields with a guide's scores."""
+"""Fields of a `ScoreBatch` with guide scores."""
 
 
 @dataclass(frozen=True)
 class GuidedMask(CheckedOptions):
-    """Options of the mask by a guide's scores; kind: absolute margin, or margin relative to the positive's score."""
+    """Options of the mask by guide scores; kind: absolute margin, or margin relative to the positive's score."""
 
-    margin: float = option(0.0, "Least distance of a negative's score below the positive's.", least=0)
+    margin: float = option(0.0, "Minimum margin of the positive's score over a negative's.", least=0)
     kind: Literal["absolute", "relative"] = "absolute"
 
 
@@ -207,20 +207,20 @@ class RerankerOptions(LearningOptions):
     learning_rate: float = with_default(LearningOptions, "learning_rate", 1e-5)
     adversarial: float = option(
         0.0,
-        "Norm of the perturbation of the word embeddings along their gradient (the fast gradient method); 0.01 in "
-        "RocketQA's program, 0 turns it off.",
+        "Norm of the adversarial perturbation of the word embeddings (fast gradient method); 0 disables it. RocketQA's "
+        "code uses 0.01.",
         least=0,
     )
 
     def mistakes(self) -> Iterator[str]:
-        """Yield a mistake if there are no negatives per query, since a reranker has no in-batch negatives."""
+        """Yield a message if `negatives_per_query` is 0, since a reranker has no in-batch negatives."""
         if self.negatives_per_query == 0:
-            yield "negatives_per_query must be 1 or above: a reranker has no in-batch negatives"
+            yield "negatives_per_query must be at least 1, since a reranker has no in-batch negatives"
 
 
 @dataclass(frozen=True)
 class RefreshOptions(CheckedOptions):
-    """Options of the refreshes of negatives during training.
+    """Options for refreshing negatives during training.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), sections 4 and 5.
@@ -228,58 +228,58 @@ class RefreshOptions(CheckedOptions):
 
     policy: Literal["every", "synchronous"] = option(
         "every",
-        "`every` mines in another process, with the newest checkpoint at each multiple of `every` steps; `synchronous` "
-        "mines with the current model while training waits, reproducible to the bit on a CPU.",
+        "`every` mines in another process, from the newest checkpoint at each multiple of `every` steps; `synchronous` "
+        "mines with the current model while training waits, and is bit-for-bit reproducible on a CPU.",
     )
-    every: int | None = option(None, "Steps between refreshes and their checkpoints.", least=1)
-    depth: int = option(TOP_DEPTH, "Hits of each query that negatives are taken from.", least=1)
-    negatives: int = option(20, "Negatives of each query; the published program takes 20 of the top 200.", least=1)
+    every: int | None = option(None, "Steps between refreshes, each preceded by a checkpoint.", least=1)
+    depth: int = option(TOP_DEPTH, "Number of top hits per query to choose negatives from.", least=1)
+    negatives: int = option(20, "Negatives per query; the published code uses 20 of the top 200.", least=1)
     choice: Literal["sampled", "top"] = option(
         "sampled",
-        "Without a miner, `sampled` draws negatives from the top; `top` takes the best-ranked ones, as the published "
-        "program does with `ann_measure_topk_mrr`.",
+        "Choice of negatives without a miner: `sampled` draws them from the top hits; `top` uses the best-ranked ones, "
+        "as the published code does with `ann_measure_topk_mrr`.",
     )
     query_chunks: int = option(
-        1, "Parts of the queries; refresh n mines part n modulo `query_chunks`. The published program has 5.", least=1
+        1, "Parts to split the queries into; refresh n mines part n modulo this. The published code uses 5.", least=1
     )
     excluded: Literal["known", "last"] = option(
         "known",
-        "Documents that are not negatives: `known` positives and their copies, or only the `last` positive, as in the "
-        "published program, which trains on that one alone.",
+        "Documents excluded from the negatives: all `known` positives and their duplicates, or only the `last` "
+        "positive, as in the published code, which trains on that one alone.",
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
-        "auto", "Precision of encoding; `auto` is bfloat16 if the device has units for it."
+        "auto", "Precision for encoding; `auto` uses bfloat16 if the device supports it in hardware."
     )
-    without_answers: bool = option(False, "Exclude passages that contain an answer, as the filter `answers`.")
+    without_answers: bool = option(False, "Exclude passages that contain an answer, like the filter `answers`.")
     answer_match: Literal["string", "regex"] = option(
-        "string", "Matching of answers: as words, or as regular expressions."
+        "string", "How answers are matched: as words, or as regular expressions."
     )
 
     def identity(self) -> dict[str, Any]:
-        """The options that can affect the negatives."""
+        """Return the options that can affect the negatives."""
         return options_in_key(self)
 
     def mistakes(self) -> Iterator[str]:
-        """Yield mistakes such as a missing interval, or more negatives than hits."""
+        """Yield a message if the interval is missing, or if there are more negatives than hits."""
         if self.every is None:
-            yield f"policy {self.policy}: give every"
+            yield f"policy {self.policy} needs a number of steps; set every"
         if self.negatives > self.depth:
-            yield f"negatives must be {self.depth} (depth) or below, not {self.negatives}"
+            yield f"negatives must be at most {self.depth} (depth), not {self.negatives}"
 
 
 @dataclass(frozen=True)
 class Devices(CheckedOptions):
     """The split of devices between the trainer and the inferencer.
 
-    On a CPU, they divide the threads. With GPUs, each trainer process has one GPU. The inferencer has a proportional
-    number of the following GPUs, or shares the trainer's GPUs if there are no others.
+    On a CPU, the two divide the threads. With GPUs, each trainer process uses one GPU, and the inferencer uses a
+    proportional number of the remaining GPUs, or shares the trainer's if none remain.
     """
 
-    trainer: int = option(1, "Share of the process that trains.", least=1)
-    inferencer: int = option(1, "Share of the process that mines.", least=1)
+    trainer: int = option(1, "Share of the devices for training.", least=1)
+    inferencer: int = option(1, "Share of the devices for mining.", least=1)
 
     def mining(self, trainer: Any, here: distributed.World, gpus: int) -> Sequence[str]:
-        """The inferencer's devices; trainer: the `torch.device` of one trainer; gpus: the number of GPUs."""
+        """Return the inferencer's devices; trainer: the `torch.device` of a trainer process; gpus: number of GPUs."""
         if trainer.type == "cpu":
             return ["cpu"]
         wanted = max(1, here.local_size * self.inferencer // self.trainer)
@@ -295,11 +295,11 @@ class Devices(CheckedOptions):
 TRANSFORMER: float = LearningOptions.learning_rate
 ADAPTER, TABLE = 2e-4, 0.01
 _LARGE_TABLES = {"packaged:wordllama": 0.03}
-"""Tables with larger weights, since Adam's steps are independent of the size of a weight."""
+"""Learning rates of tables with larger weights, since the size of Adam's steps does not depend on the weights."""
 
 
 def usual_rate(model: ResolvedModel) -> float | None:
-    """The default learning rate of a model, or None if the kind of model is unknown."""
+    """Return the default learning rate of a model, or None if the kind of model is unknown."""
     if model.spec.adapter is not None:
         return ADAPTER
     if model.known_family is None:

@@ -1,7 +1,7 @@
-"""One refresh of the negatives: encode the corpus, search it for the training queries, and mine; and the inferencer.
+"""Refreshes of negatives (encode the corpus, search it with the training queries, mine), and the inferencer.
 
 The inferencer is a program that runs during training: it loads the newest checkpoint, mines, publishes, and repeats. It
-ends with the trainer, even with a killed one, since the system closes the pipe between the two.
+exits when the trainer does, even if the trainer is killed, since the system then closes the pipe between the two.
 """
 
 import os
@@ -64,10 +64,10 @@ class FirstNegatives:
 
 @dataclass(frozen=True)
 class Mining:
-    """Configuration of the mining of all refreshes.
+    """The mining configuration shared by all refreshes.
 
-    seed: draws depend only on the seed, the refresh and the query. miner: plugin that selects from the top of the
-    corpus; None uses the options' `choice`. backend: plugin that builds the index to search; None searches exactly.
+    seed: sampling depends only on the seed, the refresh and the query. miner: plugin that selects negatives from the
+    top hits; None uses the option `choice`. backend: plugin that builds the index to search; None searches exactly.
     """
 
     data: examples.TrainingData
@@ -78,13 +78,13 @@ class Mining:
     backend: IndexBackend | None = None
 
     def trainable(self, number: int) -> list[int]:
-        """The positions of the queries of refresh `number` that have positives, which training needs."""
+        """Return the positions of the queries of refresh `number` that have positives, as training requires."""
         data = self.data
         queries = chunk(len(data.query_ids), number, self.options.query_chunks)
         return [position for position in queries if data.positives.get(data.query_ids[position])]
 
     def selection(self, number: int) -> choosing.Choosing:
-        """The selection of negatives from the top of the corpus in refresh `number`."""
+        """Return the configured selection of negatives from the top hits in refresh `number`."""
         data, chosen, seed = self.data, self.options, derive_seed(self.seed, "refresh", number)
         if self.miner is not None:
             miner: NegativeMiner = FirstNegatives(self.miner, chosen.negatives)
@@ -95,7 +95,7 @@ class Mining:
         return choosing.Choosing(data.corpus, data.positives, miner, self.filters, seed)
 
     def searcher(self, folder: Path, device: str) -> Searcher:
-        """A searcher of the encoded corpus by document, over the index that `backend` builds in the folder."""
+        """Return a searcher of the encoded corpus that ranks documents, using the index that `backend` builds."""
         exact, built = ExactOptions(device=device), folder / "searched"
         if self.backend is None:
             searcher: Searcher = open_store(folder, exact)
@@ -109,7 +109,7 @@ class Mining:
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
-    """Part `number` modulo `chunks` of `count` consecutive items; the last part includes the remainder."""
+    """Return part `number` modulo `chunks` of `count` consecutive items; the last part includes the remainder."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
 
@@ -117,7 +117,7 @@ def chunk(count: int, number: int, chunks: int) -> range:
 def known_to_be_relevant(
     positives: Mapping[str, Sequence[str]], refresh: RefreshOptions
 ) -> Mapping[str, Sequence[str]]:
-    """The positives that training and mining use."""
+    """Return the positives that training and mining use, according to the option `excluded`."""
     if refresh.excluded == "last":
         return {query_id: doc_ids[-1:] for query_id, doc_ids in positives.items()}
     return positives
@@ -126,23 +126,23 @@ def known_to_be_relevant(
 def mine_refresh(
     encoders: Sequence[Encoder], mining: Mining, refreshes: RefreshFolder, number: int, step: int
 ) -> Refresh | None:
-    """Mine with the model after `step` updates and publish the result as refresh `number`, counted from 0.
+    """Mine with the model of training step `step` and publish the result as refresh `number`, counted from 0.
 
-    Memory does not grow with the corpus, whose vectors are written and searched block by block. Vectors of the same
-    model that a killed process left are reused. Several processes each call this with the same arguments and encode a
-    part of the corpus; the first process does the rest, and the others return None.
+    Memory does not grow with the corpus, since its vectors are written and searched block by block. Vectors of the same
+    model that a killed process left behind are reused. In a distributed run, each process calls this with the same
+    arguments and encodes a part of the corpus; the first process does the rest, and the others return None.
 
     encoders: copies of the model on each device; each encodes a part of the corpus, and the first encodes the queries.
 
     Raises:
         OSError: the disk is full or cannot be written; the partial refresh is removed.
-        TrainingError: there is nothing to train on; nothing is published.
+        TrainingError: there is nothing to train on; no refresh is published.
     """
     if not mining.trainable(number):
         total = len(mining.data.query_ids)
         queries = wording.counted(len(chunk(total, number, mining.options.query_chunks)), "query")
-        message = f"none of its {queries}, of {total} in all, has a positive: give fewer query_chunks"
-        raise errors.TrainingError(f"refresh {number}: nothing to train on: {message}")
+        message = f"none of its {queries} (of {total} in total) has a positive; use fewer query_chunks"
+        raise errors.TrainingError(f"refresh {number}: nothing to train on, as {message}")
     seconds, first, folder = Seconds(), world().rank == 0, refreshes.vectors(step)
     precision = protocol.EncodeOptions(precision=mining.options.precision)
     if first:
@@ -172,8 +172,8 @@ def _published(
     refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, counts)
     if not refresh.negatives:
         refreshes.tidy(planned.step)  # keeps the vectors for the next attempt
-        top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or filtered out"
-        raise errors.TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth or filter less")
+        top = f"the top {mining.options.depth} of all {refresh.queries} queries are relevant or filtered out"
+        raise errors.TrainingError(f"refresh {refresh.number}: no negatives, as {top}; raise depth or filter less")
     refreshes.publish(refresh)
     shutil.rmtree(vectors)
     return refresh
@@ -200,12 +200,12 @@ def _hits(
 
 @dataclass(frozen=True)
 class Settings:
-    """The inferencer's settings, which the trainer writes.
+    """The inferencer's settings, written by the trainer.
 
-    model: the start model. collection, checkpoints, refreshes: folders. split: split of the queries. first: first step
-    to mine at. devices: devices to encode on. threads: CPU threads. segments: windows that documents are split into, if
-    any. pseudo_positives: a file of negatives whose positives also count as relevant. miner, filters, backend: plugins,
-    as in `Mining`.
+    model: the initial model. collection, checkpoints, refreshes: folders. split: split of the queries. first: first
+    step to mine at. devices: devices to encode on. threads: number of CPU threads. segments: windows that documents are
+    split into, if any. pseudo_positives: a file of negatives whose positives also count as relevant. miner, filters,
+    backend: plugins, as in `Mining`.
     """
 
     model: spec.ModelSpec
@@ -232,7 +232,7 @@ class Settings:
         return TypeAdapter(cls).validate_json(path.read_bytes())
 
     def mining(self) -> Mining:
-        """Open the collection and the plugins."""
+        """Return the mining configuration, with the collection and the plugins opened."""
         collection, refresh = StoredCollection.open(Path(self.collection)), self.options
         queries = collection.queries(self.split)
         known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
@@ -251,9 +251,9 @@ class Settings:
 def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
     """Mine with the newest checkpoint whenever a refresh is due; never return.
 
-    A checkpoint that is removed while it is read is skipped. A full disk is reported once and retried at the next
-    checkpoint or after `AGAIN`. A refresh with nothing to train on is reported, and the next part of the queries is
-    mined with the next checkpoint, unless training waits for this one.
+    A checkpoint that is removed while it is being read is skipped. A full disk is reported once and retried at the next
+    checkpoint or after `AGAIN` seconds. A refresh with nothing to train on is reported, and the next part of the
+    queries is mined with the next checkpoint, unless training is waiting for this refresh.
 
     Raises:
         TrainingError: there is nothing to start training on.
@@ -286,20 +286,20 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
         except errors.TrainingError as error:
             if mined is None and settings.first == 0:
                 raise
-            report(f"{error}; training continues with the negatives it has")
+            report(f"{error}; training continues with its current negatives")
             refused += 1
             wait(None)
 
 
 def main(path: str) -> None:
-    """Run the inferencer with the settings in a file."""
+    """Run the inferencer with the settings from a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the trainer
     settings, to_trainer = Settings.read(Path(path)), partial(print, flush=True)
     torch.set_num_threads(settings.threads)
     wake = threading.Event()
 
     def listen() -> None:
-        """Wake at each line from the trainer; exit when the trainer closes the pipe."""
+        """Wake the main thread at each line from the trainer; exit when the trainer closes the pipe."""
         while sys.stdin.buffer.readline():
             wake.set()
         os._exit(0)  # without waiting for other threads: partial files are never published

@@ -19,7 +19,7 @@ from hardneg.training.options import LearningOptions
 
 @dataclass(frozen=True)
 class JoinedCorpora:
-    """Several corpora, concatenated."""
+    """Several corpora, concatenated into one."""
 
     corpora: Sequence[Corpus]
 
@@ -34,7 +34,7 @@ class JoinedCorpora:
         return np.concatenate([corpus.content_hash for corpus in self.corpora])
 
     def contents(self, rows: Rows) -> list[str]:
-        """The title, a space and the text of each document in `rows`, int64 [n], in any order."""
+        """Return the title, a space and the text of each document in `rows`, int64 [n], in any order."""
         texts, number = np.empty(len(rows), object), np.searchsorted(self.starts, rows, "right") - 1
         for at in np.unique(number).tolist():
             chosen = np.flatnonzero(number == at)
@@ -44,7 +44,7 @@ class JoinedCorpora:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Training data of several collections by name, in alphabetical order.
+    """Training data from several collections by name, in alphabetical order.
 
     temperature: a source of n queries is drawn with probability proportional to n^(1/temperature). one_source: draw one
     source per batch instead of one per example. segments: windows that the documents of all sources are split into.
@@ -61,12 +61,12 @@ class Mixture:
         return JoinedCorpora([source.corpus for source in self.sources.values()])
 
     def examples(self, options: LearningOptions) -> "MixedExamples":
-        """The examples of all sources in one endless sequence."""
+        """Return an endless sequence of the examples of all sources."""
         return MixedExamples(self, options)
 
 
 class MixedExamples:
-    """An endless sequence of examples of several sources; each source is in the order of training on it alone.
+    """An endless sequence of examples from several sources; each keeps the order of training on that source alone.
 
     An epoch has as many examples as all sources together. Consecutive batches may come from one source, and a source
     may start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason
@@ -92,19 +92,19 @@ class MixedExamples:
         return self._length
 
     def digest(self) -> str:
-        """A digest of the examples of all sources and of how they are drawn."""
+        """Return a digest of the examples of all sources and of how they are drawn."""
         of = self._mixture
         examples = [examples.digest() for examples in self._examples]
         return digest([of.temperature, of.one_source, [*of.sources], [], [], examples])
 
     def counts(self, batches: int) -> dict[str, int]:
-        """The number of examples of each source in the first `batches`, by name."""
+        """Return the number of examples from each source in the first `batches` batches, by name."""
         of, size = self._mixture, self._batch_size
         drawn = self._order.counts(batches) * size if of.one_source else self._order.counts(batches * size)
         return dict(zip(of.sources, drawn.tolist(), strict=True))
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """The batch at positions `start` to `start + count`. Raises DataError if a negative is not in its corpus."""
+        """Draw the examples from `start` to `start + count`. Raises DataError if a negative is not in its corpus."""
         if self._mixture.one_source:
             sources, numbers = self._order.at(start // count, 1)
             return self._drawn(int(sources[0]), int(numbers[0]) * count, count)
@@ -132,7 +132,7 @@ _BLOCK = 16_384
 
 
 def source_shares(sizes: Sequence[int], temperature: float) -> NDArray[np.float64]:
-    """The probability of each source, float64 [S]: n^(1/T), normalised.
+    """Return the probability of each source, float64 [S]: its size to the power of 1 / T, normalised.
 
     With T = 1 the probability is proportional to the size; a larger T makes the probabilities more equal.
 
@@ -147,21 +147,21 @@ def source_shares(sizes: Sequence[int], temperature: float) -> NDArray[np.float6
 
 
 class SourceOrder:
-    """The random source of each draw of an endless sequence, by seed; shares: float64 [S], source probabilities."""
+    """An endless sequence of randomly drawn sources; shares: float64 [S], the probability of each source."""
 
     def __init__(self, shares: NDArray[np.float64], seed: int) -> None:
         self._shares, self._seed, self._sums = shares, seed, [np.zeros(len(shares), np.int64)]
         self._last = lru_cache(2)(self._numbered)
 
     def at(self, start: int, count: int) -> tuple[Rows, Rows]:
-        """The source of each of `count` draws from `start`, and the number of its earlier draws; int64 [count] each."""
+        """Return the source of `count` draws from `start` on, and the number of its earlier draws; int64 [count]."""
         first, skipped = divmod(start, _BLOCK)
         parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
         sources, numbers = map(np.concatenate, zip(*parts, strict=True))
         return sources[skipped : skipped + count], numbers[skipped : skipped + count]
 
     def counts(self, draws: int) -> Rows:
-        """The number of draws of each source among the first `draws`, int64 [S]."""
+        """Return how often each source occurs among the first `draws` draws, int64 [S]."""
         block, rest = divmod(draws, _BLOCK)
         return self._before(block) + np.bincount(self._block(block)[:rest], minlength=len(self._shares))
 
@@ -173,7 +173,7 @@ class SourceOrder:
         return drawn, self._before(block)[drawn] + times_before(drawn)
 
     def _before(self, block: int) -> Rows:
-        """The number of draws of each source in all blocks before, int64 [S]; cached, since blocks come in order."""
+        """Return how often each source occurs in all earlier blocks, int64 [S]; cached, since blocks come in order."""
         while len(self._sums) <= block:
             last = np.bincount(self._block(len(self._sums) - 1), minlength=len(self._shares))
             self._sums.append(self._sums[-1] + last)
@@ -200,7 +200,7 @@ class JoinedLists:
 
 
 def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
-    """The union of two sets of queries of one corpus, in one shuffled order.
+    """Merge two sets of queries over the same corpus; they are shuffled together.
 
     Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are mixed without weights.
 
@@ -209,7 +209,7 @@ def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
     """
     if both := sorted({*data.query_ids} & {*more.query_ids}):
         shared = counted(len(both), "query is", "queries are")
-        raise TrainingError(f"{shared} in both training sets, such as {both[0]!r}: augment with another split")
+        raise TrainingError(f"{shared} in both training sets, such as {both[0]!r}; augment with another split")
     files = [part.negatives for part in (data, more) if part.negatives is not None]
     return replace(
         data,

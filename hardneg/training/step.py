@@ -1,4 +1,4 @@
-"""One training step: the interface of a training method, optimizers, learning rates, gradient norms."""
+"""A training step: the base class of training methods, optimizers, learning rates, and gradient norms."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from hardneg.training.options import LearningOptions
 
 
 class Objective(Protocol):
-    """A scalar loss over a `ScoreBatch`, or over a method's own type of scores."""
+    """A loss function that maps a `ScoreBatch`, or a method's own type of scores, to a scalar."""
 
     version: ClassVar[int]
 
@@ -25,7 +25,7 @@ class Objective(Protocol):
 
 
 class ExampleTraining:
-    """A training method whose batches are drawn from examples and depend only on the seed.
+    """Base class for training methods; batches are drawn from examples and depend only on the seed.
 
     encoder: the network, with `module`, `device` and `save`. trainable: the module whose weights are trained and saved
     in checkpoints. forward_module: the module that encodes a batch in one forward pass.
@@ -38,30 +38,30 @@ class ExampleTraining:
 
     @property
     def refresh_interval(self) -> int | None:
-        """Steps between calls of `prepare`, each with a checkpoint; None means one call at the start."""
+        """The number of steps between calls of `prepare`, each with a checkpoint; None means one call at the start."""
         return None
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """Numbers of skipped queries and positives, by reason."""
+        """The numbers of skipped queries and positives, by reason."""
         return self.examples.skipped
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def digest(self) -> str:
-        """A digest of the training data and the method, excluding start weights, loss and options."""
+        """Return a digest of the training data and the method, without initial weights, loss and options."""
         return self.examples.digest()
 
     def prepare(self, step: int) -> None:
-        """Prepare to start or resume at a step; the result depends on the weights at that step."""
+        """Prepare to start or resume at a step, with the weights of that step."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """Yield batches of `size` queries from these positions, tokenised one batch ahead; each has `query_ids`."""
+        """Yield a batch of `size` queries per start position, tokenised one batch ahead; each has `query_ids`."""
         return batches.ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def make(self, drawn: SampledBatch) -> Any:
-        """Make a batch of drawn examples."""
+        """Create a batch from sampled examples."""
         raise NotImplementedError
 
     def scores(self, model: Any, batch: Any, half: bool) -> Any:
@@ -74,14 +74,14 @@ class ExampleTraining:
     def minimised(
         self, loss: Objective, model: Any, batch: Any, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the loss of a batch's `scores`, and the penalty to add, if any.
+        """Return the loss of a batch and the penalty to add to it, if any.
 
         done: the fraction of steps that are finished, at least 0 and below 1.
         """
         return loss(self.scores(model, batch, half)), None
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """Return values to record after `step`, in addition to the loss; empty if none are due."""
+        """Return values to log after `step` in addition to the loss, if any."""
         return {}
 
 
@@ -93,7 +93,7 @@ class TakenStep:
     """The values of one step, possibly still on the device.
 
     number: counted from 1. query_ids: query ids of each batch. batches: values of each batch by name, such as `loss`.
-    norm: norm of all gradients before clipping. norms: norms by group of layers. seen: the method's own metrics.
+    norm: total gradient norm before clipping. norms: norms by group of layers. seen: the method's own metrics.
     """
 
     number: int
@@ -112,7 +112,7 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
     `gradient_norm`, `gradient_norms` and the method's metrics.
 
     Raises:
-        TrainingError: a loss or a gradient is not finite; the message names the first such step.
+        TrainingError: a loss or a gradient is not finite; the message gives the first such step.
     """
     parts = [part for step in steps for part in (*step.batches, {"": step.norm}, step.norms)]
     figures = [figure for part in parts for figure in part.values()]
@@ -124,11 +124,11 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
         norm, norms = next(values), {name: next(values) for name in step.norms}
         all_ids = [query_id for ids in step.query_ids for query_id in ids]
         named = [(*each, ids) for batch, ids in zip(batches, step.query_ids, strict=True) for each in batch.items()]
-        for name, value, ids in (*named, ("norm of the gradient", norm, all_ids)):
+        for name, value, ids in (*named, ("gradient norm", norm, all_ids)):
             if not math.isfinite(value):
                 more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
-                where = f"step {step.number}: the {name} is {value}, with queries {', '.join(ids[:10])}{more}"
-                raise TrainingError(f"{where}: lower the learning rate, or train with precision fp32")
+                where = f"step {step.number}: the {name} is {value} for queries {', '.join(ids[:10])}{more}"
+                raise TrainingError(f"{where}; lower the learning rate, or train with precision fp32")
         means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
         rate = {"learning_rate": step.learning_rate}
         yield {"step": step.number, **means, **rate, "gradient_norm": norm, "gradient_norms": norms, **step.seen}
@@ -136,7 +136,7 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The state of training; half: whether the transformer uses bfloat16; groups: weights whose norms are recorded."""
+    """The state of training; half: whether the transformer uses bfloat16; groups: weights to log gradient norms of."""
 
     accelerator: Any
     method: ExampleTraining
@@ -149,10 +149,10 @@ class Learner:
 
 
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
-    """Take one step, counted from 0, over batches that are scored one by one.
+    """Perform one training step, counted from 0, accumulating the gradients of its batches.
 
-    Dropout depends on the seed, the step, and the batch's number in the step, so that a resumed run repeats it; each
-    process has its own dropout.
+    Dropout depends on the seed, the step, and the number of the batch in the step, so that a resumed run repeats it;
+    each process has its own dropout.
     """
     model, accelerator, here = learner.model, learner.accelerator, distributed.world()
     process = [] if here.rank == 0 else [here.rank]
@@ -176,10 +176,10 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
 
 
 class Lamb(torch.optim.Optimizer):
-    """Adam without bias correction, with each tensor's step scaled to the norm of its weights.
+    """LAMB: Adam without bias correction, with each tensor's step scaled to the norm of its weights.
 
-    Source: You et al., Large Batch Optimization for Deep Learning (ICLR 2020), Algorithm 2; the weights' norm is
-    clipped at 10 and bias correction omitted as in ANCE's and STAR's programs.
+    Source: You et al., Large Batch Optimization for Deep Learning (ICLR 2020), Algorithm 2; the norm of the weights is
+    clipped at 10 and bias correction is omitted, as in the code of ANCE and STAR.
     """
 
     largest_norm = 10.0
@@ -196,7 +196,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Update all tensors that have a gradient."""
+        """Update all weights that have a gradient."""
         for group in self.param_groups:
             for weights in group["params"]:
                 if weights.grad is not None:
@@ -218,9 +218,9 @@ class Lamb(torch.optim.Optimizer):
 
 
 def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.Optimizer:
-    """The optimizer of all trainable weights; biases and LayerNorm weights do not decay.
+    """Create the optimizer of all trainable weights; biases and LayerNorm weights have no weight decay.
 
-    A weight with an attribute `factor` does not decay either, and its learning rate is multiplied by `factor`.
+    A weight with an attribute `factor` has no decay either, and its learning rate is multiplied by `factor`.
     """
     exempt = {
         id(weights)
@@ -244,7 +244,7 @@ def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.O
 
 
 def schedule_factor(step: int, total: int, options: LearningOptions) -> float:
-    """The learning rate's factor at a step counted from 0: it rises to 1 in the warm-up, then falls to 0 at `total`."""
+    """Return the learning-rate factor at a step, from 0: it rises to 1 in the warm-up, then falls to 0 at `total`."""
     steps = options.warmup_steps
     warmup = math.ceil(options.warmup_ratio * total) if steps is None else steps
     if step < warmup:
@@ -261,11 +261,11 @@ Groups = Mapping[str, Sequence[nn.Parameter]]
 
 
 def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The trainable weights, by thirds of the transformer's layers.
+    """Group the trainable weights by thirds of the transformer's layers.
 
     Embeddings and other modules before the layers belong to the bottom, modules after them to the top. Each side of a
-    twin is split by its own layers. A weight with its own learning rate is a group named after the weight. A model
-    without a list of same-class layers is one group, `all`. Empty groups are omitted.
+    twin encoder is split by its own layers. A weight with its own learning rate forms a group with its name. A model
+    without a list of same-class layers forms one group, `all`. Empty groups are omitted.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 4.
     """
@@ -280,7 +280,7 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
-    """The 2-norm of each group's current gradients, a scalar float32 or float64; 0 without gradients."""
+    """Return the 2-norm of each group's current gradients, a scalar float32 or float64; 0 without gradients."""
     norms: dict[str, Tensor | float] = {}
     for name, group in groups.items():
         tensors = [weights.grad for weights in group if weights.grad is not None]
@@ -303,7 +303,7 @@ def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _third(name: str, stacks: Mapping[str, int], seen: set[str]) -> int:
-    """0, 1 or 2: by a layer's position; for other modules, by whether the nearest layers come before them."""
+    """Return the third (0 to 2) of a layer; other modules are in the first or last, depending on the nearest layers."""
     for path, count in stacks.items():
         if name.startswith(path):
             layer = int(name[len(path) :].split(".")[0])

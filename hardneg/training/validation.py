@@ -1,4 +1,4 @@
-"""Measurements during training: dev metrics of an encoder or a reranker, and the staleness of fixed negatives."""
+"""Validation during training: dev metrics of an encoder or a reranker, and the staleness of fixed negatives."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _DEPTH, _QUERIES = 100, 256
 class ValidationData:
     """The dev queries, their gains by query and document id, and the run that supplies the pool.
 
-    segments: windows that documents are split into, if any; a document's score is then that of its best window.
+    segments: windows that documents are split into, if any; the best window then determines a document's score.
     """
 
     corpus: Corpus
@@ -39,11 +39,11 @@ class ValidationData:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """A part of the corpus and the Q dev queries that have a relevant document.
+    """A subset of the corpus, and the Q dev queries that have a relevant document.
 
-    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], above 0, ascending by query.
+    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], positive, ascending by query.
     query: int64 [J], the query of each gain. position: int64 [J], index into `rows`, or -1 for a document that is not
-    in the corpus and so counts as missed.
+    in the corpus and therefore counts as not retrieved.
     """
 
     rows: Rows
@@ -54,11 +54,11 @@ class Pool:
 
 
 def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Callable[[], dict[str, float]]:
-    """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder at the time of the call.
+    """Return a function that measures the encoder's current `mrr@10`, `ndcg@10` and `recall@100`.
 
     For sparse and multi-vector encoders it adds the mean number of weights or vectors, `per_query` and `per_document`.
-    The pool is all dev positives and the first `depth` documents of the run for each dev query. Since the rest of the
-    corpus is left out, the metrics are too high, but they serve to compare checkpoints.
+    The pool consists of all dev positives and the first `depth` documents of the run for each dev query. Without the
+    rest of the corpus, the metrics are too high, but they allow checkpoints to be compared.
 
     Raises:
         TrainingError: no dev query has a relevant document in the corpus.
@@ -83,7 +83,7 @@ def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Calla
 
 
 def make_pool(data: ValidationData, depth: int) -> Pool:
-    """The pool of `pool_validation`."""
+    """Build the pool of `pool_validation`."""
     judged = [
         (number, doc_id, relevance)
         for number, query_id in enumerate(data.query_ids)
@@ -93,7 +93,7 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
     numbers, doc_ids, gains = zip(*judged, strict=True) if judged else ((), (), ())
     relevant = data.corpus.rows(doc_ids)
     if not (in_corpus := relevant >= 0).any():
-        raise TrainingError("no dev query has a relevant document in the corpus: check its qrels")
+        raise TrainingError("no dev query has a relevant document in the corpus; check the dev qrels")
     dev_ids = set(data.query_ids)
     tops = (ranked.doc_ids[:depth] for query_id, ranked in data.run.items() if query_id in dev_ids)
     others = data.corpus.rows([doc_id for doc_ids in tops for doc_id in doc_ids])
@@ -104,7 +104,7 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
 
 
 def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows | None = None) -> dict[str, float]:
-    """Mean metrics of Q queries over N documents; ties are broken by ascending row.
+    """Compute mean metrics of Q queries over N documents; ties are broken by ascending row.
 
     first: int64 [N], index of each document's first vector if documents have several vectors; the best one counts.
     """
@@ -124,9 +124,9 @@ def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows |
 def rerank_validation(
     network: PairNetwork, data: ValidationData, depth: int, options: EncodeOptions
 ) -> Callable[[], dict[str, float]]:
-    """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the network at the time of the call.
+    """Return a function that measures the network's current `mrr@10`, `ndcg@10` and `recall@100`.
 
-    It reranks the first `depth` documents of each dev query's list; all other relevant documents count as missed.
+    It reranks the first `depth` documents of the run for each dev query; other relevant documents count as not found.
 
     Raises:
         TrainingError: no dev query has a relevant document.
@@ -137,7 +137,7 @@ def rerank_validation(
     ]
     judged = [each for each in judged if each[2]]
     if not judged:
-        raise TrainingError("no dev query has a relevant document: check its qrels")
+        raise TrainingError("no dev query has a relevant document; check the dev qrels")
     query_ids, texts, known = zip(*judged, strict=True)
     lists = [data.run.get(query_id, runs.EMPTY).doc_ids[:depth] for query_id in query_ids]
     gains = np.array([gain for each in known for gain in each.values()], np.int64)
@@ -157,11 +157,11 @@ def rerank_validation(
 
 @dataclass(frozen=True)
 class StalenessWatch:
-    """A measurement, every `every` steps, of how stale the negatives of some training queries are.
+    """A measurement, every `every` steps, of how stale the negatives of some training queries have become.
 
     batch: the queries. lists: function that returns the negatives of Q encoded queries, int64 [Q, n], padded with -1;
-    positives are skipped. documents: size of the index. depth: number of top documents that negatives are compared
-    with. Ranks in the whole corpus are measured only with one vector per document.
+    positives are skipped. documents: size of the index. depth: number of top documents to compare the negatives with.
+    Ranks in the whole corpus are measured only if there is one vector per document.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.
     """
@@ -175,7 +175,7 @@ class StalenessWatch:
     depth: int
 
     def __call__(self, step: int) -> checkpoint.Record:
-        """Return `drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty between measurements."""
+        """Return `drift` with the negatives' mean overlap and best rank, and `mrr@10`; empty between measurements."""
         if step % self.every:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")

@@ -178,7 +178,7 @@ def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"peft_type": "PREFIX_TUNING"}, "of type PREFIX_TUNING"),
+        ({"peft_type": "PREFIX_TUNING"}, "type PREFIX_TUNING is not supported"),
         ({"peft_type": "LORA", "megatron_config": {"a": 1}}, "megatron_config"),
         ({"peft_type": "LORA", "modules_to_save": ["pooler"]}, "modules_to_save"),
         ([], "not a JSON object"),
@@ -195,7 +195,7 @@ def test_all_problems_of_an_adapter_at_once() -> None:
     found = ModelSpec("m", adapter=AdapterSpec(type="dora", rank=0, alpha=0, dropout=1, save="apart")).problems()
     assert [line.split(" is ")[0] for line in found] == [f"adapter.{x}" for x in ("rank", "alpha", "dropout", "save")]
     assert AdapterSpec("folder", rank=4).problems() == [
-        "adapter.rank: a trained adapter has its own settings: leave them out, or leave out source"
+        "adapter.rank: a trained adapter has its own settings; omit these, or omit source"
     ]
     assert AdapterSpec(target_modules=()).problems()
 

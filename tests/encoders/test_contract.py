@@ -174,7 +174,7 @@ def test_distances_are_refused_unless_a_recipe_says_otherwise(tmp_path: Path, na
 def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
     write(folder, "config_sentence_transformers.json", similarity_fn_name="dot", truncate_dim=12)
-    with pytest.raises(ModelError, match="normalised and then truncated is not supported: set similarity: cosine"):
+    with pytest.raises(ModelError, match="normalised before they are truncated; set similarity: cosine"):
         _ = resolve(ModelSpec(str(folder))).digest
     assert load_learner(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
     write(folder, "config_sentence_transformers.json", truncate_dim=HIDDEN)
@@ -196,14 +196,14 @@ def test_a_chat_template_is_refused(tmp_path: Path):
     way = {"method": "forward", "method_output_name": "last_hidden_state"}
     kinds = {"text": way, "message": {**way, "format": "structured"}}
     write(folder, LENGTHS, modality_config=kinds, module_output_name="token_embeddings", max_seq_length=40)
-    with pytest.raises(ModelError, match="or uses a chat template: use another model"):
+    with pytest.raises(ModelError, match="or uses a chat template; use another model"):
         load_learner(ModelSpec(str(folder)), "cpu")
 
 
 @pytest.mark.parametrize(
     ("file", "values", "said"),
     [
-        ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts must be texts by name"),
+        ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts must map names to strings"),
         ("sentence_bert_config.json", {"max_seq_length": "256"}, "must be a number of tokens"),
         ("sentence_bert_config.json", {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "not supported"),
     ],
@@ -228,7 +228,7 @@ def causal(tmp_path: Path) -> Path:
 
 
 def test_code_that_may_decide_is_refused_and_does_not_run(causal: Path, tmp_path: Path) -> None:
-    told = r"names custom code \(modeling_bidir.BidirConfig, modeling_bidir.BidirModel\), which is not run: set code"
+    told = r"declares custom code \(modeling_bidir.BidirConfig, modeling_bidir.BidirModel\), which is not run; if"
     with pytest.raises(ModelError, match=told):
         load_learner(ModelSpec(str(causal)))
     with pytest.raises(ModelError, match=told):
@@ -239,7 +239,7 @@ def test_code_that_may_decide_is_refused_and_does_not_run(causal: Path, tmp_path
 def test_said_to_be_native_it_is_opened_and_saved_as_such(causal: Path, tmp_path: Path, caplog: Any) -> None:
     contract.warn.cache_clear()
     encoder = load_learner(ModelSpec(str(causal), code="native"), "cpu")
-    assert "which is not run: transformers' own is" in caplog.text and not (tmp_path / "ran").exists()
+    assert "which is not run; transformers' own code is" in caplog.text and not (tmp_path / "ran").exists()
     encoder.save(tmp_path / "saved")
     vectors = load_learner(ModelSpec(str(tmp_path / "saved"))).encode(["a text"], "query", FP32)
     assert np.array_equal(vectors, encoder.encode(["a text"], "query", FP32))
@@ -272,13 +272,13 @@ def test_doctor_and_manifests_name_it(causal: Path, tmp_path: Path) -> None:
 def test_a_module_of_other_code_is_refused(causal: Path, name: str) -> None:
     modules = json.loads((causal / "modules.json").read_text())
     (causal / "modules.json").write_text(json.dumps([*modules[:1], modules[1] | {"type": name}]))
-    with pytest.raises(ModelError, match=f"modules.json: {name} is the model's custom code, which is not run: see"):
+    with pytest.raises(ModelError, match=f"modules.json: {name} is the model's custom code, which is not run; see"):
         load_learner(ModelSpec(str(causal), code="native"))
 
 
 def test_a_reranker_of_other_code_is_refused_too(tmp_path: Path) -> None:
     folder = tiny_reranker(tmp_path / "reranker")
     write(folder, "config.json", auto_map=NAMES)
-    with pytest.raises(ModelError, match="names custom code"):
+    with pytest.raises(ModelError, match="declares custom code"):
         CrossEncoder(str(folder)).load()
     CrossEncoder(str(folder), code="native").load()

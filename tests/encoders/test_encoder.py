@@ -74,7 +74,7 @@ def test_vectors_that_are_all_the_same_are_no_encoding(tiny_model: Path, side):
     with torch.no_grad():
         for weight in encoder.module.parameters():
             weight.zero_()
-    message = f"the vectors of 67 {side} texts are all the same: check its weights and its tokenizer"
+    message = f"the vectors of 67 {side} texts are all identical; check its weights and its tokenizer"
     with pytest.raises(ModelError, match=message):
         encoder.encode(TEXTS, side)
     assert len(encoder.encode(["the same"] * 40, side)) == 40  # as of few different texts nothing can be said
@@ -97,8 +97,8 @@ def test_the_head_is_drawn_from_the_spec_alone(tiny_model: Path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"document_length": 513}, "at most 512 tokens: document_length is 513"),
-        ({"query_length": 1000}, "at most 512 tokens: query_length is 1000"),
+        ({"document_length": 513}, "at most 512 tokens; document_length is 513"),
+        ({"query_length": 1000}, "at most 512 tokens; query_length is 1000"),
         ({"query_length": 1}, "query_length is 1"),
         ({"similarity": "l2"}, "similarity is 'l2'"),
     ],
@@ -117,12 +117,12 @@ def test_a_plain_folder_has_no_pooling_of_its_own(tmp_path: Path):
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("config.json", "{", "not readable as JSON"),
+        ("config.json", "{", "cannot be read as JSON"),
         ("config.json", '{"model_type": "none"}', "cannot be opened"),
-        ("modules.json", "{", "not readable as JSON"),
-        ("modules.json", '{"a": 1}', "not in the form that sentence-transformers writes"),
+        ("modules.json", "{", "cannot be read as JSON"),
+        ("modules.json", '{"a": 1}', "not have the form that sentence-transformers writes"),
         ("model.safetensors", "broken", "cannot be opened"),
-        ("adapter_config.json", "{}", "of type None, which is not supported"),
+        ("adapter_config.json", "{}", "type None is not supported"),
         ("config_sentence_transformers.json", '{"truncate_dim": "8"}', "not a number of dimensions"),
     ],
 )
@@ -142,7 +142,7 @@ def test_roberta_positions_begin_after_the_padding(tmp_path: Path):
         max_position_embeddings=66, pad_token_id=1,
     )  # fmt: skip
     RobertaModel(config).save_pretrained(folder)
-    with pytest.raises(ModelError, match="at most 64 tokens: document_length is 65"):
+    with pytest.raises(ModelError, match="at most 64 tokens; document_length is 65"):
         load_learner(ModelSpec(str(folder), pooling="cls", document_length=65), "cpu")
     encoder = load_learner(ModelSpec(str(folder), pooling="cls", document_length=64), "cpu")
     assert np.isfinite(encoder.encode(["a " * 100], "document")).all()
@@ -205,7 +205,7 @@ def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model, tmp
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "no hardneg.json"), ("[]", "not the values of a saved model"), ("{", "not readable as JSON")],
+    [(None, "no hardneg.json"), ("[]", "not a valid spec of a saved model"), ("{", "cannot be read as JSON")],
 )
 def test_a_folder_of_another_origin(tmp_path, content, said):
     if content is not None:

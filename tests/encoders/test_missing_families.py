@@ -33,7 +33,7 @@ def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_names_the_package_to_install(make: Callable[[Path], Path], family: str, tmp_path: Path) -> None:
     spec = ModelSpec(str(make(tmp_path / "model")))
     for ask in (lambda: load_encoder(spec, "cpu"), lambda: resolve(spec).digest):
-        with pytest.raises(HardnegError, match=f"model: of the family {family}, {TOLD.format(family)}"):
+        with pytest.raises(HardnegError, match=f"model: belongs to the family {family}, {TOLD.format(family)}"):
             ask()
 
 

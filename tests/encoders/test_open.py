@@ -104,7 +104,7 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
     with caplog.at_level(logging.WARNING):
         for name in ("model", "other"):  # said once
             assert resolve(str(tiny_static(tmp_path / name))).family == Static()
-    assert caplog.text.count("'broken' of a package cannot be imported (x); it claims no model's folder") == 1
+    assert caplog.text.count("'broken' of a package cannot be imported (x); ignored when families are detected") == 1
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -> None:
@@ -126,7 +126,7 @@ def test_what_is_not_here_is_no_error_until_it_is_asked_for(tmp_path: Path) -> N
     assert model.location.folder is None and model.known is None and model.known_family is None
     assert model.dimension is None and model.family == Dense() and model.shape.hidden == 768 and model.remarks == []
     for ask in (lambda: model.full, lambda: model.contract, lambda: model.digest, model.look_up):
-        with pytest.raises(ModelError, match="no such folder: give a folder, a hub id or packaged:"):
+        with pytest.raises(ModelError, match="no such folder; give a folder, a hub id or packaged:"):
             ask()
     with pytest.raises(ModelError, match="no such folder"):
         resolve(str(tmp_path / "none"), fetch=True)

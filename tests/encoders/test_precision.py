@@ -57,7 +57,7 @@ def test_bfloat16_is_refused_on_a_gpu_that_imitates_it(monkeypatch):
     monkeypatch.setattr(nn.Linear, "parameters", lambda self: iter([Card()]))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
     computing_on(monkeypatch, bf16=False)
-    with pytest.raises(UsageError, match=r"needs a GPU of CUDA capability 8\.0 or later, and Tesla T4 is older: set"):
+    with pytest.raises(UsageError, match=r"needs a GPU of CUDA capability 8\.0 or later, but Tesla T4 is older; set"):
         takes_bf16("bf16", network, "inference")
     assert not takes_bf16("fp32", network, "inference")
     computing_on(monkeypatch, bf16=True)

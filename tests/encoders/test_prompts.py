@@ -21,7 +21,7 @@ def test_every_mistake_is_told():
 def test_every_mistake_is_told_of_types_and_activations():
     spec = ModelSpec("x", activation="relu", query_token_type=-1)  # type: ignore[arg-type]
     assert [line.split()[0] for line in spec.problems()] == ["activation", "query_token_type"]
-    assert "no projection before it" in ModelSpec("x", activation="tanh").problems()[0]
+    assert "there is no projection" in ModelSpec("x", activation="tanh").problems()[0]
 
 
 OWN = {"query": "ask: ", "document": "", "s2p_query": "Instruct: find it\nQuery: "}
@@ -46,14 +46,14 @@ def test_a_template_takes_the_task() -> None:
 def test_what_is_wrong_is_told() -> None:
     template, none = "Instruct: {task} ", {"query_prompt": "", "document_prompt": "x"}
     unset = ModelSpec("m", query_prompt=template).problems()
-    assert unset == ["query_prompt has {task}, but no task is set: set model.task"]
+    assert unset == ["query_prompt contains {task}, but there is no task; set model.task"]
     assert ModelSpec("m", query_prompt=template, task="t").problems() == []
     assert ModelSpec("m", task="t").problems() == []  # the model's prompts may take it
     assert [line.split(",")[0] for line in ModelSpec("m", task="t", **none).problems()] == ["task is set"]
     assert ModelSpec("m", query_prompt=PromptName("")).problems() == ["query_prompt.name is empty"]
-    with pytest.raises(ModelError, match="'s2s'; it has: query, s2p_query"):
+    with pytest.raises(ModelError, match="'s2s'; available: query, s2p_query"):
         whole_prompts("m", {"query_prompt": PromptName("s2s")}, None, OWN)
-    with pytest.raises(ModelError, match="none of its prompts has"):
+    with pytest.raises(ModelError, match="no prompt contains"):
         whole_prompts("m", {"query_prompt": "ask: "}, "t", OWN)
 
 

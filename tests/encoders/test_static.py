@@ -142,13 +142,13 @@ def _fewer_rows(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "options", "told"),
     [
-        (lambda folder: _without(folder, "tokenizer.json"), {}, r"no tokenizer\.json there: copy the model again"),
-        (lambda folder: _without(folder, "model.safetensors"), {}, "no weights there: copy the model again"),
-        (_fewer_rows, {}, "they are of different models"),
-        (lambda folder: cut_at(folder, 0, "Right"), {}, "truncation to 0 tokens: copy the model again"),
-        (lambda folder: None, {"pooling": "cls"}, "is static: leave out pooling"),
-        (lambda folder: None, {"query_token_type": 1}, "is static: leave out query_token_type"),
-        (lambda folder: None, {"encoder": PluginSetting("static", {"sif": 0.1})}, "already has a table: leave out"),
+        (lambda folder: _without(folder, "tokenizer.json"), {}, r"no tokenizer\.json found; copy the model again"),
+        (lambda folder: _without(folder, "model.safetensors"), {}, "no weights found; copy the model again"),
+        (_fewer_rows, {}, "they belong to different models"),
+        (lambda folder: cut_at(folder, 0, "Right"), {}, "invalid truncation length 0; copy the model again"),
+        (lambda folder: None, {"pooling": "cls"}, "is static; omit pooling"),
+        (lambda folder: None, {"query_token_type": 1}, "is static; omit query_token_type"),
+        (lambda folder: None, {"encoder": PluginSetting("static", {"sif": 0.1})}, "already has a token table; omit"),
     ],
 )
 def test_what_cannot_be_had(tmp_path: Path, damage, options, told):
@@ -260,5 +260,5 @@ def test_a_transformer_without_a_table(tmp_path: Path):
     weights = load_file(folder / "model.safetensors")
     del weights["embeddings.word_embeddings.weight"]
     save_file(weights, folder / "model.safetensors")
-    with pytest.raises(ModelError, match="its weights have no token embeddings: use another model"):
+    with pytest.raises(ModelError, match="the weights contain no token embeddings; use another model"):
         load_learner(ModelSpec(str(folder), encoder=PluginSetting("static")))

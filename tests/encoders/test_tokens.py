@@ -207,7 +207,7 @@ def test_the_prompt_is_before_each_segment_and_nothing_is_lost(bytelevel: Any) -
 
 
 def test_a_prompt_may_leave_no_room(wordpiece: Any) -> None:
-    with pytest.raises(ModelError, match="segments of 5 tokens have no room"):
+    with pytest.raises(ModelError, match="segments of 5 tokens leave no room"):
         tokenise_segments(wordpiece, ["aa"], Segments(length=5), "aa bb cc ")
     assert len(tokenise_segments(wordpiece, [], Segments(length=5)).counts) == 0
 
@@ -220,5 +220,5 @@ def test_vectors_of_segments_are_those_of_their_texts(tiny_model: Path) -> None:
     expected = encoder.encode(["aa bb", "cc dd", "ee ff", "gg hh", "", "aa bb", "aa bb", "cc dd"], "document", FP32)
     np.testing.assert_allclose(vectors[:8], expected, atol=1e-5)
     assert encoder.encode_segments([], Segments(length=6), FP32)[0].shape == (0, 32)
-    with pytest.raises(ModelError, match="reads at most 512 tokens: segments of 513"):
+    with pytest.raises(ModelError, match="reads at most 512 tokens, but segments have 513"):
         encoder.encode_segments(LONG_TEXTS, Segments(length=513), FP32)

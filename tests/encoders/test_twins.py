@@ -196,8 +196,8 @@ def test_segments_have_the_type_of_documents(tiny_model: Path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model_type": "bert", "type_vocab_size": 1}, "has 1 token types, counted from 0: query_token_type is 1"),
-        ({"model_type": "distilbert"}, "has no token types: query_token_type is 1; leave the token types out and set"),
+        ({"model_type": "bert", "type_vocab_size": 1}, "has 1 token types, counted from 0, but query_token_type is 1"),
+        ({"model_type": "distilbert"}, "has no token types, but query_token_type is 1; omit the token types and set"),
     ],
 )
 def test_a_model_without_such_types_is_refused(tmp_path: Path, change: dict[str, object], said: str):

@@ -109,7 +109,7 @@ def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog):
     assert [rows.tolist() for rows, _ in found] == tried[1:]
     assert budget.tokens == 9
     assert [record.getMessage() for record in caplog.records] == [
-        "a pass of 18 tokens does not fit the device's memory: 9 from now on"
+        "a pass of 18 tokens does not fit in device memory; continuing with 9"
     ]
     again = list[list[int]]()
     list(towers.in_passes(lengths, budget, token_batches, same, holding(10, lengths, again), int))
@@ -132,7 +132,7 @@ def test_what_is_done_before_stays_done():
 
 def test_one_text_that_does_not_fit_is_told():
     lengths = np.array([7, 300])
-    with pytest.raises(ModelError, match="a single text of 300 tokens does not fit the device's memory: lower the"):
+    with pytest.raises(ModelError, match="a single text of 300 tokens does not fit in device memory; lower the"):
         list(towers.in_passes(lengths, towers.Budget(800), token_batches, same, holding(100, lengths, []), int))
 
 

@@ -38,7 +38,7 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
     *((r"folder: must be a path", lambda at, bad=bad: hn.start(bad)) for bad in NO_PATHS),
     *((r"query_groups: must be a path", lambda at, bad=bad: measure(query_groups=bad)) for bad in NO_PATHS[1:]),
     *((r"store: must be a path", lambda at, bad=bad: hn.mine(DATA, run=RUN, store=bad)) for bad in (4, b"x", "/a\0b")),
-    (r"batch_size: 1,000,000 would repeat", lambda at: hn.train(DATA, MODEL, options=HUGE, device="cpu", store=at)),
+    (r"batch_size 1,000,000 would repeat", lambda at: hn.train(DATA, MODEL, options=HUGE, device="cpu", store=at)),
     (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=torch.device("cpu"))),
     (r"seed: must be a whole number", lambda at: hn.mine(DATA, run=RUN, store=at, seed=True)),
     (r"settings: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, settings=[4])),

@@ -170,7 +170,7 @@ def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypat
     assert line in CliRunner().invoke(app, ["recipe", "plan", "star-passage", *store]).output
     (tmp_path / "modules.json").write_text("{oops")
     broken = CliRunner().invoke(app, ["recipe", "plan", "star-static", "--set", f"model={tmp_path}", *store])
-    assert broken.exit_code == 0 and "modules.json: not readable as JSON" in broken.output
+    assert broken.exit_code == 0 and "modules.json: cannot be read as JSON" in broken.output
     with pytest.raises(MissingDependency) as told:
         CliRunner().invoke(app, ["recipe", "run", "star-passage", *store], catch_exceptions=False)
     assert str(told.value) == line

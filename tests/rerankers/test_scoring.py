@@ -130,10 +130,10 @@ def test_what_cannot_be_loaded_is_told(tiny_model, tmp_path):
     with pytest.raises(ModelError, match="3 outputs"):
         PairNetwork(three)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match="no tokenizer there"):
+    with pytest.raises(ModelError, match="no tokenizer found"):
         CrossEncoder(str(tmp_path)).load()
     shutil.copy(tiny_model / "tokenizer.json", tmp_path)
-    with pytest.raises(ModelError, match="no weights there: neither"):
+    with pytest.raises(ModelError, match="no weights found, neither"):
         CrossEncoder(str(tmp_path)).load()
 
 
@@ -271,7 +271,7 @@ def test_weights_that_lack_the_head_of_their_configuration_are_not_opened(tmp_pa
     weights = load_file(folder / "model.safetensors")
     rest = {name: value for name, value in weights.items() if "classifier" not in name}
     save_file(rest, folder / "model.safetensors")
-    with pytest.raises(ModelError, match=r"weights lack classifier\.bias, classifier\.weight: copy the model again"):
+    with pytest.raises(ModelError, match=r"missing weights classifier\.bias, classifier\.weight; copy the model again"):
         CrossEncoder(str(folder), length=32).load()
     CrossEncoder(str(folder), length=32, outputs=2).load()
 

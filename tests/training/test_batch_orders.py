@@ -58,12 +58,12 @@ def test_k_means_finds_what_lies_together_and_does_not_depend_on_the_day() -> No
 
 
 def test_what_clusters_cannot_be_made_of(monkeypatch) -> None:
-    with pytest.raises(UsageError, match=r"topic-balanced: cannot make 9 clusters of 5 queries: give 1 to 5"):
+    with pytest.raises(UsageError, match=r"topic-balanced: cannot form 9 clusters of 5 queries; use 1 to 5"):
         TopicBalanced(clusters=9).groups(queries(5, vectors=np.eye(5, dtype=np.float32)), 2, seed=0)
-    with pytest.raises(PluginError, match="clusters must be 1 or above, not 0"):
+    with pytest.raises(PluginError, match="clusters must be at least 1, not 0"):
         TopicBalanced(clusters=0)
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingDependency, match=r"clustered needs faiss for clustering: pip install"):
+    with pytest.raises(MissingDependency, match=r"clustered needs faiss: pip install"):
         Clustered().groups(queries(4, vectors=np.eye(4, dtype=np.float32)), 2, seed=0)
 
 
@@ -152,7 +152,7 @@ def test_neighbours_share_batches() -> None:
 
 
 def test_wrong_numbers_are_told_together() -> None:
-    with pytest.raises(PluginError, match="hardest-together: depth and neighbours must be 1 or above"):
+    with pytest.raises(PluginError, match="hardest-together: depth and neighbours must be at least 1"):
         HardestTogether(0, 0)
 
 

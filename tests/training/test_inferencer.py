@@ -186,8 +186,8 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(s
     with pytest.raises(Idle):
         serve(replace(settings, first=10), wait, told.append)
     (line,) = told
-    assert line.startswith("refresh 0: nothing to train on: none of its 36 queries")
-    assert line.endswith("; training continues with the negatives it has")
+    assert line.startswith("refresh 0: nothing to train on, as none of its 36 queries")
+    assert line.endswith("; training continues with its current negatives")
     assert RefreshFolder(Path(settings.refreshes)).numbers() == [1]
 
 
@@ -212,8 +212,8 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
     wait_until(given_up)
     assert told[::2] == ["inferencer: hello"] * ance.LIVES
     ends = told[1::2]
-    assert ends[0] == "inferencer: ended with code 1 (ValueError: no such thing); restarted"
-    assert ends[-1] == "inferencer: ended with code 1 (ValueError: no such thing); not restarted"
+    assert ends[0] == "inferencer: exited with code 1 (ValueError: no such thing); restarted"
+    assert ends[-1] == "inferencer: exited with code 1 (ValueError: no such thing); not restarted"
     assert len(ends) == ance.LIVES
 
 
@@ -243,10 +243,10 @@ def test_training_goes_on_without_it_where_it_can(settings, monkeypatch, needed)
     place = RefreshFolder(Path(settings.refreshes))
     beside = ance.BackgroundProvider(found, place, needed, 10, told.append)
     if needed:
-        with pytest.raises(errors.TrainingError, match="died too often before its first refresh"):
+        with pytest.raises(errors.TrainingError, match="crashed too often before its first refresh"):
             beside.prepare(0)
     wait_until(lambda: beside.newest(0) is None and found.exhausted)
-    assert told[-1] == "inferencer: ended with code 3; not restarted"
+    assert told[-1] == "inferencer: exited with code 3; not restarted"
     (place.partial(0) / layout.NEGATIVES).write_text("")
     place.publish(Refresh(0, 5, 0, 0))
     beside.prepare(10)

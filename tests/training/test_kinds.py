@@ -246,5 +246,5 @@ def test_weights_of_another_model_are_no_checkpoint(tmp_path):
     assert torch.equal(other[1].weight, module[1].weight) and not torch.equal(other[0].weight, module[0].weight)
     other[1].requires_grad_(False)
     other[0].requires_grad_(True)
-    with pytest.raises(RuntimeError, match=r"weights of another model: 0\."):
+    with pytest.raises(RuntimeError, match=r"weight 0\..* does not match the model"):
         checkpoint.load_learning(other, tmp_path / "weights")

@@ -196,12 +196,12 @@ def test_patience_stops_and_the_best_weights_come_back(toy_folder, tmp_path):
 
 
 def test_an_unknown_metric_is_named(toy_folder, tmp_path):
-    with pytest.raises(errors.UsageError, match="'map' is not measured: choose one of mrr@10, ndcg@10"):
+    with pytest.raises(errors.UsageError, match="unknown dev metric 'map'; available: mrr@10, ndcg@10"):
         run(toy_folder, tmp_path, options(max_steps=1, metric="map"), validate=scripted([0.1]))
 
 
 def test_options_are_checked_first(toy_folder, tmp_path):
-    with pytest.raises(errors.UsageError, match="batch_size must be 1 or above, not 0; accumulate"):
+    with pytest.raises(errors.UsageError, match="batch_size must be at least 1, not 0; accumulate"):
         run(toy_folder, tmp_path, options(batch_size=0, accumulate=0))
 
 
@@ -325,7 +325,7 @@ def test_a_line_of_two_torn_records_is_told_and_left_out(tmp_path: Path, caplog:
     path = tmp_path / "made.jsonl"
     path.write_text(f'{json.dumps(FIRST)}\n{{"step": 2, "te{json.dumps(SECOND)}\n{json.dumps(THIRD)}\n')
     assert checkpoint.History(path).read() == [FIRST, THIRD]
-    assert "made.jsonl:2: not a complete record; skipped" in caplog.text
+    assert "made.jsonl:2: skipped an incomplete record" in caplog.text
 
 
 def equal(one: Encoder, other: Encoder) -> bool:

@@ -136,7 +136,7 @@ def test_what_a_loss_sees_of_a_guide_and_of_the_model(toy_folder):
 def test_documents_in_segments_have_no_scores_with_each_other(toy_folder):
     data, encoder = (replace(toy_data(toy_folder), segments=Segments(length=2, count=3)), PreciseEncoder())
     whole: Any = encoder
-    with pytest.raises(UsageError, match="documents in segments have no scores with each other"):
+    with pytest.raises(UsageError, match="segmented documents have no scores with each other"):
         learnt(DualEncoderTraining(whole, data, options(batch_size=5)), EVERY)
 
 
@@ -249,7 +249,7 @@ def test_terms_are_part_of_a_runs_identity(toy_folder):
 
 def test_more_dimensions_than_there_are(toy_folder):
     encoder: Any = PreciseEncoder()
-    with pytest.raises(UsageError, match="dims: 7 exceeds the model's 6 dimensions: give fewer"):
+    with pytest.raises(UsageError, match="dims: 7 exceeds the model's 6 dimensions; use fewer"):
         DualEncoderTraining(encoder, toy_data(toy_folder), options(), LossTerms({7: 1.0, 2: 1.0}))
 
 
@@ -365,7 +365,7 @@ def test_masks_take_away_only_and_never_a_positive(shape: tuple[int, int, int]) 
 
 
 def test_mistakes() -> None:
-    with pytest.raises(TrainingError, match="guided_mask: the batch has no guide's scores: name an encode stage"):
+    with pytest.raises(TrainingError, match="guided_mask: the batch has no guide scores; set `guide`"):
         guide_masked(scored(), GuidedMask())
-    assert GuidedMask(-0.1).problems() == ["margin must be 0 or above, not -0.1"]
+    assert GuidedMask(-0.1).problems() == ["margin must be at least 0, not -0.1"]
     assert GuidedMask(0.1).problems() == GuidedMask(0.0).problems() == []

@@ -129,12 +129,12 @@ def test_nothing_to_train_on_is_not_published(encoder, toy_folder, tmp_path, mon
     data = replace(toy_data(toy_folder), negatives=None)
     data = replace(data, positives={key: found for key, found in data.positives.items() if key not in ("q10", "q11")})
     place = RefreshFolder(tmp_path)
-    told = "refresh 5: nothing to train on: none of its 2 queries, of 12 in all, has a pos"
+    told = r"refresh 5: nothing to train on, as none of its 2 queries \(of 12 in total\) has a pos"
     with pytest.raises(TrainingError, match=told):
         mine_refresh([encoder], Mining(data, RefreshOptions("every", 5, query_chunks=6), 1), place, 5, 0)
     everything = dict.fromkeys(data.query_ids, data.corpus.ids(np.arange(len(data.corpus))))
     mining = Mining(replace(data, positives=everything), RefreshOptions("every", 5, depth=10, negatives=4), 1)
-    with pytest.raises(TrainingError, match="refresh 0: nothing to train on: the top 10 of each of its 12 queries"):
+    with pytest.raises(TrainingError, match="refresh 0: no negatives, as the top 10 of all 12 queries"):
         mine_refresh([encoder], mining, place, 0, 0)
     assert place.numbers() == [] and place.records() == [] and not list(tmp_path.glob("*.partial"))
 
@@ -304,9 +304,9 @@ def test_what_later_models_mined_is_forgotten(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (RefreshOptions("every"), ["policy every: give every"]),
-        (RefreshOptions("synchronous"), ["policy synchronous: give every"]),
-        (RefreshOptions("every", 0, depth=0), ["every must be 1", "depth must be 1", "negatives must be 0 (depth)"]),
+        (RefreshOptions("every"), ["policy every needs"]),
+        (RefreshOptions("synchronous"), ["policy synchronous needs"]),
+        (RefreshOptions("every", 0, depth=0), ["every must be at", "depth must be at", "negatives must be at most 0"]),
         (RefreshOptions("every", 10), []),
     ],
 )
@@ -333,7 +333,7 @@ def test_threads_by_share():
     assert Devices().threads(2, alone) == Devices().threads(1, alone) == (1, 1)
     assert Devices(3, 1).threads(16, alone) == (12, 4)
     assert Devices().threads(16, World(0, 2, 0, 2)) == (4, 8)
-    assert Devices(0, 1).problems() == ["trainer must be 1 or above, not 0"]
+    assert Devices(0, 1).problems() == ["trainer must be at least 1, not 0"]
 
 
 def test_gpus_by_share():
@@ -357,8 +357,8 @@ def test_facts_of_a_run():
     assert "mean lag" not in refresh_facts([{"step": 1}], [], 0.0, 100)
 
 
-NAMED = "refresh 3, by the model of step 15"
-ERRORS = (errors.ArtifactError("cannot be read"), errors.TrainingError("no query can be trained on"))
+NAMED = "refresh 3, mined with the model of step 15"
+ERRORS = (errors.ArtifactError("cannot be read"), errors.TrainingError("no query can be used for training"))
 
 
 class Woken:
@@ -390,5 +390,5 @@ def test_a_refused_refresh_ends_a_training_that_waits_and_a_damaged_one_is_made_
     beside: Any = process
     supply = BackgroundProvider(beside, place, True, 5, told.append)
     supply.refuse(refresh, error)
-    then, left = ("mining it again", ([], 1)) if error is ERRORS[0] else ("it is not used", ([3], 0))
+    then, left = ("mining it again", ([], 1)) if error is ERRORS[0] else ("not used", ([3], 0))
     assert told == [f"{NAMED}: {error}; {then}"] and (place.numbers(), process.times) == left

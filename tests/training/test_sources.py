@@ -105,7 +105,7 @@ def test_what_changes_the_draws_changes_the_digest(folder):
 def test_a_source_without_anything_to_learn_from_is_named(folder):
     one, two = two_collections(folder)
     mixture = Mixture({"one": one, "two": replace(two, positives={})})
-    with pytest.raises(TrainingError, match="two: no query can be trained on: 4 queries without positives"):
+    with pytest.raises(TrainingError, match=r"two: no query can be used for training \(4 queries without positives"):
         mixture.examples(options())
 
 

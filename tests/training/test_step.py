@@ -99,9 +99,9 @@ def test_records_have_means_and_what_else_was_told():
 def test_steps_before_the_first_bad_one_are_told_and_it_is_named():
     found = records([step(1, [1.0]), step(2, [1.0, torch.nan]), step(3, [torch.nan])])
     assert next(found)["step"] == 1
-    with pytest.raises(TrainingError, match="step 2: the loss is nan, with queries q2-1: lower"):
+    with pytest.raises(TrainingError, match="step 2: the loss is nan for queries q2-1; lower"):
         next(found)
-    with pytest.raises(TrainingError, match="step 4: the norm of the gradient is inf, with queries q4-0, q4-1: lower"):
+    with pytest.raises(TrainingError, match="step 4: the gradient norm is inf for queries q4-0, q4-1; lower"):
         next(records([step(4, [1.0, 1.0], torch.inf)]))
 
 
@@ -257,19 +257,19 @@ def test_steps_are_full_batches() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"batch_size": 0}, "batch_size must be 1 or above, not 0"),
-        ({"chunk": 0}, "chunk must be 1 or above, not 0"),
-        ({"clip_norm": -1}, "clip_norm must be 0 or above, not -1"),
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+        ({"chunk": 0}, "chunk must be at least 1, not 0"),
+        ({"clip_norm": -1}, "clip_norm must be at least 0, not -1"),
         ({"learning_rate": 0}, "learning_rate must be above 0, not 0"),
         ({"warmup_ratio": 2}, "warmup_ratio must be between 0 and 1, not 2"),
-        ({"epochs": None}, "give epochs or max_steps"),
+        ({"epochs": None}, "set epochs or max_steps"),
         ({"decay": "constant", "decay_from_start": True}, "decay_from_start needs decay linear or"),
         ({"negatives_drawn": "margin_bins", "negatives_per_query": 0}, "negatives_drawn has no effect with iterate"),
         ({"negatives_drawn": "margin_bins", "iterate_negatives": True}, "negatives_drawn has no effect with iterate"),
-        ({"stop_at": 0}, "stop_at must be 1 or above, not 0"),
-        ({"max_steps": 12, "stop_at": 13}, "stop_at must be 12 (max_steps) or below, not 13"),
-        ({"max_steps": 12, "keep_every": 13}, "keep_every must be 12, the last step, or below, not 13"),
-        ({"stop_at": 5, "keep_every": 6}, "keep_every must be 5, the last step, or below, not 6"),
+        ({"stop_at": 0}, "stop_at must be at least 1, not 0"),
+        ({"max_steps": 12, "stop_at": 13}, "stop_at must be at most 12 (max_steps), not 13"),
+        ({"max_steps": 12, "keep_every": 13}, "keep_every must be at most 12 (the last step), not 13"),
+        ({"stop_at": 5, "keep_every": 6}, "keep_every must be at most 5 (the last step), not 6"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_named(given: Any, problem: str) -> None:

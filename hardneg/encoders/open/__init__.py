@@ -1,1 +1,1 @@
-"""Resolution of a model's name to its modules: its folder, its files, their declarations, loading and saving."""
+"""From a model's name to its modules: locating the files, reading what they declare, loading and saving."""

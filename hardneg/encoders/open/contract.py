@@ -1,4 +1,4 @@
-"""The contract of a model: its declared similarity, prompts, lengths and pooling, read from JSON files alone."""
+"""The contract of a model: its declared similarity, prompts, lengths and pooling, read only from JSON files."""
 
 import logging
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, Side, whole_prompt
 from hardneg.records import SPEC_FILE, ModelError
 
 USUAL = 512
-"""The length of a model without a maximum, and the limit for one that is not trained for retrieval."""
+"""The length limit of models that declare none, and the upper bound for models that are not trained for retrieval."""
 
 UNBOUNDED = 1 << 30
-"""The length that truncates no text."""
+"""The length limit that stands for no truncation."""
 
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
-"""Fields of a spec that a model's own folder can declare."""
+"""Fields of a spec that the model's folder can declare."""
 
 _OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 # Models whose positions start after the padding index.
@@ -50,8 +50,8 @@ class Contract:
 
     similarity: `cosine` or `dot`, or a distance, which an inner-product index does not support. prompts: all prompts by
     name. pooling: sentence-transformers pooling modes; "" without pooling. normalised: whether vectors have norm 1.
-    dimension: vector dimension; None if undeclared. truncate_dim: dimension that vectors are truncated to. dtype: dtype
-    of the weight files. code: whether vectors may depend on custom code, by code name; it is never run.
+    dimension: vector dimension; None if undeclared. truncate_dim: dimension to truncate vectors to. dtype: dtype of the
+    weight files. code: custom code by name, which is never run, and whether vectors may depend on it.
     """
 
     similarity: str
@@ -70,7 +70,7 @@ class Contract:
 
 
 def read_contract(files: ModelFolder) -> Contract:
-    """Reads the contract from the files in a model's folder.
+    """Read the contract that the files in a model's folder declare.
 
     Raises ModelError if a file is missing, unreadable, or not in the sentence-transformers format.
 
@@ -103,20 +103,20 @@ def read_contract(files: ModelFolder) -> Contract:
 
 
 def own_values(files: ModelFolder) -> tuple[str, dict[str, str]]:
-    """The declared similarity (by default cosine, or dot for sparse encoders) and the prompts by name.
+    """Return the declared similarity (by default cosine, or dot for sparse encoders) and the prompts by name.
 
-    The prompts include `query` and `document`, possibly empty.
+    The prompts include `query` and `document`, which may be empty.
     """
     similarity, prompts = files.config.get("similarity_fn_name"), files.config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise ModelError(f"{files.path / model_files.CONFIG}: prompts must be texts by name: copy the model again")
+        raise ModelError(f"{files.path / model_files.CONFIG}: prompts must map names to strings; copy the model again")
     if similarity not in _SIMILARITIES:
         similarity = "dot" if files.saved_class == "SparseEncoder" else "cosine"
     return similarity, {"query": "", "document": ""} | {name: text or "" for name, text in prompts.items()}
 
 
 def _own_length(files: ModelFolder, side: Side) -> int:
-    """The length of a text of a side in tokens.
+    """Return the maximum length of a query or document in tokens.
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
@@ -139,14 +139,14 @@ def _own_length(files: ModelFolder, side: Side) -> int:
         value = read_json(folder / "tokenizer_config.json").get(name)
         value = UNBOUNDED if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
-        raise ModelError(f"model {folder}: {name} is {value!r}: must be a number of tokens")
+        raise ModelError(f"model {folder}: {name} is {value!r}; it must be a number of tokens")
     length = int(min(value, most))
     usual = length >= UNBOUNDED or (not trained and min(length, bound) > USUAL)
     return USUAL if usual else min(length, bound)
 
 
 def _head(files: ModelFolder, network: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The pooling of documents, and the dimension of their vectors; network: the transformer's configuration."""
+    """Return the pooling of documents and the dimension of their vectors; network: the transformer's configuration."""
     first, *rest = files.sides["document"]
     pooling, times, sizes = "", 1, [(files.path, files.config.get("truncate_dim")), (first, network.get("hidden_size"))]
     for path in rest:
@@ -167,22 +167,22 @@ def _head(files: ModelFolder, network: Mapping[str, Any]) -> tuple[str, int | No
             sizes, times = [*sizes, (path, size)], 1
     for path, size in sizes:
         if size is not None and not (isinstance(size, int) and size > 0):
-            raise ModelError(f"model {path}: {size!r} is not a number of dimensions: copy the model again")
+            raise ModelError(f"model {path}: {size!r} is not a number of dimensions; copy the model again")
     dimension = sizes[-1][1]
     return pooling, None if dimension is None else dimension * times or None
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
-    """The values that hardneg saved with a model. Raises ModelError if the file is damaged."""
+    """Return the spec values that hardneg saved with a model. Raises ModelError if the file is damaged."""
     path = folder / SPEC_FILE
     try:
         content = read_json(path, object)
         values = {name: content[name] for name in OWN}
         problems = ModelSpec(str(folder), **values).problems()
     except (TypeError, LookupError, AttributeError) as error:
-        raise ModelError(f"{path}: not the values of a saved model ({error!r}): save the model again") from error
+        raise ModelError(f"{path}: not a valid spec of a saved model ({error!r}); save the model again") from error
     if problems:
-        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
+        raise ModelError(f"{path}: {'; '.join(problems)}; save the model again")
     return values
 
 
@@ -190,7 +190,7 @@ def saved_values(folder: Path) -> dict[str, Any]:
 class TableFiles:
     """The files of a static model.
 
-    weights: files that hold the table. tokenizer: a file of the tokenizers library. normalised: whether vectors have
+    weights: files that contain the table. tokenizer: a file of the tokenizers library. normalised: whether vectors have
     norm 1, for a folder without modules.
     """
 
@@ -200,17 +200,17 @@ class TableFiles:
     normalised: bool = True
 
     def check(self) -> None:
-        """Refuses a folder that lacks weights or a tokenizer, or has a table on only one side."""
+        """Raise ModelError if weights or the tokenizer are missing, or if only one side has a table."""
         folder, names = self.whole.path, self.whole.modules
         if self.whole.trained and any(names[paths[0]] != _TABLE for paths in self.whole.sides.values()):
-            raise ModelError(f"model {folder}: only one side has a table of token vectors: use another model")
+            raise ModelError(f"model {folder}: only one side has a table of token vectors; use another model")
         if not self.weights:
-            raise ModelError(f"model {folder}: no weights there: copy the model again")
+            raise ModelError(f"model {folder}: no weights found; copy the model again")
         if not self.tokenizer.is_file():
-            raise ModelError(f"model {folder}: no {self.tokenizer.name} there: copy the model again")
+            raise ModelError(f"model {folder}: no {self.tokenizer.name} found; copy the model again")
 
     def dimension(self) -> int | None:
-        """The vector dimension from the safetensors headers; None for other files."""
+        """Return the vector dimension from the safetensors headers; None for other files."""
         from safetensors import SafetensorError, safe_open
 
         for path in (path for path in self.weights if path.suffix == ".safetensors"):
@@ -218,14 +218,14 @@ class TableFiles:
                 with safe_open(path, framework="np") as file:
                     sizes = [file.get_slice(name).get_shape() for name in file.keys() if name in _ROWS]  # noqa: SIM118
             except (SafetensorError, OSError) as error:
-                raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
+                raise ModelError(f"{path}: not a complete safetensors file ({error}); copy the model again") from error
             if sizes and len(sizes[0]) == 2:
                 return int(sizes[0][1])
         return None
 
 
 def table_files(files: ModelFolder) -> TableFiles | None:
-    """The files of a static sentence-transformers, model2vec or wordllama model; None for other models."""
+    """Return the files of a static sentence-transformers, model2vec or wordllama model; None for other models."""
     folder, tables = files.path, [path for path, class_name in files.modules.items() if class_name == _TABLE]
     if files.trained:
         weights = model_files.weight_files(tables[0]) if tables else []
@@ -239,9 +239,9 @@ def table_files(files: ModelFolder) -> TableFiles | None:
 
 
 def own_code(files: ModelFolder) -> dict[str, bool]:
-    """The custom code that a model names for transformers, and whether vectors may depend on it.
+    """Return the custom code that a model declares for transformers, and whether vectors may depend on it.
 
-    Network code does not count if the configuration already turns causal attention off.
+    They do not depend on code of the network if the configuration already turns causal attention off.
     """
     code: dict[str, bool] = {}
     folders = (path for path, class_name in files.modules.items() if class_name in model_files.TRANSFORMERS)
@@ -256,26 +256,26 @@ def own_code(files: ModelFolder) -> dict[str, bool]:
 
 
 def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
-    """Refuses a model whose vectors may depend on custom code unless `setting` is native; else logs a warning."""
-    named = f"model {name!r} names custom code ({', '.join(code)}), which is not run"
+    """Raise ModelError if vectors may depend on custom code and `setting` is not native; otherwise log a warning."""
+    named = f"model {name!r} declares custom code ({', '.join(code)}), which is not run"
     if any(code.values()) and setting != "native":
-        advice = "set code: native of the model if transformers' own code computes the same; else"
-        raise ModelError(f"{named}: {advice} {model_files.WAYS_ROUND}")
-    warn(f"{named}: transformers' own is")
+        advice = "if transformers' own code computes the same vectors, set code: native; otherwise"
+        raise ModelError(f"{named}; {advice} {model_files.WAYS_ROUND}")
+    warn(f"{named}; transformers' own code is used")
 
 
 @cache
 def warn(message: str) -> None:
-    """Logs a warning once per message."""
+    """Log a warning, but each message only once."""
     logging.getLogger(__name__).warning(message)
 
 
 def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None, inner: bool = True) -> FullSpec:
-    """Fills in a spec with the model's own values.
+    """Complete a spec with the model's own values.
 
-    files: the model's folder, which may hold an adapter. inner: whether texts are compared by inner product.
+    files: the model's folder, which may contain an adapter. inner: whether texts are compared by inner product.
 
-    Raises ModelError if the model uses a distance or custom code, or lacks a named prompt.
+    Raises ModelError if the model uses a distance or custom code, or does not have a named prompt.
     """
     modules = files.modules.items() if files else ()
     inside = [path for path, name in modules if name == "Transformer" and (path / model_files.ADAPTER).is_file()]
@@ -289,23 +289,23 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
     if inner and spec.truncate_dim is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
     if inner and contract.normalised and contract.similarity == "dot" and spec.similarity is None:
-        problem = "similarity dot of vectors that are normalised and then truncated is not supported"
-        raise ModelError(f"model {spec.name!r}: {problem}: set similarity: cosine, or use another model")
+        problem = "similarity dot is not supported for vectors that are normalised before they are truncated"
+        raise ModelError(f"model {spec.name!r}: {problem}; set similarity: cosine, or use another model")
     if inner and values["similarity"] not in ("cosine", "dot"):
         raise ModelError(
             f"model {spec.name!r} uses {values['similarity']} distance, which an inner-product index "
-            "does not support: use another model, or set similarity: cosine or dot"
+            "does not support; use another model, or set similarity: cosine or dot"
         )
     return FullSpec(**values)
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
-    """The fields in which a spec overrides the model, as pairs (spec value, model value)."""
+    """Return the fields in which a spec overrides the model, as pairs (spec value, model value)."""
     stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
     pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
 
 
 def tokens_read(length: int) -> str:
-    """A length limit in tokens as a string; `all` if unlimited."""
+    """Format a length limit in tokens; `all` if unlimited."""
     return "all" if length >= UNBOUNDED else str(length)

@@ -1,4 +1,4 @@
-"""A model's modules: read from its folder, checked, assembled as a SentenceTransformer by a spec, and saved whole."""
+"""Loading of a model's modules: they are read, checked, assembled as a SentenceTransformer by a spec, and saved."""
 
 import json
 import re
@@ -20,19 +20,19 @@ from hardneg.records import SPEC_FILE, ModelError
 from hardneg.runtime import derive_seed
 from hardneg.store import replacing_folder, system_errors
 
-_UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
+_UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # not needed for an encoder's vectors
 _SHOWN, _LEAST = 3, 2
 _PROJECTION_STD = 0.02
 
 
 def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
-    """The dtype of loaded weights: float32 for training (no precision) and for `auto`, else as requested."""
+    """Return the dtype of loaded weights: float32 for training (no precision) and for `auto`, else as requested."""
     name = None if precision is None else precision if spec.dtype == "auto" else spec.dtype
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name or "", torch.float32)
 
 
 def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
-    """Reads the modules of a folder: transformer weights rounded from float32 to `dtype`, others in float32.
+    """Read the modules of a folder; transformer weights are rounded from float32 to `dtype`, others stay in float32.
 
     If the library would also round buffers, such as position frequencies, everything is first read in float32.
     """
@@ -66,7 +66,7 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
 
 
 def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], **options: Any) -> Any:
-    """Opens a folder's transformer as a sentence-transformers module, from local files, without remote code.
+    """Open a folder's transformer as a sentence-transformers module, from local files, without remote code.
 
     weights, config: transformers options for the weights and the configuration. options: module options.
     """
@@ -78,13 +78,13 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
 
 
 def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """Opens a folder with a sentence-transformers class on the CPU, from local files, without remote code."""
+    """Open a folder with a sentence-transformers class on the CPU, from local files, without remote code."""
     own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": {}}}
     return model_class(str(folder), device="cpu", model_kwargs=load_kwargs(folder, dtype), **own)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """The transformers options to load weights in a dtype. Raises ModelError if the weights could run code."""
+    """Return the transformers options to load weights in a dtype. Raises ModelError if the weights could run code."""
     modules = model_files.read_folder(folder).modules.items()
     options = {name: model_files.load_options(model_files.network_folder(path)) for path, name in modules}
     own: dict[str, Any] = next((options[name] for name in model_files.TRANSFORMERS if name in options), {})
@@ -92,11 +92,11 @@ def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, A
 
 
 def load_module(model: resolved.ResolvedModel, device: str | None, precision: Precision | None) -> SentenceTransformer:
-    """Loads a model in evaluation mode, with the prompts and lengths of the spec.
+    """Load a model in evaluation mode, with the prompts and lengths of the spec.
 
     precision: precision for encoding; None opens the model for training, where a new adapter may be added.
 
-    Raises ModelError if the files are not one complete model, or the model does not support the spec.
+    Raises ModelError if the files are not a complete model, or the model does not support the spec.
     """
     spec, folder = model.full, model.files.path
     modules = towers.folded(read_modules(folder, weights_dtype(spec, precision)), spec.name)
@@ -111,7 +111,7 @@ def load_module(model: resolved.ResolvedModel, device: str | None, precision: Pr
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
-    """Refuses incomplete models, and transformers with fewer positions than the lengths in the spec."""
+    """Raise ModelError if a model is incomplete, or has fewer positions than the lengths in the spec."""
     whole, folders = nn.Sequential(*modules), model_files.read_folder(folder).sides
     for side in SIDES:
         transformer = towers.route(whole, side)[0]
@@ -122,26 +122,26 @@ def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:
-    """Refuses a first module that does not take plain text, or has fewer positions than the lengths in the spec."""
+    """Raise ModelError if the first module does not accept plain text, or has fewer positions than the spec needs."""
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
-        raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
+        raise ModelError(f"model {spec.name!r} does not start with a transformer; use another model")
     modalities = getattr(encoder, "modality_config", {"text": {}})
     if "text" not in modalities or "message" in modalities:
-        raise ModelError(f"model {spec.name!r} does not read plain text, or uses a chat template: use another model")
+        raise ModelError(f"model {spec.name!r} does not accept plain text, or uses a chat template; use another model")
     options = [f"{part}.{name}" for part, values in encoder.processing_kwargs.items() for name in values]
     if unknown := [name for name in options if name != "text.max_length"]:
-        problem = f"has processing_kwargs {', '.join(unknown)}, which are not supported"
-        raise ModelError(f"model {spec.name!r}: {problem}: use another model")
+        problem = f"processing_kwargs {', '.join(unknown)} not supported"
+        raise ModelError(f"model {spec.name!r}: {problem}; use another model")
     most = positions(encoder.model)
     for side in SIDES:
         if (length := spec.length(side)) < _LEAST:
-            raise ModelError(f"model {spec.name!r} declares a length of {length} token: set {side}_length")
+            raise ModelError(f"model {spec.name!r} declares a length of {length} token; set {side}_length")
         if most is not None and length > most:
-            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {length}, lower it")
+            raise ModelError(f"model {spec.name!r} reads at most {most} tokens; {side}_length is {length}, lower it")
 
 
 def positions(model: Any) -> int | None:
-    """The maximum number of positions of a transformer; None if unlimited."""
+    """Return the maximum number of positions of a transformer; None if unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is None or most < 1:
         return None
@@ -153,19 +153,19 @@ def positions(model: Any) -> int | None:
 
 
 def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
-    """Refuses a tokenizer without a vocabulary, or with ids beyond the rows of the network's embeddings."""
+    """Raise ModelError if a tokenizer has no vocabulary, or has ids beyond the rows of the network's embeddings."""
     ids = tokenizer.get_vocab().values()
     if not set(ids) - set(getattr(tokenizer, "all_special_ids", ())):
-        raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
+        raise ModelError(f"model {name!r}: no tokenizer found; copy the model again, with its tokenizer files")
     if max(ids) >= rows:
         raise ModelError(
-            f"model {name!r}: its tokenizer has ids up to {max(ids)}, but its transformer has {rows} embeddings: "
-            "they are of different models, copy the model again"
+            f"model {name!r}: its tokenizer has ids up to {max(ids)}, but its transformer has {rows} embeddings, "
+            "so they belong to different models; copy the model again"
         )
 
 
 def check_weights(model: Any, folder: Path, name: str) -> None:
-    """Refuses weight files that lack layers, which would stay random, or hold layers of another model.
+    """Raise ModelError if layers are missing, which would stay random, or belong to another model.
 
     Unused heads, such as poolers and language-model heads, may be missing or extra.
     """
@@ -178,12 +178,12 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
     check_missing(missing, name)
     own = {stem(key) for key in model.state_dict()} - {None}
     if surplus := sorted(key for key in unexpected if stem(key) in own):
-        problem = f"its weights have {', '.join(surplus[:_SHOWN])}, but its config.json does not"
-        raise ModelError(f"model {name!r}: {problem}: copy the model again")
+        problem = f"the weights contain {', '.join(surplus[:_SHOWN])}, but config.json does not declare them"
+        raise ModelError(f"model {name!r}: {problem}; copy the model again")
 
 
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
-    """Names of the weights missing from a network's files and of the unexpected weights, except `unused` names."""
+    """Return the names of missing and of unexpected weights in a network's files, except `unused` names."""
     own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
     _, info = type(model).from_pretrained(str(folder), **own, **model_files.load_options(folder))
     missing, unexpected = (
@@ -194,15 +194,15 @@ def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUS
 
 
 def check_missing(missing: Iterable[str], name: str) -> None:
-    """Refuses a model whose files lack weights."""
+    """Raise ModelError if a model's files have missing weights."""
     if lacking := sorted(missing):
-        raise ModelError(f"model {name!r}: its weights lack {', '.join(lacking[:_SHOWN])}: copy the model again")
+        raise ModelError(f"model {name!r}: missing weights {', '.join(lacking[:_SHOWN])}; copy the model again")
 
 
 def assembled(
     modules: list[nn.Module], spec: FullSpec, device: str | None, model_class: type[Any] = SentenceTransformer
 ) -> SentenceTransformer:
-    """Assembles modules into a model with the spec's prompts, lengths and similarity, in evaluation mode.
+    """Assemble modules into a model with the spec's prompts, lengths and similarity, in evaluation mode.
 
     model_class: a sentence-transformers class.
     """
@@ -227,14 +227,14 @@ def assembled(
 
 
 def with_prompts(module: SentenceTransformer, others: Mapping[str, str], default: str | None) -> SentenceTransformer:
-    """Adds named prompts to a model and sets the default prompt."""
+    """Add named prompts to a model and set the default prompt."""
     module.prompts = {**others, **module.prompts}
     module.default_prompt_name = default
     return module
 
 
 def with_heads(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """The modules with the pooling, head, normalisation and separate sides that the spec asks for.
+    """Return the modules with the pooling, head, normalisation and separate sides that the spec requires.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is the head of CoRT.
@@ -251,7 +251,7 @@ def _with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
         for module in reversed(modules):
             if callable(size := getattr(module, "get_embedding_dimension", None)):
                 return int(size())
-        raise ModelError("the model does not declare the size of its vectors: set pooling to cls, mean or lasttoken")
+        raise ModelError("the model does not declare the size of its vectors; set pooling to cls, mean or lasttoken")
 
     while isinstance(modules[-1], Normalize):
         modules = modules[:-1]
@@ -270,18 +270,18 @@ def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     encoder: Any = modules[0]
     if spec.pooling == "own":
         if len(modules) == 1 and hasattr(encoder, "model"):
-            raise ModelError(f"model {spec.name!r} has no pooling of its own: set pooling to cls, mean or lasttoken")
+            raise ModelError(f"model {spec.name!r} has no pooling of its own; set pooling to cls, mean or lasttoken")
         return modules
     pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode=spec.pooling)
     if len(modules) == 1:
         return [encoder, pooling]
     if not any(isinstance(module, Pooling) for module in modules):
-        raise ModelError(f"model {spec.name!r} has no pooling to replace: set pooling to own")
+        raise ModelError(f"model {spec.name!r} has no pooling to replace; set pooling to own")
     return [pooling if isinstance(module, Pooling) else module for module in modules]
 
 
 def save_module(module: SentenceTransformer, spec: FullSpec, folder: Path, card: str | None) -> None:
-    """Replaces `folder` with the model, the model card, and the parts of the spec that the modules do not save."""
+    """Replace `folder` with the model, its model card, and the parts of the spec that the modules do not save."""
     with written_whole(folder) as draft, towers.evaluating(module):
         whole = module
         if spec.typed:  # each side's tokenizer sets its token types for any program that opens the model
@@ -302,7 +302,7 @@ def save_module(module: SentenceTransformer, spec: FullSpec, folder: Path, card:
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """A draft folder that replaces `folder` once the model is written. Raises ModelError if that fails."""
+    """Yield a draft folder that replaces `folder` once the model is written. Raises ModelError if that fails."""
     try:
         with replacing_folder(folder) as draft, resolved.quiet(), system_errors():
             yield draft
@@ -310,11 +310,11 @@ def written_whole(folder: Path) -> Iterator[Path]:
             for path in (path for path in draft.rglob("*") if path.is_file()):
                 path.chmod(path.stat().st_mode | (draft.stat().st_mode & 0o444))
     except OSError as error:
-        raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
+        raise ModelError(f"model {folder} cannot be written ({error}); check the disk and permissions") from error
 
 
 def forget_last_call(tokenizer: Any) -> None:
-    """Removes the truncation and padding settings of the last call from a tokenizer, and custom code names."""
+    """Remove the last call's truncation and padding settings from a tokenizer, and names of custom code."""
     getattr(tokenizer, "init_kwargs", {}).pop("auto_map", None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:

@@ -1,7 +1,7 @@
 """The model card of a trained encoder, and Python code that builds its query encoder for Pyserini.
 
-The code gives Pyserini's searchers the vectors of hardneg: by `AutoQueryEncoder` for a transformer with mean or CLS
-pooling, normalised or not, and for all others by a class that calls sentence-transformers.
+The code encodes queries exactly like hardneg: with `AutoQueryEncoder` for a transformer with mean or CLS pooling,
+normalised or not, and otherwise with a class that calls sentence-transformers.
 """
 
 import json
@@ -16,7 +16,7 @@ from hardneg.records import HUB_ID
 ROUNDED = "model_kwargs"
 """The option that opens half-precision weights as float32."""
 IMPACT_SCALE = 100.0
-"""The default `scale` of the index `impact`: the factor of weights before they are rounded to integers."""
+"""The default `scale` of the index `impact`: the factor applied to weights before rounding to integers."""
 
 _FAMILIES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 _Scores = Mapping[str, Mapping[str, float]]
@@ -30,22 +30,22 @@ class Program:
     lines: tuple[str, ...] = ()
 
     def then(self, imports: str, *lines: str) -> "Program":
-        """The program with one more import and further lines."""
+        """Return the program with another import and further lines."""
         return Program((*self.imports, imports), (*self.lines, *lines))
 
     def text(self) -> str:
-        """The source code of the program, with sorted imports first."""
+        """Return the source code of the program, starting with sorted imports."""
         apart = 2 if self.lines[0].startswith("class ") else 1
         return "\n".join([*sorted(set(self.imports)), *[""] * apart, *self.lines])
 
 
 @dataclass(frozen=True)
 class ModelReference:
-    """The model folder that a program names, and the settings that the folder does not declare.
+    """The model folder that a program opens, and the settings that the folder does not declare.
 
     transformer: the folder of the query transformer, or "" for the same folder. options: arguments of the model class.
-    attributes: attributes to set on the opened model. lacking: the part of the network that the folder lacks. spec: the
-    spec for opening the model in hardneg if sentence-transformers gives different vectors; else empty.
+    attributes: attributes to set on the opened model. lacking: the part of the network missing from the folder. spec:
+    the spec to open the model with hardneg if sentence-transformers would compute other vectors; else empty.
     """
 
     folder: str
@@ -57,12 +57,12 @@ class ModelReference:
 
 
 def quoted(text: str) -> str:
-    """The text as a Python string literal."""
+    """Return the text as a Python string literal."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
-    """The program for `FaissSearcher` with an `Encoder`'s queries; None if no program gives the same vectors."""
+    """Return a program to encode queries for `FaissSearcher`; None if no program computes the same vectors."""
     spec, cosine = encoder.spec, encoder.spec.similarity == "cosine"
     pooling = None if ROUNDED in model.options else _plain_pooling(encoder)
     if pooling is not None:
@@ -86,7 +86,7 @@ def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
-    """The program for `LuceneImpactSearcher` over weights times `scale`, rounded; None if not possible."""
+    """Return a program to encode queries for `LuceneImpactSearcher`, as rounded weights times `scale`, if possible."""
     if model.lacking:
         return None
     encode = (
@@ -128,9 +128,9 @@ def _plain_pooling(encoder: Any) -> str | None:
 
 
 def model_card(encoder: Any, facts: Mapping[str, object]) -> str:
-    """Markdown on the origin of an `Encoder` and how to open it.
+    """Return a Markdown model card that describes the origin of an `Encoder` and how to open it.
 
-    facts: ordered facts, such as `Base model`, `Dataset`, `Loss`; absolute paths are cut to the last part.
+    facts: ordered facts, such as `Base model`, `Dataset`, `Loss`; absolute paths are shortened to their last part.
     """
     spec, form, class_name = encoder.spec, encoder.representation.form, type(encoder.module).__name__
     shown, family = {name: without_folder(value) for name, value in facts.items()}, _FAMILIES[form]
@@ -161,7 +161,7 @@ pipeline_tag: sentence-similarity
 from sentence_transformers import {class_name}
 
 model = {class_name}("path/to/this/folder")
-queries = model.encode_query(["a question"])  # hardneg reads {query} tokens of them
+queries = model.encode_query(["a question"])  # hardneg reads {query} tokens of each
 documents = model.encode_document(["a passage"])
 scores = model.similarity(queries, documents)
 ```
@@ -174,7 +174,7 @@ def _pyserini(encoder: Any) -> str:
     form, model = encoder.representation.form, ModelReference("path/to/this/folder")
     program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, IMPACT_SCALE)
     if form == "token-vectors" or program is None:
-        return "Pyserini has no index of token vectors; hardneg's `multi-vector` indexes search them."
+        return "Pyserini has no index for token vectors; hardneg's `multi-vector` indexes do."
     imports, searcher = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'
     if form == "weights":
         imports = "from pyserini.search.lucene import LuceneImpactSearcher"
@@ -184,7 +184,7 @@ def _pyserini(encoder: Any) -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Adds a table of mean scores by row and metric before the last section. over: what the means are over."""
+    """Insert a table of mean scores by row and metric before the last section; over: what the means are over."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
@@ -195,6 +195,6 @@ def with_scores(card: str, scores: _Scores, over: str) -> str:
 
 
 def without_folder(value: object) -> str:
-    """The value as a string, with an absolute path cut to the last part."""
+    """Return the value as a string, with an absolute path shortened to its last part."""
     text = str(value)
     return PurePath(text).name if PurePath(text).is_absolute() else text

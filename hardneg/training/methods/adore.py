@@ -1,4 +1,4 @@
-"""Query-side training on a fixed index (stage `train-queries`): ADORE, and JPQ, which also learns the centroids."""
+"""Query-side training with a fixed index (stage `train-queries`): ADORE, and JPQ, which also learns the centroids."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from hardneg.training.examples import Examples, QueryRows, TrainingData
 
 Forced = Literal["none_retrieved", "always", "never"]
 FORCED: Forced = "none_retrieved"
-"""The default rule for adding known positives to a list."""
+"""Default rule for adding known positives to a list."""
 Blocks = Callable[[], Iterator[Rows]]
 """A function that yields the lists of all queries in blocks, int64 [n, K], padded with -1."""
 _QUERIES = 4096
@@ -35,35 +35,35 @@ QUERIES_PER_PASS = 16  # measured on two cores: padding costs a CPU more than a 
 
 
 class NegativeSource:
-    """Base class of sources of the document lists of each step.
+    """Base class for sources of the document lists that each step scores.
 
-    live: whether lists are ranked with the current model. refresh_interval: steps between calls of `prepare`; None
-    means one call at the start.
+    live: whether lists are ranked with the current model. refresh_interval: number of steps between calls of `prepare`;
+    None means one call at the start.
     """
 
     live: ClassVar[bool] = False
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Prepare to start or continue at a step."""
+        """Prepare to start or resume at a step."""
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
-        """Each query's list, as rows of the corpus, int64 [B, K], padded with -1; the batch starts at position `start`.
+        """Return the list of each query: rows of the corpus, int64 [B, K], padded with -1.
 
-        vectors: encoded queries of this process's share, for a live source.
+        start: position of the batch in the sequence. vectors: this process's encoded queries, for a live source.
         """
         raise NotImplementedError
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
-        """The current lists of B encoded queries."""
+        """Return the current lists of B encoded queries."""
         return self.lists(batch, -1, None)
 
 
 @dataclass
 class DynamicNegatives(NegativeSource):
-    """Dynamic hard negatives: the top of the index for the current encoding of each query.
+    """Dynamic hard negatives: the top hits in the index for the current encoding of each query.
 
-    collect: function that converts encoded queries to the index's input.
+    collect: function that converts encoded queries to the input of the index.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 10.
     """
@@ -75,7 +75,7 @@ class DynamicNegatives(NegativeSource):
     live = True
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
-        """Search for the whole batch; each process searches for its share of the queries."""
+        """Return the top hits of the whole batch; each process searches for its share of the queries."""
         assert vectors is not None
         rows = torch.from_numpy(self.in_use(batch, self.collect(vectors)))
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
@@ -99,10 +99,10 @@ class RandomNegatives(NegativeSource):
 
 @dataclass
 class NegativeTable(NegativeSource):
-    """A list for every training query, in a file in `folder`.
+    """Precomputed lists for all training queries, in a file in `folder`.
 
-    shape: (queries, K). make: function that returns the lists, ranked with the current weights. refresh_interval: steps
-    between calls of `make`; None means one call.
+    shape: (queries, K). make: function that yields the lists, ranked with the current weights. refresh_interval: number
+    of steps between calls of `make`; None means one call.
     """
 
     folder: Path
@@ -111,7 +111,7 @@ class NegativeTable(NegativeSource):
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Write the table if due, or open the current one; remove old tables. Raises TrainingError if none exists."""
+        """Open the current table, written first if due; remove older ones. Raises TrainingError if it is missing."""
         mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{mined_at:09d}.npy"
         if world().rank == 0:
@@ -123,7 +123,7 @@ class NegativeTable(NegativeSource):
                         file.write(np.ascontiguousarray(lists, "<i4").tobytes())
             if not path.exists():
                 gone = f"the lists of step {mined_at} are missing"
-                raise TrainingError(f"{path}: {gone}: remove {self.folder} to start afresh")
+                raise TrainingError(f"{path}: {gone}; remove {self.folder} to start afresh")
             for other in {*self.folder.glob("lists-*.npy")} - {path}:
                 other.unlink()
         barrier()
@@ -134,7 +134,7 @@ class NegativeTable(NegativeSource):
 
 
 def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
-    """A function that yields the first `depth` negatives of each query in a file of negatives."""
+    """Return a function that yields the first `depth` negatives of each query in a file of negatives."""
     row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
     def blocks() -> Iterator[Rows]:
@@ -147,19 +147,19 @@ def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blo
 
 
 def searched_lists(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
-    """A function that yields the top of the index for each query, encoded with the current weights."""
+    """Return a function that yields the top `depth` hits of each query, encoded with the current weights."""
     encode: Any = partial(encoder.encode, side="query")
     return lambda: (hits.rows for *_, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, Seconds()))
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledLists:
-    """The documents of B queries, M per query: the documents of a list, then added positives.
+    """The documents of B queries, M per query: those of a ranked list, then added positives.
 
     rows: int64 [B, M], rows of the corpus, padded with -1.
-    ranks: int64 [B, M], ranks in the list, counted from 1, continued for added positives; 0 for padding.
+    ranks: int64 [B, M], ranks in the list, counted from 1 and continued for added positives; 0 for padding.
     positive: bool [B, M], known positives of the query.
-    valid: bool [B, M], false for padding, copies of a positive, and the query's own text.
+    valid: bool [B, M], false for padding, duplicates of a positive, and the query's own text.
     """
 
     rows: Rows
@@ -169,7 +169,7 @@ class LabelledLists:
 
 
 def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> LabelledLists:
-    """Label lists by the known positives, and add positives to them.
+    """Label the documents of lists as positive or negative, and add missing positives.
 
     lists: int64 [B, K], rows of the corpus, best first, padded with -1. content_hash: uint64 [N], by row of the corpus.
     forced: `always` adds all missing known positives to each list, `none_retrieved` only to lists without positives.
@@ -194,7 +194,7 @@ def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], force
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """The queries of the sequence from position `start`, with the features of this process's share."""
+    """A batch of queries from position `start` of the sequence on, with the features of this process's share."""
 
     rows: QueryRows
     features: dict[str, Tensor]
@@ -215,7 +215,7 @@ class QueryTower(nn.Module):
         self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Encoded queries, float32 [B, ...], and the trained weights of the index, if any.
+        """Return encoded queries, float32 [B, ...], and the trained weights of the index, if any.
 
         Scores must use these weights, since a distributed wrapper tracks the outputs of the forward pass.
         """
@@ -230,12 +230,12 @@ class AdoreTraining(step.ExampleTraining):
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
 
     Attributes:
-        encoder: a twin encoder, of which only the query side is trained.
+        encoder: twin encoder; only its query side is trained.
         examples: the queries and their positives.
-        searcher: the fixed index; index: the index's key. content_hash: uint64 [N], by row of the corpus.
-        source: where the lists of each step come from.
-        forced: rule for adding known positives to the lists. dropout: whether queries search with dropout.
-        watch: function that is called after each step and returns more metrics.
+        searcher: the fixed index; index: its key. content_hash: uint64 [N], by row of the corpus.
+        source: source of the lists of each step.
+        forced: rule for adding known positives to the lists. dropout: whether queries for the search have dropout.
+        watch: function that is called after each step and returns additional metrics.
     """
 
     encoder: Encoder
@@ -274,7 +274,7 @@ class AdoreTraining(step.ExampleTraining):
         return batches.ahead(make, starts)
 
     def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
-        """Scores of each query's own list, for the queries of all processes."""
+        """Return the scores of each query's own list, for the queries of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
             searching = vectors.detach() if self.source.live else None
@@ -296,16 +296,16 @@ class AdoreTraining(step.ExampleTraining):
         return record
 
     def _products(self, queries: Tensor, lists: LabelledLists, weights: Tensor | None) -> Tensor:
-        """Inner products, float32 [B, M], with gradients to the queries and to the weights of the index, if any."""
+        """Compute inner products, float32 [B, M], differentiable in the queries and any trained index weights."""
         stored = encoded_rows(self.searcher, np.maximum(lists.rows, 0).reshape(-1))
         return self.encoder.score_lists(queries, stored)
 
 
 def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) -> ScoreBatch:
-    """The `ScoreBatch` of labelled lists.
+    """Return the `ScoreBatch` of labelled lists.
 
-    scores: float32 [B, M]. width: how many of the M documents were in the list, not added. live: whether the current
-    model ranked the lists; if so, their ranks are used, otherwise documents are ranked by `scores`.
+    scores: float32 [B, M]. width: number of the M documents that come from the list, without added positives. live:
+    whether the current model ranked the lists; if so, their ranks are used, otherwise documents are ranked by `scores`.
     """
     positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (lists.positive, lists.valid))
     there = torch.from_numpy(lists.rows >= 0).to(scores.device)
@@ -319,7 +319,7 @@ def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) ->
 
 
 class JpqTower(QueryTower):
-    """An encoder's query side with an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
+    """An encoder's query side with the centroids, float32 [M, C, d / M], and rotation, float32 [d, d], of an index.
 
     The centroids have their own learning rate; the rotation is fixed.
     """
@@ -339,7 +339,7 @@ class JpqTower(QueryTower):
 
 @dataclass(eq=False, kw_only=True)
 class JpqTraining(AdoreTraining):
-    """Query-side training that also learns the centroids of the opened index, without changing its file.
+    """Query-side training that also learns the centroids of the opened index; the index file does not change.
 
     Source: Zhan et al., Jointly Optimizing Query Encoder and Product Quantization to Improve Retrieval Performance
     (CIKM 2021).
@@ -370,7 +370,7 @@ class JpqTraining(AdoreTraining):
         super().prepare(step)
 
     def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> ScoreBatch:
-        """Scores of each query's own list, with gradients to the queries and the centroids."""
+        """Return the scores of each query's own list, differentiable in the queries and the centroids."""
         self.install()
         return super().scores(model, batch, half)
 
@@ -380,7 +380,7 @@ class JpqTraining(AdoreTraining):
         return super().log_metrics(step)
 
     def _products(self, queries: Tensor, lists: LabelledLists, weights: Tensor | None) -> Tensor:
-        """Inner products of the whole batch in every process, so that their mean gradient is that of one process."""
+        """Compute the inner products of the whole batch in every process, so that averaging keeps the gradients."""
         assert weights is not None
         codes = self.searcher.codes(np.maximum(lists.rows, 0).reshape(-1))
         chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*lists.rows.shape, -1)
@@ -390,9 +390,9 @@ class JpqTraining(AdoreTraining):
 
 
 def code_products(queries: Tensor, centroids: Tensor, codes: Tensor) -> Tensor:
-    """Inner products of queries and coded vectors, float [B, L], with gradients to queries and centroids.
+    """Compute inner products of queries and coded vectors, float [B, L], differentiable in queries and centroids.
 
-    queries: float [B, d], rotated as the vectors were. centroids: float [M, C, d / M]. codes: int64 [B, L, M].
+    queries: float [B, d], rotated like the vectors. centroids: float [M, C, d / M]. codes: int64 [B, L, M].
     """
     parts = queries.view(len(queries), len(centroids), -1)
     products = torch.einsum("bmd,mcd->bmc", parts, centroids)

@@ -1,4 +1,4 @@
-"""Training on refreshed negatives (stage `train-refreshed`), which another process or the trainer itself mines."""
+"""Training on refreshed negatives (stage `train-refreshed`), mined by another process or by the trainer itself."""
 
 import os
 import signal
@@ -31,15 +31,15 @@ PROGRAM = (sys.executable, "-m", "hardneg.training.refresh")
 PATIENCE = 10.0
 """Seconds to wait for the inferencer to exit."""
 LIVES = 4
-"""The most consecutive starts of the inferencer without a refresh."""
+"""Maximum number of consecutive starts of the inferencer without a refresh."""
 _QUERIES = 10_000  # the first ones are compared between refreshes, so that large sets take no longer
 
 
 class AnceTraining(DualEncoderTraining):
     """Training of a dual encoder on refreshed negatives.
 
-    A published refresh is used from the first step whose batches are not drawn yet, which is one step later, since
-    batches are drawn one step ahead. All batches of a step, in all processes, use the same refresh.
+    A published refresh takes effect at the first step whose batches have not been drawn yet, which is one step later,
+    since batches are drawn one step ahead. All batches of a step, in all processes, use the same refresh.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 4.
@@ -54,9 +54,9 @@ class AnceTraining(DualEncoderTraining):
         provider: "RefreshProvider",
         terms: LossTerms = LossTerms(),  # noqa: B008
     ) -> None:
-        """data: its negatives serve until the first refresh. Raises UsageError if `query_chunks` are too many."""
+        """Use the negatives of `data` until the first refresh. Raises UsageError if `query_chunks` is too large."""
         if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
-            raise UsageError(f"refresh.query_chunks: {total} queries cannot be cut into {parts} parts: give fewer")
+            raise UsageError(f"refresh.query_chunks: {total} queries cannot be split into {parts} parts; use fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
         self._data, self._options, self._refreshing = data, options, refreshing
         self._provider, self._refreshes = provider, provider.refreshes
@@ -77,7 +77,7 @@ class AnceTraining(DualEncoderTraining):
 
     @property
     def waited(self) -> float:
-        """The fraction of this process's time spent waiting for negatives."""
+        """The fraction of time that this process has spent waiting for negatives."""
         return self._waited / max(time.monotonic() - self._started, 1e-9)
 
     def __len__(self) -> int:
@@ -114,14 +114,14 @@ class AnceTraining(DualEncoderTraining):
         return batches.ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """Metrics of a step: `refresh`, its number, and `lag`, the steps from the mining model to the trained model.
+        """Return `refresh`, the number of the refresh in use, and `lag`, the steps since the model that mined it.
 
-        The first step of a refresh also has `kept`, the fraction of a query's negatives shared with the last refresh.
+        The first step of a refresh also has `kept`, the mean fraction of negatives shared with the previous refresh.
         """
         return self._uses.pop(step - 1, {})
 
     def _use_newest(self, step: int) -> None:
-        """Switch to the newest negatives, in all processes at the same step."""
+        """Switch to the newest negatives in all processes at the same step."""
         newer = from_first(self._newer(step) if world().rank == 0 else None)
         if newer is not None:
             self._used = newer
@@ -130,11 +130,11 @@ class AnceTraining(DualEncoderTraining):
         elif self._used is None:
             if self._first is None:
                 gone = f"{self._refreshes.folder}: there are no negatives"
-                raise TrainingError(f"{gone}: remove its parent to start afresh")
+                raise TrainingError(f"{gone}; remove the parent folder to start afresh")
             self.examples = self._first
 
     def _newer(self, step: int) -> tuple[int, int] | None:
-        """Open newer negatives in the first process; return their number and step, None if there are none."""
+        """Open newer negatives, in the first process; return their number and step, or None if there are none."""
         newest = self._provider.newest(step)
         if newest is None or newest.step <= self._seen:
             return None
@@ -155,7 +155,7 @@ class AnceTraining(DualEncoderTraining):
         return number, newest.step
 
     def _read(self, number: int) -> NegativesFile:
-        """Read a file into memory: it may be removed or truncated during training."""
+        """Read a file of negatives into memory, since it may be removed or truncated during training."""
         return read_negatives(self._refreshes.negatives(number), whole=True)
 
     def _mined(self, number: int) -> examples.Examples:
@@ -165,9 +165,9 @@ class AnceTraining(DualEncoderTraining):
 def refresh_facts(
     history: list[checkpoint.Record], refreshes: list[checkpoint.Record], waited: float, documents: int
 ) -> dict[str, Any]:
-    """Summarise the records of all steps and of all refreshes for the manifest.
+    """Summarise the records of all steps and refreshes as facts for the manifest.
 
-    waited: fraction of the time spent waiting. documents: number of documents that a refresh encodes.
+    waited: fraction of the time spent waiting. documents: number of documents encoded per refresh.
     """
     lags, counts, seconds = [record["lag"] for record in history if "lag" in record], Counter[str](), Counter[str]()
     seconds.update(dict.fromkeys(("encode", "queries", "search", "write"), 0))
@@ -187,9 +187,9 @@ def refresh_facts(
 
 
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
-    """The mean fraction of a query's negatives that are also in the earlier file, over queries with negatives in both.
+    """Return the mean fraction of a query's negatives that are also in the earlier file.
 
-    The result is None if there is no such query, as for refreshes of different parts of the queries.
+    Only queries with negatives in both files count; without any, as with different query chunks, the result is None.
     """
     has, had = (
         {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
@@ -200,7 +200,7 @@ def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -
 
 
 class Process:
-    """The inferencer process; `report` is called with each line of output, and with a line when the process ends."""
+    """The inferencer process; `report` is called with each line of its output and with a message when it exits."""
 
     def __init__(self, settings: Settings, report: Callable[[str], None]) -> None:
         self._settings, self._report, self._folder = settings, report, Path(settings.refreshes)
@@ -211,11 +211,11 @@ class Process:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the inferencer has died too often to be restarted."""
+        """Whether the inferencer has crashed too often to be restarted."""
         return self.lives < 1
 
     def start(self) -> None:
-        """Start the inferencer; it ends when this process closes the pipe."""
+        """Start the inferencer, which exits when this process closes the pipe."""
         path, threads = self._folder / "inferencer.json", str(self._settings.threads)
         self._settings.write(path)
         ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")  # set for one of several trainers
@@ -228,14 +228,14 @@ class Process:
         self._reader.start()
 
     def wake(self) -> None:
-        """Tell the inferencer that there is a new checkpoint."""
+        """Notify the inferencer of a new checkpoint."""
         if self.running and self.running.stdin:
             with suppress(OSError):
                 self.running.stdin.write("\n")
                 self.running.stdin.flush()
 
     def check(self) -> None:
-        """Report the inferencer's output, and restart it after a crash, up to `LIVES` times."""
+        """Report the inferencer's output, and restart the inferencer if it has crashed fewer than `LIVES` times."""
         ended = None if self.exhausted or self.running is None else self.running.poll()
         if ended is not None and self._reader is not None:
             self._reader.join(PATIENCE)  # its last line is reported before its end
@@ -249,13 +249,13 @@ class Process:
             end = f"was killed by {signal.Signals(-ended).name}"
         else:
             lines = (self._folder / "inferencer.log").read_text(encoding="utf-8", errors="replace").splitlines()
-            end = f"ended with code {ended}" + (f" ({lines[-1].strip()})" if lines else "")
+            end = f"exited with code {ended}" + (f" ({lines[-1].strip()})" if lines else "")
         self._report(f"inferencer: {end}; {'not restarted' if self.exhausted else 'restarted'}")
         if not self.exhausted:
             self.start()
 
     def stop(self) -> None:
-        """Close the pipe, which ends the inferencer; kill it if it does not exit."""
+        """Stop the inferencer by closing the pipe; kill it if it does not exit in time."""
         if self.running is None:
             return
         if self.running.stdin:
@@ -274,10 +274,10 @@ class Process:
 
 @dataclass
 class SynchronousProvider:
-    """Mining in all of the trainer's own processes at each multiple of `refresh_interval`.
+    """A provider that mines in the trainer's own processes at each multiple of `refresh_interval`.
 
     The negatives of a step depend only on the seed and the step, even in a resumed run. Damaged negatives are mined
-    again with the kept weights of the same model. first: the first step to mine at.
+    again with the saved weights of the same model. first: the first step to mine at.
     """
 
     encoder: Encoder
@@ -290,11 +290,10 @@ class SynchronousProvider:
     _last: checkpoint.Refresh | None = None
 
     def prepare(self, step: int) -> None:
-        """Mine at a multiple of the interval, unless the refresh exists.
+        """Mine the refresh that is due at this step, unless it already exists.
 
         Raises:
-            TrainingError: the negatives of this step and the weights that mined them are gone, or there is nothing to
-                train on.
+            TrainingError: the refresh and the weights to mine it again are missing, or there is nothing to train on.
         """
         wanted, encoder = step - step % self.refresh_interval, self.encoder
         if not from_first(world().rank == 0 and self._missing(step, wanted)):
@@ -305,15 +304,15 @@ class SynchronousProvider:
                 if wanted:
                     self.checkpoints.load_weights(encoder.module, wanted)
             except ArtifactError as error:
-                gone = f"the negatives of step {wanted} are gone, and so are the weights that mined them"
-                raise TrainingError(f"{self.refreshes.folder}: {gone}: remove its parent to start afresh") from error
+                gone = f"the negatives of step {wanted} and the weights to mine them again are missing"
+                raise TrainingError(f"{self.refreshes.folder}: {gone}; remove the parent to start afresh") from error
         with self.refreshes.alone() if world().rank == 0 else nullcontext():
             self._last = mine_refresh([encoder], self.mining, self.refreshes, wanted // self.refresh_interval, wanted)
         if self._last is not None:
             self.report(str(self._last))
 
     def _missing(self, step: int, wanted: int) -> bool:
-        """Whether the refresh to train on at `step` is missing, in the first process."""
+        """Return whether the refresh to train on at `step` is missing; called in the first process only."""
         self.refreshes.forget_after(step, self.report)
         if wanted < self.first:
             return False
@@ -326,7 +325,7 @@ class SynchronousProvider:
         return self._last
 
     def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
-        """Raise TrainingError; a damaged refresh is removed, so that the next run mines it again."""
+        """Raise TrainingError, after removing a damaged refresh so that the next run mines it again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
         raise TrainingError(f"{refresh.name}: {error}") from error
@@ -334,7 +333,7 @@ class SynchronousProvider:
 
 @dataclass
 class BackgroundProvider:
-    """Mining in another process during training; if that process fails, training continues with its last negatives.
+    """A provider that mines in another process during training; if it fails, training keeps its last negatives.
 
     A resumed run continues from its newest checkpoint; refreshes mined with later checkpoints are removed. needed:
     whether training has no negatives until the first refresh.
@@ -348,10 +347,10 @@ class BackgroundProvider:
     _last: int = -1
 
     def prepare(self, step: int) -> None:
-        """Start the other process, or notify it of the checkpoint; wait if there is nothing to train on.
+        """Start the other process or notify it of the checkpoint; wait if there are no negatives to train on yet.
 
         Raises:
-            TrainingError: there is nothing to train on, and the other process has failed.
+            TrainingError: there are no negatives, and the other process has failed.
         """
         if world().rank > 0:
             return
@@ -362,7 +361,7 @@ class BackgroundProvider:
         self.process.wake()
         while self.newest(step) is None and self.needed:
             if self.process.exhausted:
-                raise TrainingError("the inferencer died too often before its first refresh: see its output above")
+                raise TrainingError("the inferencer crashed too often before its first refresh; see its output above")
             time.sleep(0.05)
 
     def newest(self, step: int) -> checkpoint.Refresh | None:
@@ -380,7 +379,7 @@ class BackgroundProvider:
             self.refreshes.remove(refresh.number)
             self._damaged(f"{refresh.name}: {error}; mining it again")
         else:
-            self.report(f"{refresh.name}: {error}; it is not used")
+            self.report(f"{refresh.name}: {error}; not used")
 
     def _damaged(self, line: str) -> None:
         self.report(line)
@@ -388,4 +387,4 @@ class BackgroundProvider:
 
 
 RefreshProvider = SynchronousProvider | BackgroundProvider
-"""The trainer's source of refreshes: all processes call `prepare`, the first one the other methods."""
+"""The trainer's source of refreshes: all processes call `prepare`, only the first calls the other methods."""

@@ -1,4 +1,4 @@
-"""Training of a dual encoder (stage `train`): masks and terms of its loss, and gradient caching."""
+"""Training of a dual encoder (stage `train`): masks and terms of the loss, and gradient caching."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -27,22 +27,22 @@ _Pass = Callable[[], Vectors]
 def guide_masked(batch: types.ScoreBatch, mask: options.GuidedMask) -> types.ScoreBatch:
     """Mask negatives that a guide scores above g(positive) - margin. Raises TrainingError if there are no guide scores.
 
-    guide [B, M], guide_query_query and guide_document_document are compared with the guide's score of the row's query
-    and positive, or the lowest such score if there are several positives.
+    guide [B, M], guide_query_query and guide_document_document are compared with the guide's score for the row's query
+    and its positive, or with the lowest such score if there are several positives.
 
     Source: Solatorio, GISTEmbed (2024), section 3; margins as in sentence-transformers' `GISTEmbedLoss`.
     """
     if batch.guide is None:
-        raise errors.TrainingError("guided_mask: the batch has no guide's scores: name an encode stage as `guide`")
+        raise errors.TrainingError("guided_mask: the batch has no guide scores; set `guide` to an encode stage")
     highest = _lowest_positive(batch.guide, batch)
     highest = highest - mask.margin * (highest.abs() if mask.kind == "relative" else 1)
     return _mask(batch, (batch.guide, batch.guide_query_query, batch.guide_document_document), highest)
 
 
 def self_masked(batch: types.ScoreBatch, margin: float) -> types.ScoreBatch:
-    """Mask negatives that the model itself scores above s(positive) + margin, as likely unjudged positives.
+    """Mask negatives that the model itself scores above s(positive) + margin, as they are probably false negatives.
 
-    Scores between queries and between documents are masked too. No gradient flows through the comparison.
+    Scores between queries and between documents are masked as well. No gradient flows through the comparison.
 
     Source: Zhang et al., Qwen3 Embedding (2025), Eq. 1 and the mask below it, with a margin of 0.1 for cosines.
     """
@@ -52,12 +52,12 @@ def self_masked(batch: types.ScoreBatch, margin: float) -> types.ScoreBatch:
 
 
 def _lowest_positive(scores: Tensor, batch: types.ScoreBatch) -> Tensor:
-    """The lowest score of each row's positives, float [B, 1]; infinite for a row without any."""
+    """Return the lowest score of each row's positives, float [B, 1]; infinite for a row without positives."""
     return scores.masked_fill(~(batch.positive & batch.valid), torch.inf).amin(1, keepdim=True)
 
 
 def _mask(batch: types.ScoreBatch, parts: Sequence[Tensor | None], highest: Tensor) -> types.ScoreBatch:
-    """Mask what scores above `highest`, float [B, 1]; parts: scores [B, M], [B, B] or None, [M, M] or None."""
+    """Mask scores above `highest`, float [B, 1]; parts: scores [B, M], [B, B] or None, [M, M] or None."""
     scores, query_query, document_document = parts
     assert scores is not None
     valid = batch.valid & (batch.positive | (scores <= highest))
@@ -71,14 +71,14 @@ def _mask(batch: types.ScoreBatch, parts: Sequence[Tensor | None], highest: Tens
 
 
 Change = Callable[[Tensor], Tensor]
-"""A function that truncates encoded texts, or quantizes them as an index does."""
+"""A function that truncates encoded texts, or quantizes them like an index."""
 
 
 def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
-    """Vectors quantized and decoded as in an index of this precision, with a straight-through gradient.
+    """Quantize and decode vectors like an index of this precision, with a straight-through gradient.
 
     `int8` matches index `sq8`: 255 steps between the minimum and maximum of each dimension. `binary` matches index
-    `binary`: the sign of each number, scaled to the mean length of the vectors.
+    `binary`: the sign of each number, scaled to the mean norm of the vectors.
 
     Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic Neurons for
     Conditional Computation (2013), section 5, for the gradients.
@@ -96,11 +96,11 @@ def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """Terms of the loss of a batch.
+    """The terms of a batch's loss.
 
     dims: weight of the loss at each number of dimensions; empty means one loss on all dimensions. precisions:
-    precisions of the document vectors, each with a loss. regularizer: plugin whose penalty is added. guided_mask: mask
-    of negatives by a guide's scores. self_mask: margin over the positive above which the model's scores mask negatives.
+    precisions of the document vectors, each with its own loss. regularizer: plugin that computes a penalty to add.
+    guided_mask: mask by guide scores. self_mask: margin above the positive's score beyond which negatives are masked.
 
     Source: Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), Eq. 1.
     """
@@ -112,7 +112,7 @@ class LossTerms:
     precisions: tuple[types.StoredPrecision, ...] = ()
 
     def named_with(self, examples: str) -> str:
-        """A digest of the examples and these terms, or the examples' own digest if there are no terms."""
+        """Return a digest of the examples and these terms, or the examples' own digest if there are no terms."""
         if self == LossTerms():
             return examples
         guided, of = None if self.guided_mask is None else asdict(self.guided_mask), self.regularizer
@@ -121,14 +121,14 @@ class LossTerms:
         return digest([examples, [[dim, weight] for dim, weight in self.dims.items()], named, *masks, *self.precisions])
 
     def needs(self, loss: object) -> frozenset[str]:
-        """The optional fields of a `ScoreBatch` that a loss and the masks read."""
+        """Return the optional fields of a `ScoreBatch` that a loss and the masks use."""
         named = frozenset(needs_of(loss))
         if self.guided_mask is None:
             return named
         return named | {"guide", *(f"guide_{part}" for part in options.WITH_EACH_OTHER if part in named)}
 
     def masked(self, batch: types.ScoreBatch) -> types.ScoreBatch:
-        """The batch with all masks applied."""
+        """Return the batch with all masks applied."""
         batch = batch if self.guided_mask is None else guide_masked(batch, self.guided_mask)
         return batch if self.self_mask is None else self_masked(batch, self.self_mask)
 
@@ -142,11 +142,11 @@ class LossTerms:
         if not self.dims and not self.precisions:
             return
         if (most := max(self.dims, default=0)) > encoder.dimension:
-            raise errors.UsageError(f"dims: {most} exceeds the model's {encoder.dimension} dimensions: give fewer")
+            raise errors.UsageError(f"dims: {most} exceeds the model's {encoder.dimension} dimensions; use fewer")
         encoder.truncated(torch.zeros(1, encoder.dimension), min(self.dims, default=encoder.dimension))
 
     def loss(self, encoder: Any, loss_of: Callable[[Change, Change], Tensor]) -> Tensor:
-        """The weighted sum of the losses at each number of dimensions and each precision of the documents.
+        """Return the weighted sum of the losses over all numbers of dimensions and precisions of the documents.
 
         loss_of: function that returns the loss, given a function that truncates texts and one that quantizes documents.
         """
@@ -160,7 +160,7 @@ class LossTerms:
         return torch.stack(losses).sum()
 
     def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
-        """The regularizer's penalty for the distinct encoded queries, float [B, ...], and documents, float [D, ...].
+        """Return the regularizer's penalty for the encoded queries, float [B, ...], and distinct documents [D, ...].
 
         column: int64 [M], the document of each column of the scores. done: the fraction of finished steps.
         """
@@ -174,7 +174,7 @@ _LOSS_ALONE = LossTerms()
 
 
 class TwoTowers(nn.Module):
-    """An encoder of queries and documents in one forward call, as a distributed wrapper needs."""
+    """An encoder of queries and documents in one forward call, as distributed wrappers require."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class TwoTowers(nn.Module):
         self._embed = encoder.embed
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
-        """Vectors of queries and documents, float32 [B, d] and [D, d]."""
+        """Return the vectors of queries and documents, float32 [B, d] and [D, d]."""
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
@@ -196,7 +196,7 @@ class DualEncoderTraining(step.ExampleTraining):
         options: options.TrainOptions,
         terms: LossTerms = _LOSS_ALONE,
     ) -> None:
-        """terms: raise UsageError or ModelError if the encoder does not fit them."""
+        """Raise UsageError or ModelError if the encoder does not support `terms`."""
         terms.check(encoder)
         self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
@@ -216,13 +216,13 @@ class DualEncoderTraining(step.ExampleTraining):
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: batches.Batch, half: bool) -> types.ScoreBatch:
-        """Scores of each query against each document of the batch, over all processes."""
+        """Return the scores of each query with each document of the batch, over all processes."""
         return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(
         self, loss: step.Objective, model: Any, batch: batches.Batch, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
-        """The loss of the masked scores over all `dims` and `precisions`, and the regularizer's penalty."""
+        """Return the loss of the masked scores over all `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._encoded(model, batch, half)
         needs = self._terms.needs(loss)
 
@@ -241,7 +241,7 @@ class DualEncoderTraining(step.ExampleTraining):
         return self._terms.loss(self.encoder, loss_of), penalty
 
     def _encoded(self, model: Any, batch: batches.Batch, half: bool) -> tuple[Tensor, Tensor]:
-        """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes."""
+        """Encode queries, float32 [B, ...], and documents [D, ...] or slots of segments, of all processes."""
         precision = partial(torch.autocast, self.encoder.device.type, torch.bfloat16, enabled=half)
         if self._chunk is None:
             with precision():
@@ -272,7 +272,7 @@ class DualEncoderTraining(step.ExampleTraining):
             parts["query_query"] = batches.apart(score(queries, queries), of.related_queries())
         if "document_document" in needs:
             if batch.counts is not None:
-                raise errors.UsageError("documents in segments have no scores with each other: choose another loss")
+                raise errors.UsageError("segmented documents have no scores with each other; choose another loss")
             scores = score(documents, documents, column)[column]
             parts["document_document"] = batches.apart(scores, of.related_documents())
         return replace(scored, **parts)
@@ -297,10 +297,10 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """Functions that encode the texts of one side or of both; `context` creates the context manager of a pass.
+    """Functions that encode one side or both sides; `context` creates the context manager of a pass.
 
-    `both` may be wrapped for several processes. It is called once with a graph, after all other parts, as the wrapper
-    expects, and then reduces the gradients that all parts have accumulated; the other parts bypass it.
+    `both` may be wrapped for distributed training. As the wrapper expects, it is called once with a graph, after all
+    other parts, and then reduces the gradients that all parts have accumulated; the other parts bypass it.
     """
 
     one: Callable[[Features, Any], Tensor]
@@ -309,11 +309,11 @@ class Towers:
 
 
 def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
-    """The vectors of both sides, with gradients that reach the weights part by part (gradient caching).
+    """Encode both sides so that gradients reach the weights part by part (gradient caching).
 
-    A batch of any size needs only the memory of one part. All parts are encoded without a graph; the loss of the whole
-    batch gives each vector its gradient; then each part is encoded again, with a graph and the same dropout, to
-    propagate its vectors' gradients to the weights.
+    A batch of any size needs only the memory of one part. All parts are first encoded without a graph. The loss of the
+    whole batch then determines the gradient of each vector. Finally each part is encoded again, with a graph and the
+    same dropout, to propagate these gradients to the weights.
 
     Source: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021),
     section 3.
@@ -339,7 +339,7 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
 
 
 class _Twice(torch.autograd.Function):
-    """Encoding without a graph, repeated with one in the backward pass; `anchor` makes autograd call it."""
+    """Encoding without a graph, repeated with one in the backward pass; `anchor` makes autograd call `backward`."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:

@@ -23,7 +23,7 @@ class PairBatch:
     """A batch of B queries with W documents each, the positive first.
 
     features: features of this process's share of the pairs. valid: bool [B, W], as in a `ScoreBatch`. teacher: float32
-    [B, W], the teacher's scores, nan if missing; None without a teacher.
+    [B, W], teacher scores, nan if missing; None without a teacher.
     """
 
     query_ids: list[str]
@@ -33,7 +33,7 @@ class PairBatch:
 
 
 class PairTower(nn.Module):
-    """A network that scores all pairs of a batch in one forward call, as a distributed wrapper needs."""
+    """A network that scores all pairs of a batch in one forward call, as distributed wrappers require."""
 
     def __init__(self, network: PairNetwork) -> None:
         super().__init__()
@@ -41,16 +41,16 @@ class PairTower(nn.Module):
         self._logits, self._cpu = network.logits, network.device.type == "cpu"
 
     def forward(self, features: batches.Features) -> Tensor:
-        """The logit of each pair, float32 [n]."""
+        """Return the logit of each pair, float32 [n]."""
         return (
             batches.in_parts(features, _PAIRS_PER_PASS).through(self._logits) if self._cpu else self._logits(features)
         )
 
 
 class RerankerTraining(step.ExampleTraining):
-    """Training of a network that scores pairs; a query's positive and negatives are drawn anew in each epoch.
+    """Training of a network that scores query-document pairs; positives and negatives are redrawn in every epoch.
 
-    A distillation loss uses a teacher's scores of these documents, if the data has any.
+    A distillation loss uses teacher scores of these documents, if the data has any.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3, step 2.
     """
@@ -68,7 +68,7 @@ class RerankerTraining(step.ExampleTraining):
         return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
-        """Scores of each query's own documents, over all processes; adversarial training perturbs the embeddings."""
+        """Return scores of each query's own documents, over all processes, with perturbed embeddings if adversarial."""
         if not self._size:
             return self._scores(model, batch, half)
         layer = self.encoder.embeddings
@@ -78,7 +78,7 @@ class RerankerTraining(step.ExampleTraining):
             return self._scores(model, batch, half)
 
     def make(self, drawn: examples.SampledBatch) -> PairBatch:
-        """The pairs of this process's share of the draws."""
+        """Create the pairs of this process's share of a sampled batch."""
         own, width = batches.own_share(len(drawn.texts)), drawn.documents.shape[1]
         documents = self._corpus.contents(drawn.documents[own].reshape(-1))
         queries = [text for text in drawn.texts[own] for _ in range(width)]
@@ -101,9 +101,9 @@ class RerankerTraining(step.ExampleTraining):
 
 
 def ascent(loss: Tensor, weight: Tensor, size: float) -> Tensor:
-    """A step of 2-norm `size` along the gradient of the loss with respect to `weight`; 0 if the gradient is 0.
+    """Return a step of 2-norm `size` along the gradient of the loss with respect to `weight`; 0 if the gradient is 0.
 
-    Several processes that share one loss all get the same step.
+    Processes that share a loss all get the same step.
     """
     (gradient,) = torch.autograd.grad(loss, weight)
     if world().size > 1:
@@ -114,7 +114,7 @@ def ascent(loss: Tensor, weight: Tensor, size: float) -> Tensor:
 
 @contextmanager
 def perturbed(embeddings: nn.Module, step: Tensor) -> Iterator[None]:
-    """Add `step` to an embedding layer's weights in lookups; the weights do not change, but receive the gradients."""
+    """Add `step` to the weights of an embedding layer during lookups; the weights keep their values and gradients."""
 
     def add(layer: nn.Module, inputs: tuple[Any, ...], vectors: Tensor) -> Tensor:
         return vectors + nn.functional.embedding(inputs[0], step).to(vectors.dtype)

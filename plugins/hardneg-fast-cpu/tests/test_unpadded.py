@@ -129,7 +129,7 @@ def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model, packi
 
 def test_what_a_network_adds_to_its_scores_is_not_left_out():
     module, part = torch.nn.Module(), torch.ones(1, 1, 2, 4)
-    with pytest.raises(ModelError, match="unpadded attention does not support the softcap of a Module: set"):
+    with pytest.raises(ModelError, match="unpadded attention does not support the softcap of a Module; set"):
         attention._unpadded(module, part, part, part, None, softcap=3.0)
 
 

@@ -212,7 +212,7 @@ def test_long_documents_are_scored_few_at_a_time(tmp_path, monkeypatch):
 def test_what_cannot_be_searched_is_told(tmp_path):
     searcher = MultiVector().open(write_tokens(tmp_path / "tokens", DOCUMENTS))
     for queries in (["text"], np.ones((2, 2), np.float32)):
-        with pytest.raises(UsageError, match="a vector for each token"):
+        with pytest.raises(UsageError, match="one vector per token"):
             searcher.search(queries, 1)
     with pytest.raises(UsageError, match=r"instead of \[n, 2\]"):
         searcher.search(tokens([[1, 2, 3]], dimension=3), 1)

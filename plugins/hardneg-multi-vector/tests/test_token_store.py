@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with TokenWriter(tmp_path, 2, offsets) as writer:
         with pytest.raises(ArtifactError, match="document 2 has 2 token vectors instead of 3"):
             writer.write(TokenVectors(np.array([0, 2, 2, 4]), np.ones((4, 2), np.float32)))
-        with pytest.raises(UsageError, match="4 documents of 3"):
+        with pytest.raises(UsageError, match="4 documents instead of 3"):
             writer.write(TokenVectors(np.array([0, 2, 2, 5, 6]), np.ones((6, 2), np.float32)))
         with pytest.raises(ArtifactError, match="not finite"):
             writer.write(TokenVectors(np.array([0, 2]), np.full((2, 2), np.nan, np.float32)))

@@ -161,5 +161,5 @@ def test_options_that_a_folder_declares_wrongly(tmp_path: Path) -> None:
 
     folder = tiny_encoder(tmp_path / "model")
     pinned.edited(folder, pinned.ST, model_type="SparseEncoder")
-    with pytest.raises(ModelError, match="only SpladePooling is known"):
+    with pytest.raises(ModelError, match="only SpladePooling is supported"):
         load_learner(ModelSpec(str(folder)), "cpu")

@@ -139,7 +139,7 @@ def test_a_dense_model_gets_a_head(dense: Path) -> None:
 def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
     found = [resolve(sparse(place)).remarks for place in (dense, base, folder)]
-    told = "it has no masked-language-model head: a new one is initialised from its word embeddings"
+    told = "it has no masked-language-model head; a new one is initialised from its word embeddings"
     assert found == [[told], [], []]
 
 
@@ -155,7 +155,7 @@ def test_a_head_in_part_is_refused(tmp_path: Path) -> None:
     place = tiny_masked_lm(tmp_path / "base") / "model.safetensors"
     kept = {name: tensor for name, tensor in load_file(place).items() if "transform.LayerNorm" not in name}
     save_file(kept, place, {"format": "pt"})
-    with pytest.raises(ModelError, match=r"lack cls\.predictions\.transform\.LayerNorm"):
+    with pytest.raises(ModelError, match=r"missing weights cls\.predictions\.transform\.LayerNorm"):
         load_learner(sparse(tmp_path / "base"), "cpu")
 
 
@@ -190,7 +190,7 @@ def test_twins(folder: Path, tmp_path: Path) -> None:
     [
         ({"pooling": "cls"}, "pooling cannot be set for term weights"),
         ({"projection": 8, "truncate_dim": 4}, "projection, truncate"),
-        ({"twins": True, "encoder": PluginSetting("sparse", {"queries": "terms"})}, "leave out one of the two"),
+        ({"twins": True, "encoder": PluginSetting("sparse", {"queries": "terms"})}, "omit one of the two"),
     ],
 )
 def test_what_is_for_vectors_is_refused(folder: Path, fields: dict[str, Any], reason: str) -> None:
@@ -201,7 +201,7 @@ def test_what_is_for_vectors_is_refused(folder: Path, fields: dict[str, Any], re
 def test_other_folders_are_refused(folder: Path) -> None:
     with pytest.raises(ModelError, match="a SparseEncoder, not a dense encoder"):
         load_learner(ModelSpec(str(folder), encoder=PluginSetting("dense")), "cpu")
-    with pytest.raises(PluginError, match="max_terms must be 1 or more, not 0"):
+    with pytest.raises(PluginError, match="max_terms must be at least 1, not 0"):
         load_learner(sparse(folder, max_terms=0), "cpu")
 
 

@@ -86,5 +86,5 @@ def test_gradient_caching_is_the_plain_batch(encoder: Encoder, toy_folder: Path)
 
 
 def test_all_that_is_wrong_is_told() -> None:
-    with pytest.raises(PluginError, match=r"query_weight must be 0.*document_threshold.*-2; ramp must be above 0"):
+    with pytest.raises(PluginError, match=r"query_weight must be at least 0.*document_threshold.*-2; ramp must be"):
         Flops(query_weight=-1, document_threshold=-2, ramp=0)

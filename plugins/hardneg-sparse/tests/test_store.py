@@ -69,7 +69,7 @@ def test_bad_blocks_are_refused(tmp_path: Path) -> None:
 
 
 def test_missing_parts_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"no weights of terms .*sparse.json"):
+    with pytest.raises(ArtifactError, match=r"no term weights .*sparse.json"):
         SparseStore.open(tmp_path)
     with SparseWriter(tmp_path, 5, 5) as writer:
         writer.write(rows_of(LISTS[:3]))
@@ -78,7 +78,7 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
         writer.write(rows_of(LISTS[3:]))
         with pytest.raises(ArtifactError, match="document ids"):
             writer.close()
-        with pytest.raises(ArtifactError, match="no weights of terms"):
+        with pytest.raises(ArtifactError, match="no term weights"):
             SparseStore.open(tmp_path)
     write(tmp_path)
     (tmp_path / "docid").unlink()

@@ -152,7 +152,7 @@ def test_lists_that_are_gone_are_told(data, index, tmp_path):
     assert [path.name for path in tmp_path.glob("lists-*")] == ["lists-000000004.npy"]
     way = approach("refreshed", data, open_index(index), tmp_path)
     next(tmp_path.glob("lists-*")).unlink()
-    with pytest.raises(TrainingError, match="the lists of step 4 are missing: remove"):
+    with pytest.raises(TrainingError, match="the lists of step 4 are missing; remove"):
         way.prepare(5)
 
 

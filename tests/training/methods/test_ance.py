@@ -104,13 +104,13 @@ def test_a_refresh_without_usable_negatives_is_refused_once(toy_folder, tmp_path
         list(way.batches(range(0, 40, 4), 4))
         assert [way.log_metrics(step) for step in (2, 3, 4)] == [{}, {}, {"refresh": 1, "lag": 1, "kept": 0.5}]
     else:
-        with pytest.raises(TrainingError, match="no query can be trained on"):
+        with pytest.raises(TrainingError, match="no query can be used for training"):
             way.prepare(0)
     assert isinstance(supply, Scripted) and supply.refused == [(0, "TrainingError")]
 
 
 def _unusable(number: int) -> Any:
-    raise TrainingError("no query can be trained on")
+    raise TrainingError("no query can be used for training")
 
 
 def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_again(toy_folder, tmp_path):
@@ -135,7 +135,7 @@ def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_
 def test_more_parts_than_queries_are_refused(toy_folder, tmp_path):
     way = approach(toy_folder, tmp_path, {})
     more = [way.encoder, way._data, way._options, options.RefreshOptions("every", 5, query_chunks=13)]
-    with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
+    with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be split into 13 parts; use fewer"):
         AnceTraining(*more, way._provider)
 
 

@@ -1,4 +1,4 @@
-"""The reranker `electra`."""
+"""The reranker `electra`, based on ELECTRA's discriminator."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,18 +17,18 @@ _FILES = ("*.json", "*.txt", "*.safetensors", "pytorch_model.bin")
 
 @dataclass(frozen=True)
 class Electra:
-    """Scores a query and a passage, as two segments, with ELECTRA's discriminator.
+    """A reranker that scores a query and a passage, as two segments, with ELECTRA's discriminator.
 
-    A linear layer on the first token of the last layer gives one logit; its sigmoid is the score.
+    A linear layer on the first token of the last layer computes a logit; its sigmoid is the score.
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), section 4.2; Clark et al.,
     ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators (ICLR 2020).
 
     Args:
-        source: a hub id or a folder: ELECTRA's discriminator, or a reranker that was trained with this plugin.
-        revision: a branch, tag or commit of a hub id.
-        length: the most tokens of a pair, special tokens included; the longer of the two texts is truncated first.
-        seed: of the linear layer's initial weights.
+        source: hub id or folder of ELECTRA's discriminator, or of a reranker trained with this plugin.
+        revision: branch, tag or commit of a hub id.
+        length: maximum number of tokens of a pair, special tokens included; the longer text is truncated first.
+        seed: seed of the linear layer's initial weights.
     """
 
     version: ClassVar[int] = 1
@@ -40,13 +40,13 @@ class Electra:
 
     def __post_init__(self) -> None:
         if self.length < _SHORTEST:
-            raise errors.PluginError(f"electra: length is {self.length}: at least {_SHORTEST} tokens are needed")
+            raise errors.PluginError(f"electra: length is {self.length}; it must be at least {_SHORTEST} tokens")
 
     def fingerprint(self) -> str:
-        """An identity of the source: the commit of a hub id, or a digest of a folder's files.
+        """Return an identity of the source: the commit of a hub id, or a digest of a folder's files.
 
         Raises:
-            ModelError: a missing source, or an unreachable hub.
+            ModelError: the source does not exist, or the hub cannot be reached.
         """
         location = model_files.locate(self.source, self.revision)
         if location.commit is not None:
@@ -59,10 +59,10 @@ class Electra:
         return digest.hexdigest()
 
     def load(self, folder: Path | None = None) -> "CrossEncoder":
-        """The source's network, with a fresh linear layer if it lacks one, or the network saved in `folder`.
+        """Load the network of the source, with a new linear layer if it has none, or the network saved in `folder`.
 
         Raises:
-            ModelError: a missing network, not an ELECTRA discriminator, or one that reads fewer tokens than `length`.
+            ModelError: the network is missing, is not an ELECTRA discriminator, or reads fewer tokens than `length`.
         """
         from hardneg_electra.network import open_network
 
@@ -70,16 +70,16 @@ class Electra:
         return open_network(folder, self.length, self.seed)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each document, in the order given."""
+        """Yield the scores of each query's documents, in the given order."""
         from hardneg.plugin import pair_scoring
 
         yield from pair_scoring.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Raise ModelError for a local source without a trained linear layer."""
+        """Raise ModelError if the source is local and has no trained linear layer."""
         folder = model_files.locate(self.source, self.revision).folder
         if folder is not None and not (folder / "modules.json").exists():
             raise errors.ModelError(
-                f"electra: {self.source} is a discriminator without a trained linear layer: "
-                "train it with stage train-reranker, or name a trained one"
+                f"electra: {self.source} is a discriminator without a trained linear layer; "
+                "train it with stage train-reranker, or use a trained one"
             )

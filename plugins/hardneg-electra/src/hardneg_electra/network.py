@@ -1,6 +1,6 @@
-"""ELECTRA's discriminator with one linear layer on the first token, as sentence-transformers' modules.
+"""ELECTRA's discriminator with a linear layer on the first token, built from sentence-transformers modules.
 
-All three modules are sentence-transformers' own, so a saved network opens as `CrossEncoder(folder)` anywhere.
+Since all three modules are sentence-transformers' own, `CrossEncoder(folder)` opens a saved network anywhere.
 """
 
 import json
@@ -22,20 +22,20 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 def open_network(folder: Path, length: int, seed: int) -> "CrossEncoder":
-    """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
+    """Open the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
-    A discriminator gets a linear layer drawn from `seed`; a network that was saved with one keeps it. `length` is the
-    most tokens of a pair.
+    A discriminator gets a linear layer initialised with `seed`; a network that was saved with one keeps it. `length` is
+    the maximum number of tokens of a pair.
 
     Raises:
-        ModelError: the folder does not hold a suitable ELECTRA discriminator.
+        ModelError: the folder does not contain a suitable ELECTRA discriminator.
     """
     with resolving.opening("electra:", folder):
         network = _saved(folder) if (folder / "modules.json").exists() else _fresh(folder, seed)
     _check_segments(network[0], folder)
     most = network[0].model.config.max_position_embeddings
     if most < length:
-        raise errors.ModelError(f"electra: {folder} reads at most {most} tokens: length is {length}, lower it")
+        raise errors.ModelError(f"electra: {folder} reads at most {most} tokens; length is {length}, lower it")
     network.max_seq_length = length
     return network.eval()
 
@@ -50,7 +50,7 @@ def _fresh(folder: Path, seed: int) -> "CrossEncoder":
     if config.get("model_type") != "electra" or not architectures <= _DISCRIMINATORS:
         names = ", ".join(sorted(architectures))
         raise errors.ModelError(
-            f"electra: {folder} is not an ELECTRA discriminator but {names}: use reranker cross-encoder for it"
+            f"electra: {folder} is not an ELECTRA discriminator but {names}; use reranker cross-encoder for it"
         )
     transformer = Transformer(
         str(folder), model_kwargs={"dtype": torch.float32, **_LOCAL}, processor_kwargs=_LOCAL, config_kwargs=_LOCAL
@@ -60,7 +60,7 @@ def _fresh(folder: Path, seed: int) -> "CrossEncoder":
 
 
 def _layer(transformer: "Transformer", seed: int) -> "Dense":
-    """A linear layer with one output and transformers' initial weights."""
+    """Create a linear layer with one output, initialised as in transformers."""
     from sentence_transformers.base.modules import Dense
 
     width, spread = transformer.get_embedding_dimension(), transformer.model.config.initializer_range
@@ -78,16 +78,16 @@ def _saved(folder: Path) -> "CrossEncoder":
     named = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     classes = [str(module["type"]) for module in named]
     library = [name.rpartition(".")[2] for name in classes if name.startswith("sentence_transformers.")]
-    if library != _MODULES or len(classes) != len(library):  # no code of the folder's
+    if library != _MODULES or len(classes) != len(library):  # the folder's own code is never run
         raise errors.ModelError(
-            f"electra: {folder} has modules {', '.join(classes)}: it was not saved by this reranker"
+            f"electra: {folder} has modules {', '.join(classes)}, so it was not saved by this reranker"
         )
     options: dict[str, Any] = {"model_kwargs": {"dtype": torch.float32}, "activation_fn": nn.Sigmoid()}
     return CrossEncoder(str(folder), device="cpu", **_LOCAL, **options)
 
 
 def _check_segments(transformer: "Transformer", folder: Path) -> None:
-    """Check that the passage's tokens have another type than the query's."""
+    """Raise ModelError unless the tokens of passage and query have different token types."""
     types = transformer.tokenizer("a", "a").get("token_type_ids", [])
     if 1 not in types or transformer.model.config.type_vocab_size < 2:
-        raise errors.ModelError(f"electra: {folder} does not mark the segments of a pair: use ELECTRA's tokenizer")
+        raise errors.ModelError(f"electra: {folder} does not mark the segments of a pair; use ELECTRA's tokenizer")

@@ -1,4 +1,4 @@
-"""Attention for transformers: without padding on GPUs, and by batched products on CPUs that are fast in bfloat16."""
+"""Attention for transformers: without padding on GPUs, and as batched products on CPUs that are fast in bfloat16."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -11,13 +11,13 @@ from torch import Tensor
 from hardneg.plugin import errors
 
 UNPADDED = "hardneg_unpadded"
-"""The name in transformers of attention without padding, within each of several texts in one row."""
+"""The name in transformers of attention without padding, with several texts in one row."""
 KERNEL = "torch.nn.attention.varlen"
-"""The module of torch with a kernel for CUDA, in bfloat16 and float16."""
+"""The torch module with a CUDA kernel for bfloat16 and float16."""
 _UNKNOWN = ("position_bias", "softcap", "s_aux")  # terms that some networks add to scores
 
 BATCHED = "hardneg_batched"
-"""The name in transformers of attention by batched products."""
+"""The name in transformers of attention as batched products."""
 _LARGEST = 60.0  # the largest score whose exp and sums are well within bfloat16's range
 _LEAST = 1e-30  # the smallest sum of weights in which small weights are not lost
 _FAR = -1e4  # added to the scores of padding
@@ -25,12 +25,12 @@ _LONGEST = 512  # the longest text whose scores of all token pairs are computed 
 _BYTES = 1 << 20  # of scores at a time, to stay in a core's cache
 
 Bounds = tuple[Tensor, int]
-"""The start of each text and the end of the last, int32 [n + 1], and the length of the longest."""
+"""The start of each text and the end of the last one, int32 [n + 1], and the length of the longest."""
 
 
 @cache
 def kernel_options() -> frozenset[str]:
-    """Names of the kernel's parameters in the installed torch, which differ by version; empty without a kernel."""
+    """Return the names of the kernel's parameters in the installed version of torch; empty without a kernel."""
     if find_spec("torch.nn.attention") is None or find_spec(KERNEL) is None:
         return frozenset()
     from torch.nn.attention.varlen import varlen_attn
@@ -52,13 +52,13 @@ def _unpadded(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Attention without padding as transformers calls it: [rows, heads, tokens, size] to [rows, tokens, heads, size].
+    """Compute attention without padding, called by transformers; padded texts, which have a mask, use SDPA.
 
-    SDPA computes padded texts, which have a mask.
+    Inputs are [rows, heads, tokens, size]; the output is [rows, tokens, heads, size].
     """
     if strange := [name for name in _UNKNOWN if rest.get(name) is not None]:
         raise errors.ModelError(
-            f"unpadded attention does not support the {strange[0]} of a {type(module).__name__}: set attention sdpa"
+            f"unpadded attention does not support the {strange[0]} of a {type(module).__name__}; set attention sdpa"
         )
     if attention_mask is not None:
         return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
@@ -77,7 +77,7 @@ def _unpadded(
 
 
 def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
-    """The SDPA attention of transformers."""
+    """Call the SDPA attention of transformers."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     output: tuple[Tensor, None] = sdpa_attention_forward(*arguments, **rest)
@@ -85,13 +85,13 @@ def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
 
 
 def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:
-    """softmax(Q Kᵀ) V of each text and head, by torch's kernel.
+    """Compute softmax(Q Kᵀ) V for each text and head with torch's kernel.
 
     Vaswani et al., Attention Is All You Need (2017), Equation 1.
 
-    qkv: queries [tokens, heads, size], keys and values [tokens, k, size], one of whose heads may serve several queries.
-    bounds: of the texts. scale: factor of the scores. reach: number of tokens before and after a token that it attends
-    to; -1 is all of its text.
+    qkv: queries [tokens, heads, size]; keys and values [tokens, k, size], where several query heads may share one of
+    the k heads. bounds: bounds of the texts. scale: factor of the scores. reach: number of tokens before and after a
+    token that it attends to; -1 means the whole text.
     Returns [tokens, heads, size].
     """
     from torch.nn.attention.varlen import varlen_attn
@@ -111,7 +111,7 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
 
 @cache
 def register() -> None:
-    """Registers both attentions in transformers; without padding, only padded texts get a mask."""
+    """Register both kinds of attention in transformers; with the unpadded one, only padded texts get a mask."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -133,7 +133,7 @@ def _batched(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Attention by batched products as transformers calls it; SDPA computes cases that are not plain."""
+    """Compute attention as batched products, called by transformers; cases that are not plain use SDPA."""
     if _is_plain(module, (query, key, value), attention_mask, rest):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         hidden = None if attention_mask is None else ~attention_mask[:, 0, 0]
@@ -144,7 +144,7 @@ def _batched(
 
 
 def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: dict[str, Any]) -> bool:
-    """Return whether all tokens of a text see the same tokens, with a key head for each query head, in bfloat16."""
+    """Return whether all tokens of a text attend to the same tokens, with one key head per query head, in bfloat16."""
     query = qkv[0]
     if torch.is_grad_enabled() or query.dtype != torch.bfloat16 or query.shape[2] > _LONGEST:
         return False
@@ -157,11 +157,11 @@ def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: d
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor | None:
-    """softmax(Q Kᵀ) V of each head by batched products in bfloat16, without the maximum of each row.
+    """Compute softmax(Q Kᵀ) V for each head as batched products in bfloat16, without the maximum of each row.
 
-    Vaswani et al., Attention Is All You Need (2017), Equation 1. A softmax is the same for shifted scores. So the
-    largest score, which exp needs bounded, is bounded by norms: |q| max |k|. Two more numbers per query and key correct
-    the excess of the bound, and mask padding, within the product itself.
+    Vaswani et al., Attention Is All You Need (2017), Equation 1. Shifting the scores does not change a softmax. So
+    instead of the largest score, its bound |q| max |k| keeps exp in range. Two additional numbers per query and key
+    subtract the excess of the bound and mask padding within the product itself.
 
     query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled. hidden: bool [texts, tokens], true for
     padding; None without padding.

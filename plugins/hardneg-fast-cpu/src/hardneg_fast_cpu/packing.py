@@ -1,4 +1,4 @@
-"""Texts packed in one row, the input of a transformer that attends without padding."""
+"""Packing of several texts into one row, for transformers with attention without padding."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from hardneg.plugin import token_files, towers
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-"""The features of transformers and sentence-transformers that mark where texts begin."""
+"""The features that tell transformers and sentence-transformers where texts start."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The position ids of a network: of a text's first token, and the token id that has none, if any.
+    """The position ids of a network: that of a text's first token, and the token id without a position, if any.
 
-    Networks such as RoBERTa start after the id of their padding.
+    In networks such as RoBERTa, positions start after the padding id.
     """
 
     first: int = 0
@@ -28,13 +28,13 @@ class Packing:
 
     @classmethod
     def of(cls, transformer: nn.Module) -> "Packing":
-        """The packing of a network."""
+        """Return the packing for a network."""
         tables = (part for name, part in transformer.named_modules() if name.endswith("position_embeddings"))
         skipped = next((token for table in tables if (token := getattr(table, "padding_idx", None)) is not None), None)
         return cls() if skipped is None else cls(skipped + 1, skipped)
 
     def features(self, tokens: token_files.Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
-        """The texts `rows`: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
+        """Pack the texts at `rows`: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
         taken = np.repeat(tokens.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())
@@ -62,7 +62,7 @@ class Packing:
 
     @staticmethod
     def batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-        """Yields rows, the longest first, in passes of at most `tokens_per_batch` tokens, or of one row."""
+        """Yield batches of rows, longest first, with at most `tokens_per_batch` tokens or a single row."""
         order = np.argsort(-lengths, stable=True)
         ends = np.concatenate([[0], np.cumsum(lengths[order])])
         start = 0
@@ -73,7 +73,7 @@ class Packing:
 
 
 def taken_packed(parts: Sequence[Any]) -> bool:
-    """Return whether an encoder's modules support packed texts: a transformer with position ids, then a pooling."""
+    """Return whether an encoder's modules support packed texts: a transformer with position ids, then pooling."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -91,9 +91,9 @@ def keeps_apart(
     device: torch.device,
     dtype: torch.dtype,
 ) -> bool:
-    """Return whether texts in one row have the same vectors as alone; hybrid networks mix neighbouring texts.
+    """Return whether texts packed in a row have the same vectors as alone; hybrid networks mix neighbouring texts.
 
-    run: computes vectors float32 [n, d]. tokens: of a long text, then of short ones. dtype: of the weights.
+    run: function that computes vectors, float32 [n, d]. tokens: a long text, then short ones. dtype: of the weights.
     """
     rows, first = np.arange(len(tokens.lengths)), int(tokens.lengths[0])
     features = packing.features(tokens, rows, device)

@@ -1,4 +1,4 @@
-"""The fastest way to compute a large transformer on each processor, by a fixed table instead of timing.
+"""The fastest way to run a large transformer on each kind of processor, from a fixed table instead of timing.
 
 | | CPU with units for bfloat16 | other CPU | GPU with units for bfloat16 |
 |---|---|---|---|
@@ -20,23 +20,23 @@ from hardneg_fast_cpu.attention import BATCHED, UNPADDED, has_kernel, register
 from hardneg_fast_cpu.packing import BOUNDS, Packing, keeps_apart, taken_packed
 
 LARGE = 1_000_000
-"""The smallest number of weights of a transformer that is made faster."""
+"""Minimum number of weights of a transformer to be switched to faster kernels."""
 _DTYPES = (torch.float32, torch.bfloat16)
 _TRIAL = ("a long text of many words, which stands before two others that are very short", "one", "and two")
 _KEEP_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer without gradients, x Wᵀ + b in one call of oneDNN, in the dtype of its weights."""
+    """A linear layer without gradients: x Wᵀ + b as a single oneDNN call, in the dtype of the weights."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """The product, [..., out_features], of an input [..., in_features]."""
+        """Apply the layer to an input [..., in_features]; return [..., out_features]."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
         return output
 
 
 def arrange(network: nn.Module) -> None:
-    """Switches the large transformer in a copy of a network to the CPU's fast kernels; others stay unchanged."""
+    """Switch the large transformer in a copy of a network to fast CPU kernels; other networks are not changed."""
     transformer = _transformer(network)
     if transformer is None or transformer.device.type != "cpu":
         return
@@ -49,7 +49,7 @@ def arrange(network: nn.Module) -> None:
 
 
 def multiply_by_onednn(network: nn.Module) -> None:
-    """Switches linear layers to oneDNN, up to twice as fast in float32; in bfloat16 if the CPU has units."""
+    """Switch linear layers to oneDNN, up to twice as fast in float32; in bfloat16 only with hardware support."""
     for layer in network.modules():
         if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES or layer.weight.device.type != "cpu":
             continue
@@ -58,11 +58,11 @@ def multiply_by_onednn(network: nn.Module) -> None:
 
 
 def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[Any]) -> Packing | None:
-    """The packing for a large transformer in half precision on a GPU, if packing does not change vectors, else None.
+    """Return the packing for a large half-precision transformer on a GPU; None if packing would change vectors.
 
-    A few texts are encoded both ways: networks that mix neighbouring texts, such as hybrid ones, stay padded.
+    A few texts are encoded both ways, since networks that mix neighbouring texts, such as hybrid ones, need padding.
 
-    parts: modules of the encoder, the first a copy, whose attention is set.
+    parts: modules of the encoder; the first is a copy, and its attention is changed.
     """
     transformer, own = _transformer(parts[0]), encoder.parts(side)[0].model
     if transformer is None or not may_pack(transformer):
@@ -82,14 +82,14 @@ def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[An
 
 
 def may_pack(transformer: Any) -> bool:
-    """Return whether a transformer is in half precision on a GPU with units for it, and torch has the kernel."""
+    """Return whether a transformer is in half precision on a GPU that supports it, and torch has the kernel."""
     if transformer.device.type != "cuda" or transformer.dtype == torch.float32:
         return False
     return has_kernel() and runtime.has_bf16_units(transformer.device)
 
 
 def unpadded(first: Any) -> Packing:
-    """The packing for an encoder's first module, after setting its attention to the one without padding."""
+    """Set the attention of an encoder's first module to the one without padding; return the packing."""
     register()
     first.model.set_attn_implementation(UNPADDED)
     if first.model_forward_params is not None:
@@ -98,7 +98,7 @@ def unpadded(first: Any) -> Packing:
 
 
 def _transformer(network: nn.Module) -> Any:
-    """The large transformer in a network; None if there is none."""
+    """Return the large transformer in a network; None if there is none."""
     from transformers import PreTrainedModel
 
     found = next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)

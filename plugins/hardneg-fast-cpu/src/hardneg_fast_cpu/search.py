@@ -1,9 +1,9 @@
-"""Exact search with products in bf16: candidates for the best k, by a bound of the error, are scored in float32.
+"""Exact search with products in bf16, where candidates for the top k, given an error bound, are rescored in float32.
 
-A block of scores is compared with a bar for each query: the k-th best float32 score so far, less the bound. Lower
-scores cannot enter the list. The other pairs are scored again one by one, so the lists are those of float32, ties
-included. A query with so many candidates that a product in float32 would be faster is given up, and searched in float32
-in the end; so is every query if a result breaks the bound.
+Each block of scores is compared with a bar for each query: the k-th best float32 score so far, minus the error bound.
+Lower scores cannot enter the list. All other pairs are rescored one by one, so that the lists equal those of a float32
+search, ties included. If a query has so many candidates that a float32 product would be faster, it is given up and
+searched in float32 at the end; so are all queries if a result exceeds the bound.
 """
 
 import warnings
@@ -21,18 +21,18 @@ _TILE = 2048  # vectors multiplied at a time on a CPU, to fit its caches with th
 _GROUP = 16  # neighbouring vectors whose largest score is compared with the bar first
 _AHEAD = 16_384  # vectors that determine the first bar
 _FIRST, _SHARE = 8, 32  # candidates before a query is given up: 8 k, and one of 32 vectors
-_RANGE = 1e30  # the largest bound; beyond it a product may leave float32's range
+_RANGE = 1e30  # the largest bound; beyond it a product may exceed float32's range
 _PAIRS = 65_536  # pairs multiplied at a time without a kernel for chosen pairs: always exactly as many
-_SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that cut instead of round
+_SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that truncate
 _UNDERFLOW = 2.0**-60  # for each number, before the root: what norms and products lose below float32's range
 _ULP = 2.0**-8  # the largest rounding error of a bf16 number: half the distance to its neighbours
 _BLOCK_BYTES = 96 << 20  # of vectors, searched at a time on a CPU; as much again is read meanwhile
-_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # least multiplications, and queries, for which bfloat16 is faster
+_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # fewest multiplications and queries for which bf16 is faster
 _LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewer, kernel launches dominate
 
 
 def rough_search(device: torch.device, queries: int, vectors: int, dimension: int, k: int) -> "RoughSearch | None":
-    """The bf16 search, if the device has units for bf16 and the search is large; else None."""
+    """Return the bf16 search if the device has units for bf16 and the search is large, else None."""
     if device.type == "cuda":
         large = queries >= _BLOCK_ON_GPU and queries * vectors >= _LARGE_ON_GPU
     else:
@@ -47,9 +47,9 @@ def rough_search(device: torch.device, queries: int, vectors: int, dimension: in
 
 @dataclass(frozen=True)
 class RoughSearch:
-    """A search by products in bf16.
+    """A search with products in bf16.
 
-    corpus, queries: the number of vectors and of queries per block.
+    corpus, queries: number of corpus vectors and of queries per block.
     """
 
     corpus: int
@@ -58,9 +58,9 @@ class RoughSearch:
     @staticmethod
     @contextmanager
     def computing() -> Iterator[None]:
-        """Makes a GPU sum bf16 products in float32, as the error bound assumes; a CPU always does.
+        """Make a GPU accumulate bf16 products in float32, as the error bound assumes; a CPU always does.
 
-        The setting holds for all threads.
+        The setting applies to all threads.
         """
         rule = torch.backends.cuda.matmul
         before, rule.allow_bf16_reduced_precision_reduction = rule.allow_bf16_reduced_precision_reduction, False
@@ -71,13 +71,13 @@ class RoughSearch:
 
     @staticmethod
     def tiles(start: int, block: Tensor) -> "Sequence[Tile]":
-        """The rounded tiles of a block of vectors from row `start` on, so small that scores stay in a CPU's caches."""
+        """Split and round a block of vectors from row `start` on; tiles are small so that scores fit a CPU's caches."""
         size = _TILE if block.device.type == "cpu" else max(1, len(block))
         return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
 
     @staticmethod
     def part(queries: Tensor, k: int) -> "Candidates":
-        """The candidates of some queries before the search."""
+        """Return the state of the candidates of some queries before the search."""
         met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
         return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 
@@ -97,7 +97,7 @@ class Rounded:
 
     @classmethod
     def of(cls, vectors: Tensor) -> "Rounded":
-        """Rounds float32 [n, d], some rows at a time so that intermediate results stay in caches."""
+        """Round vectors, float32 [n, d], some rows at a time so that intermediate results stay in caches."""
         values = vectors.bfloat16()
         parts = zip(torch.split(vectors, 512), torch.split(values, 512), strict=True)
         lost = [torch.linalg.vector_norm(torch.sub(part, rounded), dim=1) for part, rounded in parts]
@@ -107,13 +107,13 @@ class Rounded:
 def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
     """Return the error bound of each query's bf16 products before rounding the result, float32 [q].
 
-    With q' and d' for the rounded q and d, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy and Schwarz
+    With q' and d' for the rounded q and d, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy-Schwarz
 
         |qd - q'd'| <= |q - q'| |d| + |q'| |d - d'|,
 
-    and a sum of n products in float32, in whatever order, is off by about n units of rounding times |q| |d| (Higham,
-    Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The bound covers both sums, that of the bf16
-    product and that of the float32 product that ranks candidates, and the loss by underflow.
+    and a sum of n products in float32, in any order, has an error of about n units of rounding times |q| |d| (Higham,
+    Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The bound covers both sums (of the bf16 product
+    and of the float32 product that ranks candidates) and losses due to underflow.
     """
     length = queries.values.shape[1]
     tiny = length**0.5 * _UNDERFLOW
@@ -124,9 +124,9 @@ def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
 
 
 def rounded_down(scores: Tensor) -> Tensor:
-    """A bf16 number that any result at or above the score reaches after rounding to bf16.
+    """Return a bf16 number that any result at or above the score reaches after rounding to bf16.
 
-    Whether a unit rounds to the nearest or cuts, it gives a neighbour of the result and keeps order, so the next bf16
+    Hardware that rounds to nearest or truncates returns a neighbour of the result and preserves order, so the next bf16
     number at or below the score is low enough.
     """
     return (scores - scores.abs() * _ULP).bfloat16()
@@ -136,8 +136,8 @@ def rounded_down(scores: Tensor) -> Tensor:
 class Tile:
     """Vectors float32 [n, d] from row `start` on, exact and rounded.
 
-    columns: bf16 [16 * g, d], the rounded vectors padded with zeros; row r is at r % 16 * g + r // 16, so that maxima
-    of neighbouring scores are cheap to find.
+    columns: bf16 [16 * g, d], the rounded vectors padded with zeros; row r is at r % 16 * g + r // 16, which makes
+    maxima of neighbouring scores cheap.
     """
 
     start: int
@@ -147,22 +147,22 @@ class Tile:
 
     @classmethod
     def of(cls, start: int, vectors: Tensor) -> "Tile":
-        """Rounds a block of vectors."""
+        """Round a block of vectors."""
         rounded = Rounded.of(vectors)
         padded = torch.nn.functional.pad(rounded.values, (0, 0, 0, -len(vectors) % _GROUP))
         columns = padded.view(-1, _GROUP, vectors.shape[1]).transpose(0, 1).reshape(padded.shape)
         return cls(start, vectors, rounded, columns)
 
     def scores(self, queries: Rounded, space: Tensor) -> Tensor:
-        """The rounded scores, bf16 [q, 16 * g], written into `space`."""
+        """Compute the rounded scores, bf16 [q, 16 * g], in `space`."""
         lines, columns = len(queries.values), len(self.columns)
         return torch.mm(queries.values, self.columns.T, out=space[: lines * columns].view(lines, columns))
 
 
 def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The queries and tile rows, int64 [p], of all scores that reach the bar, and the scores, float32 [p]; by query.
+    """Return query and tile row, int64 [p], and score, float32 [p], of all scores that reach the bar, by query.
 
-    scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: the number of vectors of the tile; the others are zeros.
+    scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: number of vectors in the tile; the others are padding.
     """
     if scores.device.type == "cpu" and bool((bar > 0).all()):  # numbers above zero are in the order of their bits
         query, row, kept = _reaching(scores.view(torch.int16), bar.view(torch.int16))
@@ -190,7 +190,7 @@ def _reaching(scores: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _true(mask: Tensor) -> Tensor:
-    """Ascending flat indices of the true values, read eight at a time, as most are false."""
+    """Return the ascending flat indices of the true values, read eight at a time, as most are false."""
     flat = mask.reshape(-1)
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
     words = flat.view(torch.int64).nonzero()
@@ -200,9 +200,9 @@ def _true(mask: Tensor) -> Tensor:
 
 @dataclass
 class Candidates:
-    """Some queries, float32 [q, d], and the number of documents that may be among their best k.
+    """Some queries, float32 [q, d], and the number of documents that may be in their top k.
 
-    met: int64 [q], candidates so far. given_up: bool [q], queries for which the bound is too loose.
+    met: int64 [q], number of candidates so far. given_up: bool [q], queries for which the bound is too loose.
     """
 
     queries: Tensor
@@ -212,9 +212,9 @@ class Candidates:
     given_up: Tensor
 
     def candidates(self, tiles: Sequence[Tile], bar: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
-        """The query, row and float32 score of each candidate of a block, by query, then row; None without candidates.
+        """Return query, row and float32 score of each candidate in a block, by query, then row; None without any.
 
-        bar: float32 [q], the k-th best so far; None before the first.
+        bar: float32 [q], the k-th best score so far; None before the first block.
         """
         room = len(self.queries) * max(len(tile.columns) for tile in tiles)
         space = torch.empty(room, dtype=torch.bfloat16, device=self.queries.device)
@@ -227,7 +227,7 @@ class Candidates:
         return query[order], row[order], scores[order]
 
     def _first_bar(self, tiles: Sequence[Tile], space: Tensor) -> Tensor:
-        """A lower bound of the k-th best score, float32 [q], from the maxima of groups in the first tiles."""
+        """Return a lower bound of the k-th best score, float32 [q], from maxima of groups in the first tiles."""
         tiles = tiles[: -(-max(_AHEAD, 2 * self.k * _GROUP) // len(tiles[0].columns))]
         scores = ((tile.scores(self.rounded, space), len(tile.vectors) // _GROUP) for tile in tiles)
         largest = [own.view(len(own), _GROUP, -1).amax(1)[:, :whole].float() for own, whole in scores]
@@ -238,7 +238,7 @@ class Candidates:
         return rounded_down(maxima.topk(self.k, sorted=False).values.amin(1)).float() - bound
 
     def _of_tile(self, tile: Tile, bar: Tensor, space: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """The query, row, both int64 [p], and float32 score of each candidate of a tile; None without candidates."""
+        """Return query and row, int64 [p], and float32 score of each candidate in a tile; None without candidates."""
         bound = error_bounds(self.rounded, tile.rounded)
         self.given_up |= ~(bound < _RANGE)
         least = rounded_down(bar - bound).masked_fill(self.given_up, torch.inf)
@@ -255,10 +255,10 @@ class Candidates:
 
 
 def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:
-    """The inner product of each pair, float32 [p].
+    """Compute the inner product of each pair, float32 [p].
 
-    queries: float32 [q, d]. documents: float32 [n, d]. counts: int64 [q], the number of pairs of each query. query,
-    row: int64 [p], the numbers of each pair's vectors, by ascending query.
+    queries: float32 [q, d]. documents: float32 [n, d]. counts: int64 [q], number of pairs per query. query, row: int64
+    [p], indices of each pair's vectors, by ascending query.
     """
     if queries.device.type != "cpu":
         return gathered_products(queries, documents, query, row)
@@ -271,9 +271,9 @@ def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Ten
 
 
 def gathered_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:
-    """The inner product of each pair, float32 [p], on any device, from copies of the pairs' vectors.
+    """Compute the inner product of each pair, float32 [p], on any device, from copies of the vectors.
 
-    A GPU chooses the order of sums by the number of pairs, so the last block is padded to the size of the others.
+    On a GPU the order of summation depends on the number of pairs, so the last block is padded to the size of others.
     """
     if not len(query):
         return queries.new_empty(0)
@@ -289,7 +289,7 @@ def _pairs(first: Tensor, row: Tensor, size: tuple[int, int]) -> Tensor:
 
 @cache
 def _quiet() -> None:
-    """Silence torch's one warning per process that sparse matrices are in beta."""
+    """Trigger and silence torch's warning, once per process, that sparse matrices are in beta."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _pairs(torch.tensor([0, 1]), torch.tensor([0]), (1, 1))

@@ -1,1 +1,1 @@
-"""Late-interaction retrievers for hardneg: a vector for each token, compared by MaxSim."""
+"""Late-interaction retrievers for hardneg, with one vector per token, compared by MaxSim."""

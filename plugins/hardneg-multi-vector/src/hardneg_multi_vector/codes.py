@@ -1,11 +1,11 @@
-"""Token vectors as codes, a centroid and a product-quantised residual, and their search.
+"""Token vectors stored as codes (a centroid and a product-quantised residual), and search over them.
 
-`codebooks.safetensors` has the centroids and those of the residual's parts; `nearest.npy` and `codes.npy` hold, for
-each token, the number of its centroid and its residual's codes; `offsets.npy` has the start of each document.
-`lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` their starts.
+`codebooks.safetensors` contains the centroids of tokens and of residual parts; `nearest.npy` and `codes.npy` contain,
+for each token, the number of its centroid and the codes of its residual; `offsets.npy` has the start of each document.
+`lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` has their starts.
 
 Source: K. Santhanam et al., ColBERTv2 (NAACL 2022), section 3.3, with product quantisation of the residuals (Jégou,
-Douze and Schmid, TPAMI 2011) in place of its buckets; lists and candidates are those of PLAID (CIKM 2022).
+Douze and Schmid, TPAMI 2011) instead of its buckets; lists and candidates as in PLAID (CIKM 2022).
 """
 
 import os
@@ -34,15 +34,15 @@ from hardneg_multi_vector.store import (
 )
 
 CODES = 256
-"""Centroids of a residual's part: a code is a byte."""
+"""Number of centroids per residual part, so that a code is one byte."""
 
 _BOOKS, _NEAREST, _RESIDUALS = "codebooks.safetensors", "nearest.npy", "codes.npy"
 _LISTS, _LIST_OFFSETS = "lists.npy", "lists_offsets.npy"
 _TOKENS = 1 << 20  # whose lists are built at a time
-_QUERIES = 8192  # whose candidates are held at a time
-_LISTED = 1 << 22  # documents of lists that are looked at together
-_PRODUCTS = 1 << 24  # of tokens of queries with centroids, held at a time
-_SCORED = 1 << 17  # tokens of documents that are scored together
+_QUERIES = 8192  # whose candidates are in memory at a time
+_LISTED = 1 << 22  # documents of lists that are processed together
+_PRODUCTS = 1 << 24  # of query tokens with centroids, in memory at a time
+_SCORED = 1 << 17  # document tokens that are scored together
 
 
 def _number_format(centroids: int) -> str:
@@ -56,10 +56,10 @@ def write_codes(
     coded: Iterator[NDArray[np.uint8]],
     source: TokenStore,
 ) -> None:
-    """Writes the folder `path` without its lists.
+    """Write an index without its lists to the folder `path`.
 
-    path: the folder. centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: uint8 [n, b + M], of each
-    token the number of its centroid in b bytes, the lowest first, and its codes. source: the coded token vectors.
+    centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: blocks uint8 [n, b + M] with the centroid
+    number of each token, in b bytes, lowest first, and its codes. source: the coded token vectors.
     """
     from safetensors.numpy import save
 
@@ -71,7 +71,7 @@ def write_codes(
     with writing(path / _NEAREST, near, tokens) as nearest, writing(path / _RESIDUALS, "|u1", tokens * parts) as codes:
         for block in coded:
             numbers, residuals = np.split(block, [block.shape[1] - parts], axis=1)
-            # the number that the bytes of a row [n, b] make, the lowest first
+            # combine the bytes of each row [n, b], lowest first, to a number
             nearest(numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1])))
             codes(residuals)
     for name in (OFFSETS, DOC_IDS):
@@ -79,7 +79,7 @@ def write_codes(
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
-    """Writes the ascending documents of each centroid, in memory of one number per centroid and a block."""
+    """Write the documents of each centroid, ascending; memory is one number per centroid, plus a block."""
     nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _pairs(store, nearest):
@@ -98,7 +98,7 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
 
 
 def _pairs(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yields ascending pairs of a centroid and a document, each once, block by block."""
+    """Yield the distinct pairs of a centroid and a document, ascending, block by block."""
     for start, stop in store.spans(_TOKENS):
         offsets = store.offsets[start : stop + 1]
         document = np.repeat(np.arange(start, stop), np.diff(offsets))
@@ -112,7 +112,7 @@ class TokenCodes:
     """An opened folder of codes; large files are memory-mapped.
 
     centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
-    offsets: int64 [N + 1], where the tokens of each document begin. list_offsets: int64 [K + 1].
+    offsets: int64 [N + 1], the start of each document's tokens. list_offsets: int64 [K + 1].
     nearest: uint16 or uint32 [T]. codes: uint8 [T, M]. lists: int32 [L].
     """
 
@@ -127,7 +127,7 @@ class TokenCodes:
 
     @classmethod
     def open(cls, path: Path) -> "TokenCodes":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
+        """Open a complete folder. Raises ArtifactError if a file is missing, truncated, or from another folder."""
         centroids, codebooks = _read_books(path / _BOOKS)
         formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (
@@ -143,29 +143,29 @@ class TokenCodes:
             len(index_files.DocIds(path / DOC_IDS)) if sound else -1,
         )
         if fits != (offsets[-1], offsets[-1] * len(codebooks), len(centroids) + 1, begins[-1], len(offsets) - 1):
-            raise errors.ArtifactError(f"{path}: its files do not belong together: build the index again")
+            raise errors.ArtifactError(f"{path}: its files do not belong together; rebuild the index")
         return cls(path, centroids, codebooks, offsets, nearest, codes.reshape(-1, len(codebooks)), begins, lists)
 
     @property
     def dimension(self) -> int:
-        """The size of a vector."""
+        """The dimension of the vectors."""
         return int(self.centroids.shape[1])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """The decoded documents of these rows, int64 [n]."""
+        """Return the decoded documents at the given rows, int64 [n]."""
         tokens, offsets = token_positions(self.offsets, rows)
         codes = self.codes[tokens].astype(np.int64) + CODES * np.arange(len(self.codebooks))
         parts = self.codebooks.reshape(-1, self.codebooks.shape[2])[codes]
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The centroids of these tokens. Raises ArtifactError: there is no such centroid."""
+        """Return the centroid numbers of tokens. Raises ArtifactError if a centroid does not exist."""
         numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
-            raise errors.ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
+            raise errors.ArtifactError(f"{self.path / _NEAREST}: damaged; rebuild the index")
         return numbers
 
 
@@ -178,24 +178,24 @@ def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         centroids, codebooks = arrays["centroids"], arrays["codebooks"]
     except (OSError, SafetensorError, KeyError) as error:
         raise errors.ArtifactError(
-            f"{path}: cannot be read ({str(error).splitlines()[0]}): build the index again"
+            f"{path}: cannot be read ({str(error).splitlines()[0]}); rebuild the index"
         ) from error
     shaped = centroids.ndim == 2 and codebooks.ndim == 3 and codebooks.shape[1] == CODES
     if not shaped or codebooks.shape[0] * codebooks.shape[2] != centroids.shape[1]:
-        raise errors.ArtifactError(f"{path}: damaged: build the index again")
+        raise errors.ArtifactError(f"{path}: damaged; rebuild the index")
     return centroids, codebooks
 
 
 @dataclass(frozen=True)
 class CodedSearcher(TokenSearcher):
-    """Search of `candidates` per query in the lists of `probes` centroids per token, ranked by decoded vectors."""
+    """A searcher that reranks `candidates` documents from the lists of `probes` centroids per token."""
 
     store: TokenCodes
     probes: int
     candidates: int
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """The k candidates of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
+        """Return the k candidates with the largest MaxSim, ties by row. Raises UsageError for bad queries or k < 1."""
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))
         hits = index_checks.no_hits(len(wanted), k)
@@ -207,7 +207,7 @@ class CodedSearcher(TokenSearcher):
 
 
 def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: int) -> NDArray[np.int64]:
-    """The `count` best documents in the lists of the `probes` centroids nearest to each token of a query.
+    """Return the `count` best documents in the lists of the `probes` centroids nearest to each token of a query.
 
     A document is scored by MaxSim with the centroids of its tokens.
     Returns int64 [Q, count], padded with -1.
@@ -234,7 +234,7 @@ def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: i
 def _listed(
     codes: TokenCodes, offsets: NDArray[np.int64], probed: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ascending pairs of a query and a document in its lists, each once; probed: int64 [T, probes]."""
+    """Return the distinct pairs of a query and a document in its lists, ascending; probed: int64 [T, probes]."""
     centroid = probed.reshape(-1)
     token = np.repeat(np.arange(len(probed)), probed.shape[1])
     listed, begins = ranges(codes.list_offsets[centroid], codes.list_offsets[centroid + 1])
@@ -250,9 +250,9 @@ def _scored(
     owner: NDArray[np.int64],
     documents: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """MaxSim of each query with its document, by centroids, float32 [n].
+    """Compute MaxSim of each query with its document, by centroids, float32 [n].
 
-    products: float32 [T, K], of the queries' tokens with the centroids; each query's begin at `offsets`.
+    products: float32 [T, K], inner products of query tokens and centroids. offsets: the start of each query's tokens.
     """
     table = _table(products, offsets)
     scores = np.empty(len(owner), np.float32)
@@ -269,7 +269,7 @@ def _scored(
 
 
 def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
-    """The products of each query and centroid with the query's tokens, then zeros, float32 [Q * K, S]."""
+    """Arrange the products by query and centroid, float32 [Q * K, S], padded with zeros after the query's tokens."""
     lengths = np.diff(offsets)
     query = np.repeat(np.arange(len(lengths)), lengths)
     slot = np.arange(len(query)) - offsets[query]
@@ -281,7 +281,7 @@ def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
 def best_of_each(
     owner: NDArray[np.int64], documents: NDArray[np.int64], scores: NDArray[np.floating], shape: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """The documents with the largest scores for each owner, int64 of `shape`, padded with -1."""
+    """Return the documents with the largest scores for each owner, int64 of `shape`, padded with -1."""
     order = np.lexsort((documents, -scores, owner))
     owner = owner[order]
     rank = np.arange(len(owner)) - np.searchsorted(owner, owner)

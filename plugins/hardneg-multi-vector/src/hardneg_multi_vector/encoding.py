@@ -1,6 +1,6 @@
 """Token vectors of a late-interaction encoder: its modules, their output, and MaxSim.
 
-A tensor of texts is float [n, T, d + 1]: a vector for each token, followed by 1 for a scored token, else 0.
+A tensor of texts is float [n, T, d + 1]: one vector per token, followed by 1 for a scored token and 0 otherwise.
 """
 
 import string
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from hardneg_multi_vector.family import LateInteraction
 
 EXPANDED = "query_expansion_positions"
-"""The feature of sentence-transformers that marks the positions of an expansion."""
+"""The sentence-transformers feature that marks the positions of a query expansion."""
 _SCORED, _TOKENS = "MultiVectorMask", "token_embeddings"
 _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load(options: "LateInteraction", model: resolving.ResolvedModel, device: str | None, precision: Any) -> Any:
-    """Loads a folder of any format as a `MultiVectorEncoder` of sentence-transformers, in evaluation mode.
+    """Load a folder of any format as a sentence-transformers `MultiVectorEncoder`, in evaluation mode.
 
-    precision: of the encoding; None is to train.
+    precision: precision for encoding; None loads the model for training.
 
-    Raises ModelError: the files are not one complete model, or it does not support the spec.
+    Raises ModelError if the files are not a complete model, or the model does not support the spec.
     """
     from sentence_transformers import MultiVectorEncoder
 
@@ -77,18 +77,18 @@ def load(options: "LateInteraction", model: resolving.ResolvedModel, device: str
 
 
 def _check_known(rest: Sequence[Any], model: str) -> None:
-    """Refuses unknown modules after the transformer."""
+    """Raise ModelError if there are unsupported modules after the transformer."""
     if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
-        raise errors.ModelError(f"model {model!r}: has {', '.join(others)} after its transformer: use another model")
+        raise errors.ModelError(f"model {model!r} has {', '.join(others)} after its transformer; use another model")
     names = [getattr(part, name, None) for part in rest for name in ("module_input_name", "module_output_name")]
     if odd := [name for name in names if name not in (None, _TOKENS)]:
-        raise errors.ModelError(f"model {model!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
+        raise errors.ModelError(f"model {model!r}: its modules use {odd[0]!r} instead of {_TOKENS}; use another model")
     if any(getattr(part, "keep_only_token_ids", None) for part in rest):
-        raise errors.ModelError(f"model {model!r} scores tokens of images alone: use another model")
+        raise errors.ModelError(f"model {model!r} scores only tokens of images; use another model")
 
 
 def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
-    """The transformer, the projection of its vectors, the mask of scored tokens, and a normalisation."""
+    """Return the transformer, the projection of its vectors, the mask of scored tokens, and the normalisation."""
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
@@ -104,9 +104,9 @@ def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
 
 
 def _projection(transformer: Any, dimension: int) -> nn.Module:
-    """A linear layer without bias with random orthonormal rows.
+    """Create a linear layer without bias and with random orthonormal rows.
 
-    It scales inner products of token vectors by a constant, except for noise, so that an untrained projection ranks
+    Up to noise, it scales all inner products of token vectors by the same factor, so that an untrained projection ranks
     about as well as no projection.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2.
@@ -115,7 +115,7 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
 
     size = int(transformer.get_embedding_dimension())
     if dimension > size:
-        raise errors.ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
+        raise errors.ModelError(f"encoder.dimension is {dimension}, but token vectors have {size}; use fewer")
     draws = torch.Generator().manual_seed(runtime.derive_seed(0, "token projection", size, dimension) >> 1)
     weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
     options = {"activation_function": nn.Identity(), "init_weight": weight, "module_input_name": _TOKENS}
@@ -124,7 +124,7 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
 
 
 def expanded(tokens: token_files.Tokens, tokenizer: Any, options: Mapping[str, Any]) -> token_files.Tokens:
-    """Queries padded by the `query_expansion` of sentence-transformers, on the padding side of the tokenizer.
+    """Pad queries as sentence-transformers does for `query_expansion`, on the padding side of the tokenizer.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
     """
@@ -147,10 +147,10 @@ def expanded(tokens: token_files.Tokens, tokenizer: Any, options: Mapping[str, A
 
 
 def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
-    """MaxSim: the sum over a query's tokens of the largest inner product with a document token.
+    """Compute MaxSim: the sum over query tokens of the largest inner product with a document token.
 
-    The gradient of each query token goes to the best document token only. A document without scored tokens scores far
-    below all others.
+    Each query token's gradient reaches only the best document token. Documents without scored tokens score far below
+    all others.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), Eq. 3.
 
@@ -182,13 +182,13 @@ class TokenRows:
         return self.corpus.doc_ids
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """The texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop`, `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
 
 @dataclass(frozen=True)
 class VectorAToken(encoders.Representation):
-    """A vector for each scored token, float32 [n, T, d + 1] on the device; mean: divides scores by the query tokens."""
+    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: average scores over query tokens."""
 
     mean: bool = False
     form: ClassVar[encoding.Form] = "token-vectors"
@@ -196,21 +196,21 @@ class VectorAToken(encoders.Representation):
     block: ClassVar[int] = 1024
 
     def expanded(self, tokens: token_files.Tokens, transformer: Any) -> token_files.Tokens:
-        """The query tokens, padded if the transformer has an expansion."""
+        """Pad query tokens if the transformer has a query expansion."""
         options = getattr(transformer, "query_expansion", None)
         return tokens if options is None else expanded(tokens, transformer.tokenizer, options)
 
     def run(
         self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side
     ) -> Tensor:
-        """The token vectors of texts, float32 [n, T, d + 1]."""
+        """Encode texts as token vectors, float32 [n, T, d + 1]."""
         features = towers.forward(parts, features, device, side)
         vectors, scored = features["token_embeddings"], features["attention_mask"]
         kept = scored.to(vectors.dtype)[..., None]
         return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
 
     def gathered(self, batches: Any, count: int, dimension: int) -> TokenVectors:
-        """Collects the texts in order, without padding."""
+        """Collect the texts in order, without padding."""
         vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
         for rows, tensor in batches:
             part = self.collect(tensor)
@@ -220,13 +220,13 @@ class VectorAToken(encoders.Representation):
         return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *vectors]))
 
     def collect(self, tensor: Tensor) -> TokenVectors:
-        """Copies the scored vectors to the host."""
+        """Copy the scored vectors to the host."""
         there = tensor[..., -1] > 0
         offsets = torch.cat([there.new_zeros(1, dtype=torch.int64), there.sum(1).cumsum(0)])
         return TokenVectors(offsets.cpu().numpy(), tensor[..., :-1][there].float().cpu().numpy())
 
     def tensor(self, encoded: TokenVectors, device: torch.device) -> Tensor:
-        """The token vectors of texts, float32 [n, T, d + 1], padded with zeros to the longest text."""
+        """Copy token vectors to a tensor, float32 [n, T, d + 1], padded with zeros to the longest text."""
         lengths = torch.from_numpy(encoded.offsets).diff()
         there = torch.arange(int(lengths.max()) if len(lengths) else 0) < lengths[:, None]
         vectors = torch.from_numpy(encoded.vectors).to(device)
@@ -235,12 +235,12 @@ class VectorAToken(encoders.Representation):
         return tensor
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """MaxSim, each document once for all of its columns."""
+        """Compute MaxSim, once per document for all of its columns."""
         scores = maxsim(queries, documents, self.mean)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: TokenVectors) -> Tensor:
-        """MaxSim of each query with its own documents."""
+        """Compute MaxSim of each query with its own documents."""
         documents = self.tensor(encoded, queries.device)
         lists = documents.view(len(queries), -1, *documents.shape[1:])
         return torch.cat([maxsim(query[None], own, self.mean) for query, own in zip(queries, lists, strict=True)])
@@ -248,7 +248,7 @@ class VectorAToken(encoders.Representation):
     def rows(
         self, encoder: Any, corpus: Corpus, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> TokenRows:
-        """The documents with their token counts."""
+        """Return the documents with their token counts."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:
@@ -263,5 +263,5 @@ class VectorAToken(encoders.Representation):
         return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
 
     def writer(self, folder: Path, rows: TokenRows, dimension: int) -> TokenWriter:
-        """A writer of the vectors and their offsets."""
+        """Return a writer of the vectors and their offsets."""
         return TokenWriter(folder, dimension, rows.offsets)

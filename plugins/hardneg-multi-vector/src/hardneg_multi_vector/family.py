@@ -1,4 +1,4 @@
-"""The family `multi-vector`: a vector for each token of a text, compared by MaxSim."""
+"""The encoder family `multi-vector`: one vector per token of a text, compared by MaxSim."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ SHORTEST = 3
 SIMILARITIES = ("maxsim", "meanmaxsim")
 CONFIG, SAVED, METADATA = "config_sentence_transformers.json", "hardneg.json", "artifact.metadata"
 STANFORD = "HF_ColBERT"
-"""The architecture that a folder of Stanford's ColBERT names."""
+"""The architecture declared in folders of Stanford's ColBERT."""
 
-_FILLED = 32  # by sentence-transformers for queries of older formats that set no length
+_FILLED = 32  # default of sentence-transformers for queries in older formats
 _OLDER = [f"{side}_{name}" for side in SIDES for name in ("length", "prefix")]
 _OLDER += ["query_expansion", "do_query_expansion", "attend_to_expansion_tokens", "attend_to_mask_tokens"]
 _OLDER += ["skiplist_words"]
@@ -27,12 +27,12 @@ _OF_ONE_VECTOR += ["query_token_type", "document_token_type"]
 
 @dataclass(frozen=True)
 class LateInteractionContract:
-    """The contract of a late-interaction model, as its files declare it.
+    """The contract of a late-interaction model, as declared by its files.
 
-    form: `sentence-transformers`, `pylate` (up to version 3) or `stanford`; "" is a model trained for other tasks.
-    prompts: all of them by name, including those of queries and documents. lengths: in tokens, by side.
-    filled: the length that queries are padded to; 0 for no padding.
-    options: settings of modules that older formats save outside of the modules' own files.
+    form: `sentence-transformers`, `pylate` (up to version 3) or `stanford`; "" for a model trained for other tasks.
+    prompts: all prompts by name, including those for queries and documents. lengths: maximum tokens, by side.
+    filled: length that queries are padded to; 0 for no padding.
+    options: module settings that older formats save outside of the modules' own files.
     """
 
     form: str
@@ -55,7 +55,7 @@ def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
 
 
 def _transformer_options(files: model_files.ModelFolder, side: model_specs.Side) -> Mapping[str, Any]:
-    """The options that sentence-transformers saved for a side's transformer; empty if there are none."""
+    """Return the options that sentence-transformers saved for the transformer of a side; empty if there are none."""
     paths = sorted(files.sides[side][0].glob("sentence_*_config.json"))
     return next((options for path in paths if (options := model_files.read_json(path))), {})
 
@@ -63,23 +63,23 @@ def _transformer_options(files: model_files.ModelFolder, side: model_specs.Side)
 def _count(value: Any, folder: Path) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    raise errors.ModelError(f"model {folder}: {value!r} is not a number of tokens: copy the model again")
+    raise errors.ModelError(f"model {folder}: {value!r} is not a number of tokens; copy the model again")
 
 
 @dataclass(frozen=True)
 class LateInteraction(resolving.FolderFamily):
-    """Late interaction as in ColBERT: a vector for each token, compared by MaxSim.
+    """Late interaction as in ColBERT: one vector per token, compared by MaxSim.
 
-    Folders of sentence-transformers' `MultiVectorEncoder`, of PyLate and of Stanford's ColBERT are opened unchanged.
-    Any other transformer becomes an encoder by its last layer's token vectors and these options.
+    Folders of sentence-transformers' `MultiVectorEncoder`, of PyLate and of Stanford's ColBERT are opened as they are.
+    Any other transformer becomes an encoder of the token vectors in its last layer, with these options.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020).
 
     Args:
-        dimension: size of token vectors after a random orthonormal projection; none is without a projection.
-        query_expansion: the length to which queries are padded with [MASK]; 0 is no padding; none is the folder's.
-        skiplist: document tokens that are not scored; `own` is the folder's list.
-        normalise: whether token vectors have norm 1; none is the folder's setting.
+        dimension: dimension of token vectors after a random orthonormal projection; none means no projection.
+        query_expansion: length to which queries are padded with [MASK]; 0 disables padding; none uses the folder's.
+        skiplist: document tokens that are not scored; `own` uses the folder's list.
+        normalise: whether token vectors have norm 1; none uses the folder's setting.
     """
 
     dimension: int | None = None
@@ -93,7 +93,7 @@ class LateInteraction(resolving.FolderFamily):
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The filled-in spec. Raises ModelError: the folder is not readable, or does not support the spec."""
+        """Return the full spec. Raises ModelError if the folder cannot be read or does not support the spec."""
         spec, full, interaction = model.spec, super().full(model), self.interaction(model.files, model.contract)
         if self.query_expansion and spec.query_length is None:
             full = replace(full, query_length=self.query_expansion)
@@ -107,11 +107,11 @@ class LateInteraction(resolving.FolderFamily):
         return full
 
     def interaction(self, files: model_files.ModelFolder, contract: Any) -> LateInteractionContract:
-        """The late-interaction contract of a folder; contract: its general one.
+        """Return the late-interaction contract of a folder; contract: its general contract.
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
-        Raises ModelError: a file is not readable, or a value has the wrong type.
+        Raises ModelError if a file cannot be read, or a value has the wrong type.
         """
         config, folder = model_files.read_json(files.path / CONFIG), files.path
         if STANFORD in (model_files.read_json(folder / "config.json").get("architectures") or ()):
@@ -141,7 +141,7 @@ class LateInteraction(resolving.FolderFamily):
         return LateInteractionContract(form, similarity, prompts, lengths, filled, options)
 
     def contract(self, files: model_files.ModelFolder) -> Any:
-        """The contract of a folder. Raises ModelError: it holds no complete model."""
+        """Return the contract of a folder. Raises ModelError if it does not contain a complete model."""
         contract = super().contract(files)
         interaction = self.interaction(files, contract)
         own: dict[str, Any] = {"similarity": interaction.similarity}
@@ -151,7 +151,7 @@ class LateInteraction(resolving.FolderFamily):
         return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="")
 
     def filled(self, interaction: LateInteractionContract) -> int:
-        """The length that queries are padded to; 0 for no padding."""
+        """Return the length that queries are padded to; 0 for no padding."""
         return interaction.filled if self.query_expansion is None else self.query_expansion
 
     def _problems(
@@ -159,26 +159,26 @@ class LateInteraction(resolving.FolderFamily):
     ) -> list[str]:
         lines = []
         if wrong := spec.changed(_OF_ONE_VECTOR):
-            lines.append(f"{', '.join(wrong)} cannot be set for token vectors: leave out")
+            lines.append(f"{', '.join(wrong)} cannot be set for token vectors")
         if full.similarity not in SIMILARITIES:
-            lines.append(f"similarity is {full.similarity!r}: set maxsim or meanmaxsim for token vectors")
+            lines.append(f"similarity is {full.similarity!r}; set maxsim or meanmaxsim for token vectors")
         if wrong := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:
-            lines.append(f"{', '.join(wrong)}: at least {SHORTEST} tokens are needed")
+            lines.append(f"{', '.join(wrong)}; at least {SHORTEST} tokens are needed")
         if full.query_length < (filled := self.filled(interaction)):
             lines.append(
-                f"query_length is {full.query_length}: queries are padded to {filled} tokens: set at least that"
+                f"query_length is {full.query_length}, but queries are padded to {filled} tokens; set at least that"
             )
         if self.dimension is not None and (interaction.form or self.dimension < 1):
-            says = "the folder has its own" if interaction.form else "give a number of dimensions"
-            lines.append(f"encoder.dimension is {self.dimension}: {says}, or leave it out")
+            says = "but the folder has its own; omit it" if interaction.form else "but must be at least 1, or omitted"
+            lines.append(f"encoder.dimension is {self.dimension}, {says}")
         if self.query_expansion is not None and self.query_expansion < 0:
             lines.append(
-                f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, or 0 for no expansion"
+                f"encoder.query_expansion is {self.query_expansion}; set a number of tokens, or 0 for no expansion"
             )
         return lines
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """The digest of the files' content and the options, including options of older formats outside of modules."""
+        """Return a digest of the files and options, including options that older formats save outside of modules."""
         name = super().content_digest(model)
         options = self.interaction(model.files, model.contract).options if len(model.origins) == 1 else {}
         return stores.digest([name, dict(options)]) if options else name
@@ -186,7 +186,7 @@ class LateInteraction(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """Opens the model in evaluation mode. Raises ModelError: it does not support its spec."""
+        """Open the model in evaluation mode. Raises ModelError if it does not support its spec."""
         from hardneg.plugin import encoders
         from hardneg_multi_vector.encoding import VectorAToken, load
 

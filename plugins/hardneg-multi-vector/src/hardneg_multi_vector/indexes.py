@@ -1,4 +1,4 @@
-"""The multi-vector indexes: exact, and with product-quantised residuals."""
+"""Multi-vector indexes: exact, and with product-quantised residuals."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,39 +15,39 @@ _EACH = 32  # vectors per centroid to train on, by default
 
 @dataclass(frozen=True)
 class MultiVector:
-    """Exact MaxSim over token vectors, as in ColBERT; the folder of token vectors is the index."""
+    """An index for exact MaxSim over token vectors, as in ColBERT: the folder of token vectors itself."""
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "token-vectors"
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Build an index of the token vectors in folder `source` in folder `path`, by hard links where possible."""
+        """Link, or else copy, the token vectors in folder `source` to folder `path`; return the number of documents."""
         store = TokenStore.open(source)
         store.link(path)
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """The bytes of the vectors; the files are shared with the encode stage if possible."""
+        """Return the size of the vectors in bytes; files are shared with the encode stage if possible."""
         return 4 * dimension * vectors
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> MultiVectorSearcher:
-        """Open the token vectors in folder `path`; a hit's row is the document's, and `rows` is unused."""
+        """Open the token vectors in folder `path`; hits are rows of documents, so `rows` is unused."""
         return MultiVectorSearcher(store=TokenStore.open(path))
 
 
 @dataclass(frozen=True)
 class MultiVectorPq:
-    """MaxSim among candidates over token vectors stored as a centroid and a product-quantised residual.
+    """An index for MaxSim over candidates, with token vectors stored as a centroid and a product-quantised residual.
 
-    A token takes `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+    A token uses `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
 
     Args:
         subvectors: number of parts of a residual, one byte each; must divide the dimension.
-        centroids: number of centroids; by default a power of two near four times the root of the number of tokens.
-        probes: number of centroids whose lists are searched for each query token.
+        centroids: number of centroids; by default a power of two up to four times the root of the number of tokens.
+        probes: number of centroids to search the lists of, per query token.
         candidates: number of documents scored by MaxSim per query; at least the depth of the search.
-        sample: the most token vectors to train on; by default 32 for each centroid.
-        seed: of the sample and of the clustering.
+        sample: maximum number of token vectors to train on; by default 32 per centroid.
+        seed: seed of the sample and of the clustering.
     """
 
     subvectors: int = 32
@@ -65,13 +65,13 @@ class MultiVectorPq:
         least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": 256}
         for name, bound in least.items():
             if (value := getattr(self, name)) is not None and value < bound:
-                raise errors.UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
+                raise errors.UsageError(f"{_NAME}: {name} is {value}; it must be at least {bound}")
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
+        """Compress the token vectors in folder `source`, block by block; return the number of documents.
 
-        Raises MissingDependency: faiss is not installed.
-        Raises UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
+        Raises MissingDependency if faiss is not installed.
+        Raises UsageError if `subvectors` does not divide the dimension, or there are too few token vectors.
         """
         store, faiss = TokenStore.open(source), compression.load_faiss()
         lists = self.centroids or _usual(len(store.vectors))
@@ -80,8 +80,8 @@ class MultiVectorPq:
         what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
         if min(len(store.vectors), sample) < least:
             raise errors.UsageError(
-                f"{_NAME}: {source} holds {len(store.vectors)} token vectors and trains on {sample} at most, "
-                f"but {what} need {least} or more: set fewer, or use the index multi-vector"
+                f"{_NAME}: {source} has {len(store.vectors)} token vectors, of which at most {sample} are used for "
+                f"training, but {what} need at least {least}; set fewer, or use the index multi-vector"
             )
         index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
         compression.Training(_NAME, sample, self.seed, least, what).train(index, store.vectors, progress)
@@ -93,13 +93,13 @@ class MultiVectorPq:
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """The bytes of codes and lists."""
+        """Return the size of codes and lists in bytes."""
         lists = self.centroids or _usual(vectors)
         number = 2 if lists <= 1 << 16 else 4
         return vectors * (self.subvectors + number + 4) + 4 * dimension * lists
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> CodedSearcher:
-        """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
+        """Open the index in folder `path`; hits are rows of documents, so `rows` is unused."""
         return CodedSearcher(store=TokenCodes.open(path), probes=self.probes, candidates=self.candidates)
 
 

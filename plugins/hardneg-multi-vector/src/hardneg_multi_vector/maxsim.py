@@ -1,4 +1,4 @@
-"""Exact search of token vectors: MaxSim of all queries with every document, in one pass over the file."""
+"""Exact search over token vectors: MaxSim of all queries with every document, in one pass over the file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -13,36 +13,36 @@ from torch import Tensor
 from hardneg.plugin import ExactOptions, errors, index_checks, records, runtime, top_k
 from hardneg_multi_vector.store import TokenStore, TokenVectors, spans
 
-_HELD = 1 << 18  # tokens of documents, held at a time
-_READ = 1 << 14  # vectors, to a device at a time
-_TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
+_HELD = 1 << 18  # document tokens in memory at a time
+_READ = 1 << 14  # vectors copied to a device at a time
+_TOKENS = 1 << 15  # padded document tokens of the pairs that are scored at a time
 
 
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
-    """Checks that queries are token vectors of a dimension; k: number of hits. Raises UsageError: they are not."""
+    """Return the queries. Raises UsageError unless they are finite token vectors of `dimension` and k is at least 1."""
     if not isinstance(queries, TokenVectors):
         raise errors.UsageError(
-            "a multi-vector index is searched with a vector for each token: use the model that encoded it"
+            "a multi-vector index is searched with one vector per token; use the model that encoded it"
         )
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
         shape = queries.vectors.shape
         raise errors.UsageError(
-            f"token vectors of queries have shape {shape} instead of [n, {dimension}]: use its own model"
+            f"token vectors of queries have shape {shape} instead of [n, {dimension}]; use the index's model"
         )
     index_checks.check_depth(k)
     if not np.isfinite(queries.vectors).all():
         token = int(np.flatnonzero(~np.isfinite(queries.vectors).all(1))[0])
         query = int(np.searchsorted(queries.offsets, token, "right")) - 1
-        raise errors.UsageError(f"a token vector of query {query} (from 0) is not finite: check the model")
+        raise errors.UsageError(f"a token vector of query {query} (from 0) is not finite; check the model")
     return queries
 
 
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
-    """The score of each query with each document.
+    """Compute the score of each query with each document.
 
-    documents: float32 [T, d], the tokens of one document after the other. counts: int64 [D], tokens of each, at least
-    1. queries: float32 [d, S], the tokens of one query after the other, as columns. query_counts: int64 [Q], tokens of
-    each, at least 1.
+    documents: float32 [T, d], the tokens of all documents in sequence. counts: int64 [D], tokens per document, at least
+    1. queries: float32 [d, S], the tokens of all queries in sequence, as columns. query_counts: int64 [Q], tokens per
+    query, at least 1.
     Returns float32 [Q, D].
     """
     nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
@@ -50,7 +50,7 @@ def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_count
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """The score of each query with each document, float32 [Q, D]. Raises UsageError: other dimensions."""
+    """Compute the score of each query with each document, float32 [Q, D]. Raises UsageError if dimensions differ."""
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
     query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
@@ -66,17 +66,17 @@ def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.
 def maxsim_pairs(
     queries: TokenVectors, documents: TokenVectors, device: torch.device | None = None, tokens: int = _TOKENS
 ) -> NDArray[np.float32]:
-    """The score of each query with its document, float32 [n].
+    """Compute the score of each query with its document, float32 [n].
 
-    queries: n of them. documents: as many. device: to compute on; None is the first GPU, or else the
-    CPU. tokens: of documents of about the same length that are multiplied at a time.
+    queries, documents: n of each. device: None uses the first GPU, or else the CPU. tokens: number of document tokens
+    to multiply at a time, in documents of similar length.
 
-    Raises UsageError: the numbers of queries and documents or their dimensions differ, or a query is not finite.
+    Raises UsageError if the numbers of queries and documents or their dimensions differ, or a query is not finite.
     """
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
         raise errors.UsageError(
-            f"{len(queries)} queries cannot be paired with {len(documents)} documents: give one document per query"
+            f"{len(queries)} queries cannot be paired with {len(documents)} documents; give one document per query"
         )
     options = ExactOptions(device=None if device is None else str(device))
     lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
@@ -91,7 +91,7 @@ def maxsim_pairs(
 
 
 def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
-    """Yields pairs to score together, int64 [n], without empty texts; lengths: int64 [2, N], of both texts."""
+    """Yield pairs to score together, int64 [n], without empty texts; lengths: int64 [2, N], of both texts."""
     order = np.lexsort((lengths[0], lengths[1]))
     order = order[lengths[:, order].min(0, initial=1) > 0]
     width = lengths[:, order].max(0, initial=0)
@@ -105,52 +105,52 @@ def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64
 
 
 def _padded(texts: TokenVectors, device: torch.device) -> Tensor:
-    """The vectors, float32 [n, T, d], padded with each text's last vector, which changes no maximum."""
+    """Pad texts to float32 [n, T, d] by repeating the last vector of each, which does not change any maximum."""
     lengths = np.diff(texts.offsets)[:, None]
     positions = texts.offsets[:-1, None] + np.minimum(np.arange(lengths.max(initial=0)), lengths - 1)
     return tensor(texts.vectors[positions]).to(device)
 
 
 def tensor(vectors: NDArray[np.float32]) -> Tensor:
-    """The vectors as a tensor, copied only if necessary."""
+    """Convert vectors to a tensor, copied only if necessary."""
     return torch.from_numpy(np.require(vectors, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
 @dataclass(frozen=True)
 class TokenSearcher(index_checks.DecodedRows):
-    """A searcher of documents with several vectors in `store`; `options` change only the speed."""
+    """A searcher of documents with several vectors each in `store`; `options` affect only speed."""
 
     store: Any
     options: ExactOptions | None = field(default=None, kw_only=True)
     progress: runtime.Progress | None = field(default=None, kw_only=True)
 
     def using(self, options: ExactOptions, progress: runtime.Progress | None) -> Self:
-        """The searcher with other options and progress."""
+        """Return the searcher with other options and progress."""
         return replace(self, options=options, progress=progress)
 
     @cached_property
     def at_once(self) -> int:
-        """The number of documents decoded at a time."""
+        """The number of documents to decode at a time."""
         return max(1, _HELD // int(np.diff(self.store.offsets).max(initial=1)))
 
 
 @dataclass(frozen=True)
 class MultiVectorSearcher(TokenSearcher):
-    """The searcher of a folder of token vectors; `progress` counts passages.
+    """A searcher of a folder of token vectors; `progress` counts passages.
 
-    Vectors of no more than `options.resident` bytes stay on the device from the first search on.
+    If the vectors have at most `options.resident` bytes, they stay on the device from the first search on.
     """
 
     store: TokenStore
     resumes: ClassVar[bool] = True
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """The k documents with the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
+        """Return the k documents with the largest MaxSim, ties by row. Raises UsageError for bad queries or k < 1."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
     @cached_property
     def held(self) -> Tensor | None:
-        """All vectors of the store, float32 [T, d], if they fit the device."""
+        """All vectors of the store, float32 [T, d], if they fit on the device."""
         vectors, options = self.store.vectors, self.options or ExactOptions()
         if 4 * len(vectors) * vectors.dimension > options.resident:
             return None
@@ -161,22 +161,22 @@ class MultiVectorSearcher(TokenSearcher):
 
 
 def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> records.Hits:
-    """The k documents with the largest MaxSim with each query; ties by ascending row, also at rank k.
+    """Return the k documents with the largest MaxSim with each query; ties by ascending row, also at rank k.
 
-    A document without tokens is no hit; a query without tokens has no hits. One block of documents is in memory at
+    A document without tokens is never a hit; a query without tokens has no hits. One block of documents is in memory at
     a time, unless all are on the device already.
 
-    searcher: of the documents. queries: Q checked ones. k: beyond the number of documents, lists are padded with row -1
-    and score -inf.
+    searcher: searcher of the documents. queries: Q queries, already checked. k: beyond the number of documents, lists
+    are padded with row -1 and score -inf.
 
-    Raises ArtifactError: vectors or scores are not finite.
+    Raises ArtifactError if vectors or scores are not finite.
     """
     store, options, held = searcher.store, searcher.options or ExactOptions(), searcher.held
     answered = np.flatnonzero(np.diff(queries.offsets))
     cpu, wanted = options.where.type == "cpu", queries[answered]
     products, most, size = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)
     size = options.query_block or size
-    # few tokens of queries take longer blocks of documents, within the same memory
+    # with few query tokens, longer blocks of documents fit in the same memory
     fitting = min(most, max(products // most, products // max(1, min(len(queries.vectors), size))))
     # the tokens of some queries as columns, float32 [d, S], and how many each query has, int64 [Q]
     parts = [
@@ -200,7 +200,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
             task.advance(stop - start)
         top = best.hits(len(answered))
     hits = index_checks.no_hits(len(queries), k)
-    # the numbers count the documents that have tokens; -1 stays
+    # map positions among documents with tokens to rows; -1 stays
     hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
     hits.scores[answered] = top.scores
     return hits

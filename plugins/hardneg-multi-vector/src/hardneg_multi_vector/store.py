@@ -1,6 +1,6 @@
-"""Token vectors of texts by a late-interaction encoder, in memory and on disk.
+"""Token vectors of a late-interaction encoder, in memory and on disk.
 
-In a folder, `index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
+In a folder, `index` contains the vectors of all tokens, document by document, in the format of `FlatWriter`.
 `offsets.npy`, int64 [N + 1], has the first row of each document; `docid` has the id of each document.
 """
 
@@ -20,31 +20,31 @@ NumberFile = arrays.NumberFile
 
 @dataclass(frozen=True, eq=False)
 class TokenVectors(records.EncodedRows):
-    """Token vectors of n texts by a late-interaction encoder; vectors: float32 [offsets[n], d]."""
+    """Token vectors of n texts from a late-interaction encoder; vectors: float32 [offsets[n], d]."""
 
     vectors: NDArray[np.float32]
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """MaxSim of each query with each document, float32 [Q, D]. Raises UsageError as `maxsim_matrix`."""
+        """Compute MaxSim of each query with each document, float32 [Q, D]. Raises the same as `maxsim_matrix`."""
         from hardneg_multi_vector.maxsim import maxsim_matrix
 
         return maxsim_matrix(self, documents)
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """MaxSim of each query with its document, float32 [n]. Raises UsageError as `maxsim_pairs`."""
+        """Compute MaxSim of each query with its document, float32 [n]. Raises the same as `maxsim_pairs`."""
         from hardneg_multi_vector.maxsim import maxsim_pairs
 
         return maxsim_pairs(self, documents)
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All positions of the ranges [begin, end), one after another, and the start of each range, int64 [n + 1]."""
+    """Concatenate the positions of ranges [begin, end); return them and the start of each range, int64 [n + 1]."""
     offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
     return np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1]), offsets
 
 
 def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The token positions of some documents, int64 [T], and the start of each document, int64 [n + 1].
+    """Return the token positions of the documents at `rows`, int64 [T], and each document's start, int64 [n + 1].
 
     offsets: int64 [N + 1], the start of each document's tokens.
     """
@@ -52,7 +52,7 @@ def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tupl
 
 
 def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yields ranges of items from `start` on with up to `size` parts, or one item; ends: int64 [n + 1], of parts."""
+    """Yield ranges of items from `start` on with up to `size` parts, or of one item; ends: int64 [n + 1], of parts."""
     while start < len(ends) - 1:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, "right")) - 1)
         yield start, stop
@@ -63,9 +63,9 @@ class TokenWriter(index_files.FlatWriter):
     """A writer of a folder of token vectors, document by document."""
 
     def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
-        """Starts a folder of vectors of size `dimension`.
+        """Start a folder of vectors with `dimension` dimensions.
 
-        offsets: int64 [N + 1], the start of each document's vectors, and the number of vectors.
+        offsets: int64 [N + 1], the start of each document's vectors, then their total number.
         """
         if fault := offsets_fault(offsets):
             raise errors.UsageError(f"{folder}: offsets of token vectors {fault}")
@@ -80,29 +80,29 @@ class TokenWriter(index_files.FlatWriter):
         return len(self.offsets) - 1
 
     def write(self, documents: Any) -> None:
-        """Writes the next `TokenVectors`. Raises UsageError: too many; ArtifactError: other counts, or not finite."""
+        """Write the next documents. Raises UsageError if too many, ArtifactError if not finite or of other lengths."""
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
-            raise errors.UsageError(f"{self.folder}: {stop} documents of {self.documents}")
+            raise errors.UsageError(f"{self.folder}: {stop} documents instead of {self.documents}")
         said, lengths = np.diff(self.offsets[start : stop + 1]), np.diff(documents.offsets)
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
             reason = f"document {start + row} has {lengths[row]} token vectors instead of {said[row]}"
-            raise errors.ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
+            raise errors.ArtifactError(f"{self.folder}: {reason}, as texts or tokenizer changed; delete the folder")
         super().write(documents.vectors)
         self._documents = stop
 
     def close(self) -> None:
-        """Completes the folder. Raises ArtifactError: documents or ids are missing."""
+        """Finish the folder. Raises ArtifactError if documents or ids are missing."""
         if self._documents < self.documents:
             raise errors.ArtifactError(
-                f"{self.folder}: the documents from {self._documents} on are missing: write them first"
+                f"{self.folder}: the documents from {self._documents} on are missing; write them first"
             )
         super().close()
 
 
 def offsets_fault(offsets: NDArray[np.int64]) -> str:
-    """The fault of offsets, int64 [N + 1]; empty if they ascend from 0."""
+    """Describe the fault of offsets, int64 [N + 1]; empty if they ascend from 0."""
     if offsets.ndim != 1 or not len(offsets) or offsets.dtype != np.int64:
         return f"are {offsets.dtype} {list(offsets.shape)} instead of int64 [N + 1]"
     return "do not ascend from 0" if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() else ""
@@ -111,7 +111,7 @@ def offsets_fault(offsets: NDArray[np.int64]) -> str:
 class TokenStore:
     """A folder of token vectors opened for reading, with a memory map only for `gather`.
 
-    offsets: int64 [N + 1], the start of each document's vectors, and the number of vectors.
+    offsets: int64 [N + 1], the start of each document's vectors, then their total number.
     """
 
     def __init__(self, folder: Path, vectors: index_files.FlatVectors, offsets: NDArray[np.int64]) -> None:
@@ -122,37 +122,37 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path) -> "TokenStore":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
+        """Open a complete folder. Raises ArtifactError if a file is missing, truncated, or from another folder."""
         vectors, path = index_files.FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
             fault = f"its numbers {fault}"
         elif offsets[-1] != len(vectors):
-            fault = f"is for {offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
+            fault = f"is for {offsets[-1]} vectors, but {folder / 'index'} has {len(vectors)}"
         elif len(vectors.doc_ids) != len(offsets) - 1:
             fault = f"is for {len(offsets) - 1} documents, but {DOC_IDS} has {len(vectors.doc_ids)} ids"
         if fault:
-            raise errors.ArtifactError(f"{path}: {fault}: encode the corpus again")
+            raise errors.ArtifactError(f"{path}: {fault}; re-encode the corpus")
         return cls(folder, vectors, offsets)
 
     def __len__(self) -> int:
         return self.count
 
     def link(self, path: Path) -> None:
-        """Links or copies the files into folder `path`."""
+        """Link, or else copy, the files to folder `path`."""
         self.vectors.link(path, OFFSETS)
 
     def read(self, start: int, stop: int) -> TokenVectors:
-        """A copy of documents `start` to `stop`, without mapped pages of vectors."""
+        """Return a copy of documents `start` to `stop`, without memory-mapping the vectors."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self.offsets[start : max(start, stop) + 1]
         return TokenVectors(offsets - offsets[0], self.vectors.read(int(offsets[0]), int(offsets[-1])))
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """A copy of the documents of these rows, int64 [n], through the memory map."""
+        """Return a copy of the documents at the given rows, int64 [n], through the memory map."""
         positions, offsets = token_positions(self.offsets, rows)
         return TokenVectors(offsets, self.vectors.gather(positions))
 
     def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-        """Yields ranges of documents from `start` on with up to `size` vectors, or one document."""
+        """Yield ranges of documents from `start` on with up to `size` vectors, or of one document."""
         return spans(self.offsets, size, start)

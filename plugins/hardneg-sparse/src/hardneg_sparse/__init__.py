@@ -1,1 +1,1 @@
-"""Learned sparse encoders: a weight for each term of the vocabulary, most of them 0, compared by the inner product."""
+"""Learned sparse encoders for hardneg: a weight per vocabulary term, mostly 0, compared by inner product."""

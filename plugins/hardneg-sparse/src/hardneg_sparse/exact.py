@@ -1,4 +1,4 @@
-"""The exact index of term weights: the rows themselves, multiplied block by block."""
+"""The exact index of term weights: the stored rows themselves, multiplied block by block."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,45 +10,45 @@ import torch
 from hardneg.plugin import errors, index_checks, protocols, records, runtime, top_k
 from hardneg_sparse.store import SparseRows, SparseStore
 
-_ROWS, _QUERIES = 2048, 512  # what fits a CPU's caches
-_WEIGHTS = 1 << 20  # of a block of documents
+_ROWS, _QUERIES = 2048, 512  # so many fit a CPU's caches
+_WEIGHTS = 1 << 20  # in a block of documents
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """Exact search over the term weights of a learned sparse encoder; their folder is the index."""
+    """An index for exact search over the term weights of a learned sparse encoder: the folder of weights itself."""
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "weights"
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Build an index of the weights in folder `source` in folder `path`, by hard links where possible."""
+        """Link, or else copy, the weights in folder `source` to folder `path`; return the number of documents."""
         store = SparseStore.open(source)
         store.link(path)
         return len(store)
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "SparseSearcher":
-        """Open the weights in folder `path`; a hit's row is the text's, and `rows` is unused."""
+        """Open the weights in folder `path`; hits are rows of documents, so `rows` is unused."""
         return SparseSearcher(SparseStore.open(path))
 
 
 @dataclass(frozen=True)
 class SparseSearcher(index_checks.DecodedRows):
-    """The searcher of a folder of term weights, on the CPU; `progress` counts passages."""
+    """A searcher of a folder of term weights, on the CPU; `progress` counts passages."""
 
     store: SparseStore
     progress: runtime.Progress | None = None
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """The k documents with the largest inner product with each query; ties by ascending row.
+        """Return the k documents with the largest inner product with each query; ties by ascending row.
 
         Documents with a score of 0 or less, such as those without a common term, are not hits.
 
-        Raises UsageError: queries are texts or vectors, have other terms, or k is below 1.
-        Raises ArtifactError: the folder is damaged.
+        Raises UsageError if queries are texts or vectors, or have another number of terms, or if k is below 1.
+        Raises ArtifactError if the folder is damaged.
         """
         if not isinstance(queries, SparseRows):
-            raise errors.UsageError("a sparse index is searched with term weights: use the model that encoded it")
+            raise errors.UsageError("a sparse index is searched with term weights; use the model that encoded it")
         queries.check(self.store.width)
         index_checks.check_depth(k)
         starts = range(0, len(queries), _QUERIES)

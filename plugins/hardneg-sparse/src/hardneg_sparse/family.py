@@ -1,4 +1,4 @@
-"""The family `sparse`: a transformer that gives each term of its vocabulary a weight."""
+"""The encoder family `sparse`: a transformer that assigns a weight to each term of its vocabulary."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,20 +14,20 @@ _OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
 
 @dataclass(frozen=True)
 class Splade(resolving.FolderFamily):
-    """A SPLADE encoder: term weights, most of them 0, compared by the inner product.
+    """A SPLADE encoder: term weights, mostly 0, compared by inner product.
 
-    The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the masked-language-model
-    head; a transformer without a head gets one made of its embeddings.
+    The weight of a term is the maximum over a text's tokens of log(1 + relu(logit)), where the logits come from the
+    masked-language-model head; a transformer without a head gets one built from its embeddings.
 
-    Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6; Eq. 1 of it with `pooling` sum, as in SPLADE (SIGIR
-    2021); SPLADE-doc with `queries` terms; a second logarithm as in Shen et al. (arXiv 2504.14839).
+    Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6; its Eq. 1 with `pooling` sum, as in SPLADE (SIGIR 2021);
+    SPLADE-doc with `queries` terms; a second logarithm as in Shen et al. (arXiv 2504.14839).
 
     Attributes:
-        pooling: over tokens, `max` or `sum`; `own` is the model's pooling, or `max` for a new head.
-        activation: `relu`, or `log1p_relu`, which takes a second logarithm; `own` is the model's, or `relu`.
-        queries: `encoder` encodes queries like documents; `terms` uses a query's own terms, each with one trainable
-            weight for all queries, 1 at first; `own` is the model's way, or `encoder`.
-        max_terms: the number of largest weights of an encoded text; none is the model's own number.
+        pooling: pooling over tokens, `max` or `sum`; `own` is the model's pooling, or `max` for a new head.
+        activation: `relu`, or `log1p_relu`, which applies a second logarithm; `own` is the model's, or `relu`.
+        queries: `encoder` encodes queries like documents; `terms` uses a query's own terms, each with a trainable
+            weight shared by all queries and initially 1; `own` is the model's setting, or `encoder`.
+        max_terms: number of largest weights to keep per encoded text; none uses the model's own number.
     """
 
     called: ClassVar[str] = "sparse"
@@ -43,33 +43,33 @@ class Splade(resolving.FolderFamily):
 
     def __post_init__(self) -> None:
         if self.max_terms is not None and self.max_terms < 1:
-            raise errors.PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
+            raise errors.PluginError(f"sparse: max_terms must be at least 1, not {self.max_terms}")
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The filled-in spec; dot by default for a new model. Raises ModelError: it sets fields of dense models."""
+        """Return the full spec; a new model's default is dot. Raises ModelError if it sets fields of dense models."""
         spec = model.spec
         if odd := spec.changed(sorted(_OF_VECTORS)):
-            raise errors.ModelError(f"model {spec.name!r}: {', '.join(odd)} cannot be set for term weights: leave out")
+            raise errors.ModelError(f"model {spec.name!r}: {', '.join(odd)} cannot be set for term weights")
         if self.queries == "terms" and spec.twins:
             raise errors.ModelError(
-                f"model {spec.name!r}: twins is set, but queries of terms have no encoder: leave out one of the two"
+                f"model {spec.name!r}: twins is set, but queries: terms uses no query encoder; omit one of the two"
             )
         new = not spec.similarity and not self.saved(model.files)
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
     def remarks(self, files: model_files.ModelFolder) -> list[str]:
-        """A remark that a new head is initialised, if the folder has none."""
+        """Return a remark that a new head is initialised, if the folder has none."""
         architectures = model_files.read_json(files.path / "config.json").get("architectures") or []
         if self.saved(files) or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []
-        return ["it has no masked-language-model head: a new one is initialised from its word embeddings"]
+        return ["it has no masked-language-model head; a new one is initialised from its word embeddings"]
 
     def saved(self, files: model_files.ModelFolder) -> bool:
-        """Return whether the folder is of a sparse encoder, and not one to make of a transformer."""
+        """Return whether the folder contains a sparse encoder already, rather than a transformer to build one from."""
         return files.saved_class in self.own
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """The digest of the files and the spec, with the options that the folder does not save or `max_active_dims`."""
+        """Return a digest of the files and the spec, with `max_active_dims` or the options that the folder lacks."""
         own, options = self.saved(model.files), stores.plugin_identity(self.called, self)["options"]
         if own and (most := model.files.config.get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
@@ -80,7 +80,7 @@ class Splade(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """Opens the model in evaluation mode. Raises ModelError: it does not support its spec."""
+        """Open the model in evaluation mode. Raises ModelError if it does not support its spec."""
         from hardneg.plugin import encoders
         from hardneg_sparse.modules import load_module, terms_of
         from hardneg_sparse.weights import TermWeights

@@ -1,4 +1,4 @@
-"""The FLOPS regularizer for learned sparse representations with few postings per search."""
+"""The FLOPS regularizer, which makes learned sparse representations cheap to search."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ _SCHEDULES: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True)
 class Flops:
-    """The weighted sum over terms of the squared mean term weight, for queries and for documents.
+    """A penalty on the sum over terms of the squared mean term weight, for queries and for documents.
 
-    It is a smooth estimate of the products of a search, so terms that many texts share cost most. A document counts
-    once for each query that it is paired with in the batch.
+    The sum is a smooth estimate of the number of products in a search, so terms that many texts share cost the most. A
+    document counts once for each query that it is paired with in the batch.
 
-    Source: Paria et al., Minimizing FLOPs to Learn Efficient Sparse Representations (ICLR 2020); as it stands in Formal
+    Source: Paria et al., Minimizing FLOPs to Learn Efficient Sparse Representations (ICLR 2020), in the form of Formal
     et al., SPLADE: Sparse Lexical and Expansion Model for First Stage Ranking (SIGIR 2021), Eq. 4 and 5. Thresholds:
     Shen et al., Exploring l0 Sparsification for Inference-free Sparse Retrievers (arXiv 2504.14839).
 
     Attributes:
-        query_weight: lambda_q, the weight of the queries' term; 0 leaves it out, as for queries without a network.
-        document_weight: lambda_d, the weight of the documents' term.
-        schedule: of the weights, from 0 over the first part of training: `quadratic`, `linear`, or `constant`, which
-            is the full weight from the start.
-        ramp: the length of that part as a share of all steps; SPLADE's own code has a third.
-        query_threshold: queries with no more terms than this add nothing to the means; none counts all.
-        document_threshold: documents with no more terms than this add nothing to the means; none counts all.
+        query_weight: lambda_q, weight of the penalty on queries; use 0 for queries without a network.
+        document_weight: lambda_d, weight of the penalty on documents.
+        schedule: how the weights rise from 0 in the first part of training: `quadratic`, `linear`, or `constant`, which
+            uses the full weights from the start.
+        ramp: length of that part as a fraction of all steps; SPLADE's own code uses a third.
+        query_threshold: queries with at most this many terms add nothing to the means; none counts all queries.
+        document_threshold: documents with at most this many terms add nothing to the means; none counts all documents.
     """
 
     version: ClassVar[int] = 1
@@ -50,29 +50,29 @@ class Flops:
     def __post_init__(self) -> None:
         lowest = {name: getattr(self, name) for name in ("query_weight", "document_weight")}
         lowest |= {name: getattr(self, name) or 0 for name in ("query_threshold", "document_threshold")}
-        wrong = [f"{name} must be 0 or above, not {value}" for name, value in lowest.items() if not value >= 0]
+        wrong = [f"{name} must be at least 0, not {value}" for name, value in lowest.items() if not value >= 0]
         if not 0 < self.ramp <= 1:
             wrong.append(f"ramp must be above 0 and at most 1, not {self.ramp}")
         if wrong:
             raise errors.PluginError("flops: " + "; ".join(wrong))
 
     def __call__(self, batch: records.EncodedBatch) -> Tensor:
-        """The penalty, a scalar."""
+        """Return the penalty, a scalar."""
         once = torch.ones(len(batch.queries), device=batch.queries.device)
         queries = flops(batch.queries, once, self.query_threshold)
         documents = flops(batch.documents, batch.counts, self.document_threshold)
         return self.share(batch.done) * (self.query_weight * queries + self.document_weight * documents)
 
     def share(self, done: float) -> float:
-        """The share of the weights after this share of training."""
+        """Return the fraction of the weights to apply after a fraction `done` of training."""
         return _SCHEDULES[self.schedule](min(1.0, done / self.ramp))
 
 
 def flops(weights: Tensor, counts: Tensor, threshold: int | None = None) -> Tensor:
-    """The sum over terms of the squared mean weight.
+    """Return the sum over terms of the squared mean weight.
 
-    weights: float [n, V], of n texts, none below 0. counts: [n], the number of times each text counts. threshold: texts
-    with no more terms than this add 0 to the means; None counts all.
+    weights: float [n, V], of n texts, non-negative. counts: [n], how often each text counts. threshold: texts with at
+    most this many terms add nothing to the means; None counts all texts.
 
     Source: Formal et al., SPLADE (SIGIR 2021), Eq. 4; Shen et al. (arXiv 2504.14839) for the threshold.
     """

@@ -1,7 +1,7 @@
-"""Term weights as a Lucene index of impacts, which Pyserini's `LuceneImpactSearcher` opens.
+"""Term weights as a Lucene impact index, which Pyserini's `LuceneImpactSearcher` can open.
 
-A weight times `scale`, rounded, is the frequency of its term; the score of a document is the sum of the products
-of frequencies and the query's impacts. Frequencies are written as numbers, not as repeated terms.
+The frequency of a term is its weight times `scale`, rounded. The score of a document is the sum of products of its
+frequencies and the query's impacts. Frequencies are stored as numbers instead of by repeating terms.
 """
 
 import json
@@ -29,22 +29,22 @@ from hardneg.plugin import (
 from hardneg_sparse.store import DOC_IDS, SparseRows, SparseStore, read_terms, write_terms
 
 APART, BEHIND_TERM = "\ue000", "\ue001"
-"""The separators of terms, and of a term from its frequency: characters of no script."""
+"""Private-use characters that separate terms, and a term from its frequency."""
 
 MOST = 2**31 - 1
-"""The largest sum of term frequencies of a document in Lucene."""
+"""The largest sum of a document's term frequencies that Lucene supports."""
 
-_BUFFER = 256.0  # MiB that Lucene holds before it writes to the disk
+_BUFFER = 256.0  # MiB that Lucene keeps in memory before it writes to disk
 
 
 def frequency_texts(
     offsets: NDArray[np.int64], terms: NDArray[np.object_], frequencies: NDArray[np.int64]
 ) -> list[str]:
-    """The text of each document from which Lucene reads its terms and frequencies above 0.
+    """Write each document's terms and positive frequencies as text for Lucene to index.
 
-    A document without terms has a text too, as Anserini skips blank ones.
+    The text of a document without terms is not empty, since Anserini skips empty documents.
 
-    offsets: int64 [n + 1], the start of each document's terms. terms: str [m], each with `BEHIND_TERM` at its end.
+    offsets: int64 [n + 1], the start of each document's terms. terms: str [m], each ending in `BEHIND_TERM`.
     frequencies: int64 [m].
     """
     kept = frequencies > 0
@@ -56,12 +56,12 @@ def frequency_texts(
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
-    """Yields a function that adds a document, by id and frequency text, to a new index that replaces the folder's.
+    """Yield a function that adds a document, by id and frequency text, to a new index that replaces any in the folder.
 
-    Documents stay in order, as only neighbouring segments are merged. After an error there is no index.
+    Documents stay in order, as only neighbouring segments are merged. After an error, there is no index.
 
-    Raises MissingDependency: Pyserini or Java is not installed.
-    Raises ArtifactError: Lucene cannot write the index.
+    Raises MissingDependency if Pyserini or Java is not installed.
+    Raises ArtifactError if Lucene cannot write the index.
     """
     start_java()
     from jnius import JavaException, autoclass
@@ -95,10 +95,10 @@ def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
         writer.close()
     except JavaException as error:
         reason = lucene_search.java_reason(error)
-        raise errors.ArtifactError(f"{folder}: Lucene cannot write the index ({reason}): check the disk") from error
+        raise errors.ArtifactError(f"{folder}: Lucene cannot write the index ({reason}); check the disk") from error
 
 
-_ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
+_ROWS, _WEIGHTS = 2048, 1 << 20  # per block
 _SEARCHER = "SimpleImpactSearcher"
 
 
@@ -107,7 +107,7 @@ class Impact:
     """A Lucene index for learned sparse retrieval.
 
     Args:
-        scale: the factor of weights before they are rounded to whole numbers.
+        scale: factor applied to weights before rounding to integers.
     """
 
     scale: float = 100.0
@@ -118,23 +118,23 @@ class Impact:
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < 1e6:
-            raise errors.UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
+            raise errors.UsageError(f"impact: scale is {self.scale}; it must be above 0 and below 1,000,000")
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
+        """Index the weights in folder `source`, in row order; return the number of documents.
 
-        Terms are indexed as words, or as numbers if the folder has no words. The number of weights below 0.5 / `scale`,
-        which are lost, is reported.
+        Terms are indexed as words, or as numbers if the folder has no words. Weights below 0.5 / `scale` are lost, and
+        their number is reported.
 
-        Raises MissingDependency: Pyserini or Java is not installed.
-        Raises UsageError: a weight is below 0, or a document's weights are too large for `scale`.
-        Raises ArtifactError: the index ends up with another number of documents.
+        Raises MissingDependency if Pyserini or Java is not installed.
+        Raises UsageError if a weight is negative, or a document's weights are too large for `scale`.
+        Raises ArtifactError if the index ends up with another number of documents.
         """
         store = SparseStore.open(source)
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
         if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
             raise errors.UsageError(
-                f"{source}: the term {odd[0]!r} is not possible in a Lucene index: use the index sparse"
+                f"{source}: the term {odd[0]!r} is not possible in a Lucene index; use the index sparse"
             )
         terms = np.array([word + BEHIND_TERM for word in words], object)
         with _writing(path) as add, progress.task("index", len(store), "passages") as task:
@@ -151,34 +151,34 @@ class Impact:
             progress.note(f"impact: {lost} of {store.offsets[-1]} weights round to 0 with scale {self.scale:g}")
         total = int(lucene_search.open_lucene(path, _SEARCHER).get_total_num_docs())
         if total != len(store):
-            raise errors.ArtifactError(f"{path}: Lucene holds {total} of {len(store)} documents: build the index again")
+            raise errors.ArtifactError(f"{path}: Lucene has {total} of {len(store)} documents; rebuild the index")
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
-        """The weights as integers, int64 [weights]. Raises UsageError, starting with `whose`: below 0, or too large."""
+        """Return scaled integer weights, int64. Raises UsageError, prefixed with `whose`, if negative or too large."""
         if (rows.weights < 0).any():
-            raise errors.UsageError(f"{whose}weights are below 0, which Lucene does not support: use the index sparse")
+            raise errors.UsageError(f"{whose}weights are below 0, which Lucene does not support; use the index sparse")
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
         sums = np.add.reduceat(np.append(impacts, 0), rows.offsets[:-1]) if len(rows) else impacts
         if (sums > MOST).any():
-            raise errors.UsageError(f"{whose}weights are too large for scale {self.scale:g}: set a smaller scale")
+            raise errors.UsageError(f"{whose}weights are too large for scale {self.scale:g}; set a smaller scale")
         return impacts.astype(np.int64)
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "ImpactSearcher":
-        """Opens the Lucene index in folder `path`; Lucene numbers documents in order, so `rows` is unused.
+        """Open the Lucene index in folder `path`; Lucene numbers documents in order, so `rows` is unused.
 
-        Raises MissingDependency: Pyserini or Java is not installed.
-        Raises ArtifactError: `path` holds no Lucene index of impacts.
+        Raises MissingDependency if Pyserini or Java is not installed.
+        Raises ArtifactError if `path` does not contain a Lucene impact index.
         """
         lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), index_files.DocIds(path / DOC_IDS)
         if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
-            raise errors.ArtifactError(f"{path / DOC_IDS}: does not have one id per document: build the index again")
+            raise errors.ArtifactError(f"{path / DOC_IDS}: does not have one id per document; rebuild the index")
         return ImpactSearcher(self, lucene, np.array(read_terms(path), object))
 
 
 @dataclass(frozen=True)
 class ImpactSearcher:
-    """An opened Lucene index of impacts; `lucene` is Anserini's `SimpleImpactSearcher`.
+    """An opened Lucene impact index; `lucene` is Anserini's `SimpleImpactSearcher`.
 
     terms: object [width], the indexed word of each term.
     """
@@ -188,14 +188,14 @@ class ImpactSearcher:
     terms: NDArray[np.object_]
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """The best k documents of each query that share a term with it.
+        """Return the top k documents of each query among those that share a term with it.
 
         Scores are inner products of the rounded weights. Ties at the end of a list are resolved by id, as in Anserini.
 
-        Raises UsageError: queries are texts or vectors, have other terms or weights below 0, or k is below 1.
+        Raises UsageError if queries are texts or vectors, have other terms or negative weights, or if k is below 1.
         """
         if not isinstance(queries, SparseRows):
-            raise errors.UsageError("an impact index is searched with term weights: use the model that encoded it")
+            raise errors.UsageError("an impact index is searched with term weights; use the model that encoded it")
         queries.check(len(self.terms))
         index_checks.check_depth(k)
         hits = index_checks.no_hits(len(queries), k)
@@ -205,11 +205,11 @@ class ImpactSearcher:
             lists = lucene_search.ranked(self.lucene, self._in_java(part), len(part), k)
             rows = np.array([hit["lucene_docid"] for hits in lists for hit in hits], np.int64)
             lucene_search.fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
-        sums = np.rint(hits.scores)  # Anserini sets equal ones apart by less than 1
+        sums = np.rint(hits.scores)  # Anserini separates equal scores by less than 1
         return index_checks.in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
 
     def _in_java(self, queries: SparseRows) -> Any:
-        """The queries as a Java list of maps from words to impacts."""
+        """Convert queries to a Java list of maps from words to impacts."""
         from jnius import autoclass, find_javaclass
 
         impacts = self.backend.impacts(queries, "queries: ")

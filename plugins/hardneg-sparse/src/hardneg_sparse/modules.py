@@ -1,4 +1,4 @@
-"""The modules of a sparse encoder: read from a folder, or added to its transformer."""
+"""The modules of a sparse encoder, read from a folder or added to a transformer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +23,11 @@ _CHUNK = 64  # tokens whose weights are computed at once without gradients
 def load_module(
     options: "Splade", model: "resolving.ResolvedModel", device: str | None, precision: Any
 ) -> "SparseEncoder":
-    """Loads the model by options and spec, in evaluation mode.
+    """Load a model according to its options and spec, in evaluation mode.
 
-    precision: of the encoding; None is to train.
+    precision: precision for encoding; None loads the model for training.
 
-    Raises ModelError: the files are not one complete model, or it does not support options or spec.
+    Raises ModelError if the files are not a complete model, or the model does not support the options or the spec.
     """
     from sentence_transformers import SparseEncoder
 
@@ -43,7 +43,7 @@ def load_module(
 
 
 def terms_of(module: Any) -> Sequence[str]:
-    """The word of each term in the order of the vocabulary; `[number]` if the tokenizer has none."""
+    """Return the word of each term in vocabulary order; `[number]` if the tokenizer has none."""
     tokenizer, width = towers.route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
     words = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
     return [token or f"[{number}]" for number, token in enumerate(words)] + [
@@ -52,7 +52,7 @@ def terms_of(module: Any) -> Sequence[str]:
 
 
 def _own(folder: Path, spec: model_specs.FullSpec) -> tuple[nn.Module, int | None]:
-    """The modules of the folder, and its number of largest weights of a text."""
+    """Load the modules of the folder, and the number of largest weights that it keeps per text."""
     from sentence_transformers import SparseEncoder
 
     for path, class_name in model_files.read_folder(folder).modules.items():
@@ -60,34 +60,32 @@ def _own(folder: Path, spec: model_specs.FullSpec) -> tuple[nn.Module, int | Non
             outside := model_files.read_json(path / "config.json").get("path")
         ):
             raise errors.ModelError(
-                f"model {path}: its weights are in another folder, {outside}: save them in the model's folder"
+                f"model {path}: its weights are in another folder, {outside}; save them in the model's folder"
             )
     module = loading.library_model(SparseEncoder, folder)
     whole = nn.Sequential(*towers.folded(list(module.children()), spec.name))
     transformer, *rest = towers.route(whole, "document")
     names = [type(part).__name__ for part in rest]
     if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
-        problem = f"{', '.join(names)} after its transformer: only SpladePooling is known"
-        raise errors.ModelError(f"model {spec.name!r}: {problem}: use another model")
+        problem = f"only SpladePooling is supported after the transformer, not {', '.join(names)}"
+        raise errors.ModelError(f"model {spec.name!r}: {problem}; use another model")
     loading.check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
-        raise errors.ModelError(
-            f"model {spec.name!r}: opened without its masked-language-model head: copy the model again"
-        )
+        raise errors.ModelError(f"model {spec.name!r}: its masked-language-model head is missing; copy the model again")
     loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     loading.check_weights(transformer.model, model_files.read_folder(folder).sides["document"][0], spec.name)
     return whole, module.max_active_dims
 
 
 def _new(folder: Path, spec: model_specs.FullSpec) -> nn.Module:
-    """The folder's transformer with a masked-language-model head, its own or a new one, and SPLADE's pooling."""
+    """Load the folder's transformer with a masked-language-model head, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     folders = [
         path for path, class_name in model_files.read_folder(folder).modules.items() if class_name == "Transformer"
     ]
     if len(folders) != 1:
-        raise errors.ModelError(f"model {spec.name!r}: it has {len(folders)} transformers: use a model with one")
+        raise errors.ModelError(f"model {spec.name!r}: it has {len(folders)} transformers; use a model with one")
     weights = loading.load_kwargs(folder)
     transformer = loading.library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
     loading.check_encoder(transformer, spec)
@@ -97,7 +95,7 @@ def _new(folder: Path, spec: model_specs.FullSpec) -> nn.Module:
 
 
 def _with_head(model: Any, folder: Path, name: str) -> None:
-    """Checks that the network is complete, and initialises its head if the files have none."""
+    """Check that the network is complete, and initialise its head if the files have none."""
     missing, _ = loading.differences(model, folder)
     body = f"{model.base_model_prefix}."
     lacking = {key for key in missing if not key.startswith(body)}
@@ -109,16 +107,14 @@ def _with_head(model: Any, folder: Path, name: str) -> None:
 
 
 def _arranged(options: "Splade", spec: model_specs.FullSpec, whole: nn.Module) -> list[nn.Module]:
-    """The modules with the pooling, queries and normalisation of options and spec."""
+    """Return the modules with the pooling, queries and normalisation that options and spec require."""
     documents = _pooled(options, spec, towers.route(whole, "document"))
     queries = towers.route(whole, "query")
     if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
         ours = queries[0] if not hasattr(queries[0], "model") else None
         return [towers.twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
     if not hasattr(queries[0], "model"):
-        raise errors.ModelError(
-            f"model {spec.name!r} has no query encoder: leave encoder.queries out, or use another model"
-        )
+        raise errors.ModelError(f"model {spec.name!r} has no query encoder; omit encoder.queries, or use another model")
     if towers.has_twins(whole):
         return [towers.twins(_pooled(options, spec, queries), documents)]
     return [towers.twins(towers.with_own_queries(documents), documents)] if spec.twins else documents
@@ -139,20 +135,20 @@ def _pooled(options: "Splade", spec: model_specs.FullSpec, parts: Sequence[Any])
 
 
 def _new_head(model: Any, missing: set[str], name: str) -> None:
-    """Initialises a head that the model's files lack from their other weights.
+    """Initialise a head that is missing from the model's files, using their other weights.
 
     The head is BERT's: a layer, an activation, a norm, and the inner product with each term's embedding. The layer is
-    an eighth of the identity, the norm has no effect of its own. So a term's logit is the inner product of its
-    embedding with a token's output, normalised to mean 0 and variance 1. The bias of all terms is -4.5 times the mean
-    norm of the embeddings, 4.5 standard deviations of such a product in a random direction. With all-MiniLM-L6-v2 about
-    one term in a hundred has a weight above 0.
+    initialised to an eighth of the identity, and the norm to no effect of its own. A term's logit is then the inner
+    product of its embedding with a token's output, normalised to mean 0 and variance 1. The bias of all terms is -4.5
+    times the mean norm of the embeddings: 4.5 standard deviations of such a product in a random direction. With
+    all-MiniLM-L6-v2, about one term in a hundred has a weight above 0.
 
-    Raises ModelError: the head has another structure.
+    Raises ModelError if the head has another structure.
     """
     output, inputs = model.get_output_embeddings(), model.get_input_embeddings().weight
     if output is None or output.weight is not inputs or getattr(output, "bias", None) is None:
         raise errors.ModelError(
-            f"model {name!r} has no masked-language-model head and cannot get a new one: use another model"
+            f"model {name!r} has no masked-language-model head and cannot get a new one; use another model"
         )
     with torch.no_grad():
         for path, module in model.named_modules():
@@ -166,7 +162,7 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
 
 
 def _query_terms(tokenizer: Any, spec: model_specs.FullSpec, own: Any = None) -> nn.Module:
-    """A module of sentence-transformers with one weight per query term: those of `own`, or 1 each.
+    """Create a sentence-transformers module with one weight per query term: those of `own`, or 1 each.
 
     Its tokenizer adds no special tokens and truncates to the query length in any program that opens the model.
     """

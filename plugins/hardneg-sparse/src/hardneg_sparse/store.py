@@ -1,8 +1,8 @@
-"""Term weights of a corpus on disk, as a learned sparse encoder computes them.
+"""Term weights of a learned sparse encoder, in memory and on disk.
 
 `offsets.npy` int64 [N + 1], `terms.npy` int32 and `weights.npy` float32 are the rows of a CSR matrix; `docid` has the
-id of each row, `sparse.json` the numbers of rows and terms, and `terms.txt`, if known, the word of each term.
-Products are those of scipy's sparse matrices, which sum the terms of a pair in the same order everywhere.
+id of each row, `sparse.json` the numbers of rows and terms, and `terms.txt`, if known, the word of each term. Products
+are computed with scipy's sparse matrices, which sum the terms of a pair in the same order everywhere.
 """
 
 import json
@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from hardneg.plugin import arrays, errors, index_files, records, stores
 
 SHAPE = "sparse.json"
-"""The file that marks a folder of term weights."""
+"""The file that identifies a folder of term weights."""
 
 DOC_IDS, TERMS = "docid", "terms.txt"
 _OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
@@ -30,10 +30,10 @@ FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHT
 
 @dataclass(frozen=True, eq=False)
 class SparseRows(records.EncodedRows):
-    """Term weights of n texts by a learned sparse encoder.
+    """Term weights of n texts from a learned sparse encoder.
 
-    terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], none of them 0. width: the
-    number of terms.
+    terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], all non-zero. width: size of the
+    vocabulary.
     """
 
     terms: NDArray[np.int32]
@@ -42,35 +42,35 @@ class SparseRows(records.EncodedRows):
 
     @property
     def matrix(self) -> Any:
-        """The `scipy.sparse.csr_array` [n, width] of weights; the arrays are shared."""
+        """The weights as a `scipy.sparse.csr_array` [n, width] that shares the arrays."""
         return csr_array((self.weights, self.terms, self.offsets), shape=(len(self), self.width))
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """The inner product of each query with each document, float32 [Q, D]. Raises as `check`."""
+        """Compute the inner product of each query with each document, float32 [Q, D]. Raises the same as `check`."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix @ documents.matrix.T.tocsr()).toarray()
         return products
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """The inner product of each query with its document, float32 [n]. Raises as `check`."""
+        """Compute the inner product of each query with its document, float32 [n]. Raises the same as `check`."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix * documents.matrix).sum(1, dtype=np.float32)
         return products
 
     def check(self, width: int) -> None:
-        """Checks queries over `width` terms. Raises UsageError: of another number of terms, or not sound."""
+        """Raise UsageError if these queries do not have `width` terms, or have invalid weights."""
         if self.width != width:
-            raise errors.UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
+            raise errors.UsageError(f"queries have {self.width} terms instead of {width}; use the index's model")
         if problem := fault(self):
-            raise errors.UsageError(f"queries: {problem}: check the model")
+            raise errors.UsageError(f"queries: {problem}; check the model")
 
 
 def fault(rows: SparseRows) -> str:
-    """The fault of term weights with the first affected text; empty if they are sound."""
+    """Describe the fault of term weights and the first affected text; empty if they are valid."""
     if len(rows.offsets) < 1 or rows.offsets[0] != 0 or (np.diff(rows.offsets) < 0).any():
         return "offsets do not ascend from 0"
     if not rows.offsets[-1] == len(rows.terms) == len(rows.weights):
-        return f"{len(rows.terms)} terms and {len(rows.weights)} weights where offsets end at {rows.offsets[-1]}"
+        return f"{len(rows.terms)} terms and {len(rows.weights)} weights, but offsets end at {rows.offsets[-1]}"
     outside = (rows.terms < 0) | (rows.terms >= rows.width)
     unordered = np.append(False, rows.terms[1:] <= rows.terms[:-1])[: len(rows.terms)]
     unordered[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = False
@@ -84,25 +84,25 @@ def fault(rows: SparseRows) -> str:
 
 
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
-    """Writes the word of each term, in order. Raises DataError: one is empty or has a line break."""
+    """Write the word of each term, in order. Raises DataError if one is empty or has a line break."""
     if odd := [term for term in terms if not term or "\n" in term]:
-        raise errors.DataError(f"{folder}: the term {odd[0]!r} is empty or has a line break: rename it")
+        raise errors.DataError(f"{folder}: the term {odd[0]!r} is empty or has a line break; rename it")
     stores.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
 def read_terms(folder: Path) -> Sequence[str]:
-    """Reads the word of each term, in order. Raises ArtifactError: the file is missing or damaged."""
+    """Read the word of each term, in order. Raises ArtifactError if the file is missing or damaged."""
     try:
         return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise errors.ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
+        raise errors.ArtifactError(f"{folder / TERMS}: cannot be read ({error}); rebuild the index") from error
 
 
 class SparseWriter(index_files.RowsWriter):
     """A writer of a folder of term weights, text by text."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
-        """Starts a folder of `count` texts over `width` terms."""
+        """Start a folder of `count` texts over `width` terms."""
         if not 1 <= width < 1 << 31 or count < 0:
             raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)
@@ -114,11 +114,11 @@ class SparseWriter(index_files.RowsWriter):
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
     def write(self, rows: SparseRows) -> None:
-        """Writes the next texts. Raises UsageError: other terms, or too many; ArtifactError: unsound."""
+        """Write the next texts. Raises UsageError if too many or of other terms, ArtifactError if invalid."""
         if rows.width != self.width:
             raise errors.UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
-            raise errors.ArtifactError(f"weights from row {self.done} on, {problem}: check the model")
+            raise errors.ArtifactError(f"weights from row {self.done} on, {problem}; check the model")
         self._take(len(rows))
         for (kind, file), numbers in zip(
             self._lines.items(), (self._size + rows.offsets[1:], rows.terms, rows.weights), strict=True
@@ -127,13 +127,13 @@ class SparseWriter(index_files.RowsWriter):
         self._size += len(rows.terms)
 
     def write_terms(self, terms: Sequence[str]) -> None:
-        """Writes the word of each term. Raises UsageError: wrong number, duplicates; DataError: empty, two lines."""
+        """Write the word of each term. Raises UsageError unless `width` are distinct, DataError like `write_terms`."""
         if len(terms) != self.width or len(set(terms)) != self.width:
             raise errors.UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
         write_terms(self.folder, terms)
 
     def close(self) -> None:
-        """Completes the folder. Raises ArtifactError: rows or ids are missing."""
+        """Finish the folder. Raises ArtifactError if rows or ids are missing."""
         for (_, dtype), file in self._lines.items():
             if not file.closed:
                 file.seek(0)
@@ -153,19 +153,19 @@ class SparseStore:
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
-        """Opens a complete folder. Raises ArtifactError: a file is missing, truncated, or of another folder."""
+        """Open a complete folder. Raises ArtifactError if a file is missing, truncated, or from another folder."""
         try:
             said = json.loads((folder / SHAPE).read_text())
             count, width = int(said["rows"]), int(said["terms"])
         except OSError as error:
-            raise errors.ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
+            raise errors.ArtifactError(f"{folder}: no term weights ({error.strerror}: {SHAPE})") from error
         except (ValueError, RecursionError, TypeError, KeyError) as error:
-            raise errors.ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
+            raise errors.ArtifactError(f"{folder / SHAPE}: damaged; re-encode the corpus") from error
         store = cls(folder, width, count)
         if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
-            raise errors.ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
+            raise errors.ArtifactError(f"{folder}: its files do not belong together; re-encode the corpus")
         if not (folder / DOC_IDS).exists():
-            raise errors.ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+            raise errors.ArtifactError(f"{folder / DOC_IDS}: missing; an index folder needs one document id per line")
         return store
 
     def __len__(self) -> int:
@@ -173,24 +173,24 @@ class SparseStore:
 
     @cached_property
     def _pieces(self) -> index_files.Pieces:
-        """The start of each shard's numbers."""
+        """The shards, divided by the positions of their weights."""
         return index_files.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
 
     def _file(self, name_and_dtype: tuple[str, str], number: int) -> arrays.NumberFile:
         return arrays.NumberFile(self.shards.of_shard(number) / name_and_dtype[0], name_and_dtype[1])
 
     def _is_sound(self, numbers: tuple[str, str]) -> bool:
-        """Return whether the shards' files have as many numbers as their rows."""
+        """Return whether each shard's file has as many numbers as its rows require."""
         return all(len(self._file(numbers, shard)) == count for shard, count in enumerate(np.diff(self._pieces.first)))
 
     def _read(self, numbers: tuple[str, str], start: int, stop: int) -> NDArray[Any]:
-        """A copy of the numbers from `start` to `stop`, without mapped pages."""
+        """Return a copy of the numbers from `start` to `stop`, without memory-mapping."""
         spans = self._pieces.spans(start, stop)
         parts = [self._file(numbers, shard).read(begin, end) for shard, begin, end in spans]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, numbers[1]), *parts])
 
     def _take(self, numbers: tuple[str, str], positions: NDArray[np.int64]) -> NDArray[Any]:
-        """A copy of the numbers at these positions, through memory maps."""
+        """Return a copy of the numbers at the given positions, through memory maps."""
         taken = np.empty(len(positions), numbers[1])
         for shard, mine, there in self._pieces.owned(positions):
             taken[mine] = self._file(numbers, shard).mapped[there]
@@ -203,7 +203,7 @@ class SparseStore:
 
     @cached_property
     def terms(self) -> Sequence[str] | None:
-        """The word of each term; None if not known. Raises ArtifactError: there are fewer or more."""
+        """The word of each term; None if unknown. Raises ArtifactError if there are fewer or more."""
         if not (self.folder / TERMS).exists():
             return None
         terms = read_terms(self.folder)
@@ -214,7 +214,7 @@ class SparseStore:
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """A copy of rows `start` to `stop`, without mapped pages. Raises ArtifactError: they are damaged."""
+        """Return a copy of rows `start` to `stop`, without memory-mapping. Raises ArtifactError if they are damaged."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self._offsets.read(start, max(start, stop) + 1)
         where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
@@ -223,7 +223,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """Yields blocks of up to `rows` rows and `weights` weights, or of one row, each with its first row."""
+        """Yield the first row and the rows of blocks of up to `rows` rows and `weights` weights, or of one row."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
@@ -232,11 +232,11 @@ class SparseStore:
             start = stop
 
     def link(self, folder: Path) -> None:
-        """Links or copies the files into another folder."""
+        """Link, or else copy, the files to another folder."""
         self.shards.link(folder, FILES)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:
-        """A copy of these rows, int64 [n], through memory maps. Raises ArtifactError: they are damaged."""
+        """Return a copy of the given rows, int64 [n], through memory maps. Raises ArtifactError if they are damaged."""
         where = "among the requested rows"
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         self._check(begins, ends, where)
@@ -247,9 +247,9 @@ class SparseStore:
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
         if ((begins < 0) | (begins > ends) | (ends > self.offsets[-1])).any():
-            raise errors.ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
+            raise errors.ArtifactError(f"{self.folder}: {where}, offsets do not ascend; re-encode the corpus")
 
     def _sound(self, rows: SparseRows, where: str) -> SparseRows:
         if problem := fault(rows):
-            raise errors.ArtifactError(f"{self.folder}: {where}, {problem}: encode the corpus again")
+            raise errors.ArtifactError(f"{self.folder}: {where}, {problem}; re-encode the corpus")
         return rows

@@ -1,4 +1,4 @@
-"""The contracts of sparse encoders and of index backends for term weights, as tests."""
+"""Contract tests for sparse encoders and for index backends of term weights."""
 
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,21 @@ _QUERIES = 9
 
 
 def drawn_weights(count: int, dimension: int) -> SparseRows:
-    """Draws `count` documents of integer weights over `dimension` terms, some equal and some without terms."""
+    """Sample `count` documents with integer weights over `dimension` terms, some equal and some without terms."""
     draws = runtime.generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     draws[count // 2 :: 7] = draws[3]  # ties
     return _weights(draws)
 
 
 def drawn_queries(documents: SparseRows) -> SparseRows:
-    """Draws a few queries, some without terms."""
+    """Sample a few queries, some without terms."""
     draws = runtime.generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
     draws[-1] = 0
     return _weights(draws)
 
 
 def _weights(draws: NDArray[np.float32]) -> SparseRows:
-    """The larger numbers of float32 [n, width] as whole weights of terms."""
+    """Convert the larger numbers of float32 [n, width] to integer term weights."""
     weights = np.maximum(np.round(draws * 4) - 1, 0).astype(np.float32)
     weights[5::50] = 0
     row, term = np.nonzero(weights)
@@ -42,7 +42,7 @@ def _dense(rows: SparseRows) -> NDArray[np.float32]:
 
 
 def write_weights(folder: Path, documents: SparseRows) -> Path:
-    """Writes documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
+    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
     with SparseWriter(folder, documents.width, len(documents)) as writer:
         writer.write(documents)
         writer.write_terms([f"t{number}" for number in range(documents.width)])
@@ -52,34 +52,34 @@ def write_weights(folder: Path, documents: SparseRows) -> Path:
 
 
 class WeightIndexTests(IndexTests):
-    """The contract of an index backend for term weights; set `plugin`, and other attributes of `IndexTests`."""
+    """Contract tests for an index backend of term weights; set `plugin` and other attributes of `IndexTests`."""
 
     def documents(self, plugin: Any) -> SparseRows:
-        """Documents over `dimension` terms."""
+        """Sample documents over `dimension` terms."""
         return drawn_weights(self.count, self.dimension)
 
     def encoded_queries(self, plugin: Any) -> SparseRows:
-        """Draws a few queries, some without terms."""
+        """Sample a few queries, some without terms."""
         return drawn_queries(self.documents(plugin))
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Writes documents in the format of the stage `encode`."""
+        """Write documents in the format of the stage `encode`."""
         return write_weights(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """The inner products; 0 or less is not a hit."""
+        """Compute inner products; 0 or less is not a hit."""
         products = _dense(queries) @ _dense(documents).T
         return np.where(products > 0, products, -np.inf).astype(np.float32)
 
 
 class WeightEncoderTests(TrainableEncoderTests):
-    """The contract of a sparse encoder; set `plugin`, and other attributes of `TrainableEncoderTests`."""
+    """Contract tests for a sparse encoder; set `plugin` and other attributes of `TrainableEncoderTests`."""
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fails if the encoding or its weights are unsound."""
+        """Fail if the encoding or its weights are invalid."""
         super().check_encoded(encoded, form, count, dimension)
         assert encoded.width == dimension, "broken rule: there are `dimension` terms"
-        assert not fault(encoded), f"broken rule: weights are sound\n  found: {fault(encoded)}"
+        assert not fault(encoded), f"broken rule: weights are valid\n  found: {fault(encoded)}"
 
     def alike(self, one: Any, other: Any, tolerance: float) -> bool:
         """Return whether weights are close; a missing weight counts as 0."""

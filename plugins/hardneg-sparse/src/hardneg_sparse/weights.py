@@ -1,8 +1,8 @@
-"""Term weights as the encoding of a text: its tensors, scores and storage.
+"""Term weights as the representation of a text: tensors, scores and storage.
 
-log(1 + relu(x)) rises with x, so the largest weight over tokens has the largest logit: the logarithm is computed once
-per term, and a gradient goes to one token per term. All logits of a batch, one for each token and term, would take most
-of the time and memory of a small model.
+Since log(1 + relu(x)) increases with x, the largest weight over tokens has the largest logit. So the logarithm is
+computed once per term, and a gradient reaches one token per term. Materialising the logits of all tokens and terms of a
+batch would dominate the time and memory of a small model.
 
 Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6.
 """
@@ -20,14 +20,14 @@ from torch import Tensor
 from hardneg.plugin import encoders, encoding, model_specs, towers
 from hardneg_sparse.store import FILES, TERMS, SparseRows, SparseWriter
 
-_TERMS = 1024  # whose logits are held at a time
-_GRADIENTS = 1 << 16  # of single weights, whose products with vectors are held at a time
+_TERMS = 1024  # whose logits are in memory at a time
+_GRADIENTS = 1 << 16  # of single weights, whose products with vectors are in memory at a time
 _PLAIN = {"bert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbert"}
-"""Networks whose logits are the plain output of their output layer."""
+"""Networks with an output layer that computes the final logits."""
 
 
 def can_be_narrow(parts: Sequence[Any]) -> bool:
-    """Return whether the parts are a transformer with such an output layer, and SPLADE's pooling by the maximum."""
+    """Return whether the parts are a transformer with a plain output layer (`_PLAIN`) and SPLADE's max pooling."""
     first, *rest = parts
     config = getattr(getattr(first, "model", None), "config", None)
     pooled = bool(rest) and getattr(rest[0], "pooling_strategy", "") == "max"
@@ -35,7 +35,7 @@ def can_be_narrow(parts: Sequence[Any]) -> bool:
 
 
 def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side) -> Tensor:
-    """The weights of all terms, float32 [n, V], equal to the output of the parts themselves."""
+    """Compute the weights of all terms, float32 [n, V], equal to the output of the parts themselves."""
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
     output.forward = lambda values: values
@@ -55,7 +55,7 @@ def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.devi
 
 
 class _Largest(torch.autograd.Function):
-    """The largest logits, float32 [n, V], of token vectors [n, T, d], mask [n, T], weights [V, d] and biases [V]."""
+    """The largest logits, float32 [n, V], from token vectors [n, T, d], mask [n, T], weights [V, d], biases [V]."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, there: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -87,10 +87,10 @@ class _Largest(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class TermWeights(encoders.Representation):
-    """Term weights: float32 [n, V] on the device, none below 0, and lists of terms and weights on the host.
+    """Term weights: non-negative float32 [n, V] on the device, lists of terms and weights on the host.
 
-    terms: the words of the V terms. most: the number of largest weights of an encoded text; None keeps
-    all. Training keeps all of them, as in sentence-transformers.
+    terms: the words of the V terms. most: number of largest weights to keep per encoded text; None keeps all. Training
+    always keeps all, as in sentence-transformers.
     """
 
     form: ClassVar[encoding.Form] = "weights"
@@ -102,13 +102,13 @@ class TermWeights(encoders.Representation):
     def run(
         self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side
     ) -> Tensor:
-        """The weights of texts, float32 [n, V]."""
+        """Compute the weights of texts, float32 [n, V]."""
         if can_be_narrow(parts):
             return narrow(parts, features, device, side)
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int, dimension: int) -> SparseRows:
-        """Collects the texts in order; only weights other than 0 are in memory."""
+        """Collect the texts in order; only non-zero weights are kept in memory."""
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
@@ -116,7 +116,7 @@ class TermWeights(encoders.Representation):
         return SparseRows.join([tensor for _, tensor in parts])[order]
 
     def collect(self, tensor: Tensor) -> SparseRows:
-        """Copies the weights other than 0 to the host."""
+        """Copy the non-zero weights to the host."""
         from sentence_transformers.util import select_max_active_dims
 
         kept: Tensor = tensor.float() if self.most is None else select_max_active_dims(tensor.float(), self.most)
@@ -127,19 +127,19 @@ class TermWeights(encoders.Representation):
         return SparseRows(offsets, term.to(torch.int32).cpu().numpy(), weights, kept.shape[1])
 
     def tensor(self, encoded: SparseRows, device: torch.device) -> Tensor:
-        """The weights of texts, float32 [n, V]."""
+        """Copy the weights of texts to a tensor, float32 [n, V]."""
         text = np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))
         cells = (torch.from_numpy(text).to(device), torch.from_numpy(encoded.terms.astype(np.int64)).to(device))
         whole = torch.zeros((len(encoded), encoded.width), device=device)
         return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Inner products without autocast, each document once for all of its columns."""
+        """Compute inner products without autocast, once per document for all of its columns."""
         scores = super().score(queries, documents, None)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
-        """Inner products without autocast, in no more memory than the stored weights."""
+        """Compute inner products without autocast, with no more memory than the stored weights use."""
         text = torch.from_numpy(np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))).to(queries.device)
         term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
         weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))
@@ -149,7 +149,7 @@ class TermWeights(encoders.Representation):
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> SparseWriter:
-        """A writer of the lists, with the words of the terms."""
+        """Return a writer of the lists, with the words of the terms."""
         writer = SparseWriter(folder, dimension, len(rows))
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)

@@ -15,9 +15,9 @@ _SAMPLED = 50_000
 
 @dataclass(frozen=True)
 class Beir:
-    """A folder in BEIR's format. A split has the queries that its qrels judge.
+    """A folder in BEIR's format. A split has the queries in its qrels file.
 
-    A query may have `answers`, a list of texts. Optional files: `groups.tsv` with the group of each passage and query,
+    A query may have `answers`, a list of strings. Optional files: `groups.tsv` with the group of each passage and query,
     as `id<TAB>group` (`document-groups.tsv` and `query-groups.tsv` where passages and queries share ids), and
     `excluded.tsv` with passages to exclude for a query as `query_id<TAB>doc_id`.
 
@@ -88,7 +88,7 @@ class Beir:
 
 @dataclass(frozen=True)
 class BeirCollection(source_files.PartedCollection):
-    """The files of a BEIR folder; one has the queries of all splits, and one may have the groups of both sides."""
+    """The files of a BEIR folder. One file has the queries of all splits; one may have all groups."""
 
     group_files: Mapping[Side, Path] = field(default_factory=dict)
     excluded_file: Path | None = None
@@ -128,7 +128,7 @@ class BeirCollection(source_files.PartedCollection):
 def _file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise DataError(f"{folder}: neither {name} nor {name}.gz; a BEIR folder has a corpus, queries and qrels")
+        raise DataError(f"{folder}: no {name} or {name}.gz; a BEIR folder has a corpus, queries and qrels")
     return path
 
 

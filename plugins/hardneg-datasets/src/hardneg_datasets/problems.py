@@ -25,7 +25,7 @@ _MOST = 100_000
 class Problem:
     """One mistake, counted by category; `line` is 0 if it concerns a whole file.
 
-    Errors stop a run, are skipped, or falsify results; warnings are accepted.
+    Errors stop a run, are skipped, or distort results; warnings are accepted.
     """
 
     category: str
@@ -59,7 +59,7 @@ class SplitContents:
 
 @dataclass
 class Contents:
-    """The counts of readable records; unjudged: queries without judgements in their split; parts: their names."""
+    """The counts of readable records; unjudged: queries without judgements in their split; parts: names of parts."""
 
     documents: int = 0
     splits: dict[str, SplitContents] = field(default_factory=dict)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DEFAULTS = encoding.EncodeOptions()
 _SILENT = runtime.Silent()
 _PROBE = "The quick brown fox jumps over the lazy dog."
-_SAME = 0.99  # minimal cosine between answers of one model to one text, in any precision
+_SAME = 0.99  # minimum cosine between two responses of one model to one text, in any precision
 
 
 class HttpEncoder:
@@ -90,7 +90,7 @@ class HttpEncoder:
         """The documents. Raises ModelError for segments, because only the server knows its tokens."""
         if cut is not None:
             raise errors.ModelError(
-                f"model {self.spec.name!r}: a server's documents cannot be segmented: omit segments"
+                f"model {self.spec.name!r}: a served model cannot segment documents; omit segments"
             )
         return corpus
 
@@ -116,7 +116,7 @@ class HttpEncoder:
         if self._cache is not None and key not in known:
             self._cache.keep({key: answer})
         elif key in known and not _alike(known[key], answer):
-            problem = "its vectors differ from those cached on this machine: its weights have changed"
+            problem = "its weights have changed, since its vectors differ from those cached on this machine"
             raise self._error(f"{problem}; set another model.revision")
         return len(answer)
 
@@ -134,7 +134,7 @@ class HttpEncoder:
                 self._cache.keep({keys[text]: vectors_of[text] for text in texts})
             advance(sum(counts[text] for text in texts))
         if other := next((vector for vector in vectors_of.values() if len(vector) != self._dimension), None):
-            raise self._error(f"a vector of dimension {len(other)}, the first had {self._dimension}")
+            raise self._error(f"a vector has dimension {len(other)}, but the first had {self._dimension}")
         if len(vectors_of) > 1 and not any(vector.any() for vector in vectors_of.values()):
             raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; check the server")
         return vectors_of

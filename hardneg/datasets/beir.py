@@ -17,8 +17,8 @@ _SAMPLED = 50_000
 class Beir:
     """A folder in BEIR's format. A split has the queries in its qrels file.
 
-    A query may have `answers`, a list of strings. Optional files: `groups.tsv` with the group of each passage and query,
-    as `id<TAB>group` (`document-groups.tsv` and `query-groups.tsv` where passages and queries share ids), and
+    A query may have `answers`, a list of strings. Optional files: `groups.tsv` with the group of each passage and
+    query, as `id<TAB>group` (`document-groups.tsv` and `query-groups.tsv` where passages and queries share ids), and
     `excluded.tsv` with passages to exclude for a query as `query_id<TAB>doc_id`.
 
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval

@@ -277,7 +277,9 @@ class DocumentFolder:
         """Notes on the files not read, by suffix, the links not followed, and the files without text."""
         notes = [f"left out: {_suffix_counts(self.left_out)}, not included in `forms`"] if self.left_out else []
         if self.links:
-            notes.append(f"left out: {counted(len(self.links), 'link')} to no file in this folder, such as {self.links[0].name}")
+            notes.append(
+                f"left out: {counted(len(self.links), 'link')} to no file inside, such as {self.links[0].name}"
+            )
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
             notes.append('reading PDF files requires pypdf: pip install "hardneg[pdf]"')
         if self._empty:

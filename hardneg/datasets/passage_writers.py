@@ -130,7 +130,7 @@ class Crop:
 
     def __post_init__(self) -> None:
         if not 0 < self.shortest <= self.longest <= 1:
-            raise PluginError(f"shortest must be above 0, and longest from it to 1, not {self.shortest}, {self.longest}")
+            raise PluginError(f"0 < shortest <= longest <= 1 is required, not {self.shortest} and {self.longest}")
         if self.words < 4:
             raise PluginError(f"words must be at least 4, not {self.words}")
 

@@ -108,7 +108,7 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Hash each text to 64 bits: uint64 [n], the same on every machine. Callers must compare texts with equal hashes."""
+    """Hash each text to 64 bits: uint64 [n], the same on every machine. Callers compare texts with equal hashes."""
     blake = hashlib.blake2b
     digests = b"".join([blake(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(digests, "<u8").astype(np.uint64)
@@ -140,7 +140,7 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
-    """Mark which passages are positives of each query. All are given as rows, or as content hashes to catch copies.
+    """Mark passages that are positives of each query, all given as rows, or as content hashes to catch copies.
 
     Args:
         wanted: passages, [M] if they are the same for all B queries, otherwise [B, M].

@@ -78,7 +78,7 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
             try:
                 columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
             except (UnicodeEncodeError, pa.ArrowException) as error:
-                raise DataError(f"queries from {block[0].query_id!r} on: text is not valid Unicode ({error})") from error
+                raise DataError(f"queries from {block[0].query_id!r} on: text is not Unicode ({error})") from error
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return list(known)
 
@@ -120,7 +120,7 @@ class StoredCollection:
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """All judgements of one split for evaluation; as in trec_eval, relevant documents outside the corpus are missed."""
+        """All judgements of one split for evaluation; as in trec_eval, unknown relevant documents are missed."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -228,7 +228,9 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         notes += _described(split, counts["splits"][split])
         for query_id, text in Queries.open(folder / "queries" / f"{split}.arrow"):
             if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
-                reason = f"query id {query_id!r} has another text in split {split} than in an earlier split; make ids unique"
+                reason = (
+                    f"query id {query_id!r} has another text in split {split} than in an earlier one; make ids unique"
+                )
                 raise text_lines.Unplaced(Query(query_id, text), reason)
     if isinstance(collection, records.HasWithheld):
         counts["withheld"] = _write_withheld(collection, splits, folder, corpus, frozenset(texts))
@@ -249,7 +251,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
             for query_id, doc_ids in qrels.positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
                 for pair in excluded.intersection(qrels.Exclusion(query_id, doc_id) for doc_id in doc_ids):
                     what = f"document {pair.doc_id!r} of query {query_id!r}"
-                    raise text_lines.Unplaced(pair, f"{what} is both relevant and excluded; remove one of the two entries")
+                    raise text_lines.Unplaced(pair, f"{what} is both relevant and excluded; remove one of these")
     if unknown := len(exclusions) - len(known):
         notes.append(f"left out: {counted(unknown, 'exclusion')} of unknown queries or documents")
     if isinstance(collection, records.HasGroups):

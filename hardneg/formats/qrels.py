@@ -59,7 +59,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
         if len(cells) != width:
             raise DataError.at(path, number, f"expected {width} columns as in the first line, found {len(cells)}")
         if (grade := _INTEGER.fullmatch(cells[-1])) is None:
-            header = f"; a header must end in one of {', '.join(sorted(_HEADER))}" if first and cells[-1].isalpha() else ""
+            header = f"; a header must end in {', '.join(sorted(_HEADER))}" if first and cells[-1].isalpha() else ""
             header = "; a comment starts with # and a space" if cells[0].startswith("#") else header
             raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number{header}")
         if not line.isprintable():  # a tab is not

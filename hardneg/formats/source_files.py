@@ -106,7 +106,7 @@ def split_problem(name: str) -> str:
     """Return why a split cannot have this name, which becomes a file name; empty if the name is valid."""
     if _NAME.fullmatch(name):
         return ""
-    return f"split {name!r}: names may have letters, digits, '.', '_' and '-', and start with a letter or digit; rename it"
+    return f"split {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit; rename it"
 
 
 _T = TypeVar("_T", Document, Query, Judgement)

@@ -157,7 +157,7 @@ class Shards:
         except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
             raise ArtifactError(f"{path}: damaged ({error!r}); re-encode the corpus") from error
         if not listed:
-            raise ArtifactError(f"{path}: version {version} with {len(listed)} shards is not supported; upgrade hardneg")
+            raise ArtifactError(f"{path}: unsupported version {version} with {len(listed)} shards; upgrade hardneg")
         return cls(folder, listed, dimension)
 
     @cached_property

@@ -36,7 +36,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Vectors and their ids in the same order; blocks: reads the file from the start, up to `ROWS` vectors at a time."""
+    """Vectors and their ids in the same order; blocks: reads the file from its start, `ROWS` vectors at a time."""
 
     path: Path
     dimension: int
@@ -101,7 +101,7 @@ def _json(path: Path) -> Iterator[_Block]:
             if not len(vector):
                 raise DataError.at(path, number, "'vector' must be a list of finite numbers")
             if len(vector) != (dimension := dimension or len(vector)):
-                raise DataError.at(path, number, f"the vector has dimension {len(vector)}, but the first one has {dimension}")
+                raise DataError.at(path, number, f"dimension {len(vector)}, but the first vector has {dimension}")
             ids.append(name)
             rows.append(vector)
         at = [f"{path}:{number}" for number, _ in numbered]
@@ -147,7 +147,7 @@ def _parquet(path: Path) -> Iterator[_Block]:
                 dimension = dimension or int(lengths[0])
                 if (other := (lengths != dimension) | (lengths == 0)).any():
                     row = int(np.argmax(other))
-                    raise DataError(f"{at[row]}: the vector has dimension {lengths[row]}, but the first one has {dimension}")
+                    raise DataError(f"{at[row]}: dimension {lengths[row]}, but the first vector has {dimension}")
                 with np.errstate(over="ignore"):  # missing numbers become nan
                     block = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
                 yield _Block(ids, block.reshape(-1, dimension), at, at)

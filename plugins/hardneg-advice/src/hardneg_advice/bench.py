@@ -97,7 +97,7 @@ def bench(
     if arguments.whole_number("seeds", seeds) < 2:
         raise errors.UsageError("{seeds}: must be at least 2 for the tests", "seeds")
     if "learning_rate" in chosen_options:
-        raise errors.UsageError("bench: omit learning_rate, which is chosen for each row; set {rates} to choose from", "rates")
+        raise errors.UsageError("bench: omit learning_rate, which is chosen from {rates} for each row", "rates")
     protocol = Protocol(files, form, chosen_options, int(seeds))
     reading = {f"{protocol.negatives_of(label)}.file": "negatives" for label in files}
     recipe = session.recipe(bench, dataset, model, protocol.tree, reading)
@@ -167,7 +167,9 @@ class Protocol:
 
     def __post_init__(self) -> None:
         if taken := {*BASELINES, SHIPPED} & {*self.files}:
-            raise errors.UsageError(f"negatives: {taken.pop()!r} is the name of another row; use another name for the file")
+            raise errors.UsageError(
+                f"negatives: {taken.pop()!r} is the name of a baseline; use another name for the file"
+            )
 
     @property
     def stages(self) -> dict[str, str]:

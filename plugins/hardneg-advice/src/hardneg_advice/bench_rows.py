@@ -49,9 +49,7 @@ def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str
         counts.update({f"of {split}": len(negatives & documents) for split, documents in others.items()})
         counts["seen"] += len(negatives & anywhere)
     if not counts["negatives"]:
-        raise errors.DataError(
-            f"{path}: no negatives for queries of split {_TRAIN}; check the dataset and the form"
-        )
+        raise errors.DataError(f"{path}: no negatives for queries of split {_TRAIN}; check the dataset and the form")
     return {
         **{name: counts[name] for name in _COUNTS},
         "elsewhere": {split: counts[f"of {split}"] for split in others},
@@ -92,7 +90,7 @@ def content_of(
 
 
 def _trained(metrics: Mapping[str, Any], label: str, by_rate: Mapping[float, float]) -> dict[str, Any]:
-    """Return the rate, whether it is at the end of the grid, and the metrics with their standard deviation over seeds."""
+    """Return the rate, whether it is at the end of the grid, and the metrics with standard deviations over seeds."""
     rate = max(by_rate, key=by_rate.__getitem__)
     seeds = [measuring.means(scores) for scores in metrics["per_seed"][label].values()]
     return {

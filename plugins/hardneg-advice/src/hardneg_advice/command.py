@@ -68,7 +68,7 @@ bench = BenchCommand(_bench, _SHOWN).command("bench")
 
 def diagnose(
     folder: Path = typer.Argument(..., metavar="RUNFOLDER", help="Run folder of a finished recipe."),
-    store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."),
+    store: str | None = typer.Option(None, help="Artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."),
     as_json: bool = _JSON,
 ) -> None:
     """Check why training did not help, or made results worse, and suggest changes.

@@ -154,7 +154,7 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         (problems if best - last > MOST_FALL else said).append(line)
     if problems or _watched(curves):
         return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
-    said.append("without a dev curve, too high a rate or too many steps cannot be ruled out, since the loss still falls")
+    said.append("without a dev curve, too high a rate or too many steps cannot be ruled out: the loss still falls")
     return CheckResult("unknown", "; ".join(said), figures, _LOWER + _WATCH)
 
 

@@ -26,9 +26,7 @@ class PositiveRanks(Analysis):
     asks = ("qrels",)
     drawn = slice(2, None)
 
-    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(
-        description="The TREC run to mine negatives from."
-    )
+    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="The TREC run to mine negatives from.")
     depth: int = Field(10, gt=0, description="Number of top documents to compare with the positive.")
     split: Annotated[fields.Name, fields.Option("-")] = "dev"
 

@@ -138,7 +138,7 @@ class Trials:
         return stages | {"trials": {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
 
     def recipe(self, rates: Mapping[str, float], chosen: str, tested: str) -> dict[str, Any]:
-        """Return stages and outputs of a recipe that trains both arms as in the trials; tested: the split to test on."""
+        """Return stages and outputs of a recipe that trains both arms as in the trials; tested: the test split."""
         beside, runs = self._beside(tested)
         stages = {"index": {"stage": "encode"}, **beside, "train-run": self._list("train"), "negatives": _MINING}
         for arm, name in _TRAINED.items():
@@ -215,7 +215,7 @@ class RecommendedNegatives:
         name, row = next((name, row) for name, row in rows.items() if row["best"])
         scores = f"{METRIC} {tables.number(row['mean'])} {rule.ends_of(row)} on {self.ranks['queries']:,} queries"
         if name == SHIPPED:
-            return f"Do not train: as shipped, the model has {scores}, and no training run is better; best of these: {best}."
+            return f"Do not train: as shipped, the model has {scores}, and no run beats it; best of these: {best}."
         how = f"learning rate {row['rate']:g}, {self.trials.steps:,} steps, loss {_LOSS}"
         return f"Train with {best}: {how}. {scores}, as shipped {tables.number(rows[SHIPPED]['mean'])}."
 
@@ -244,7 +244,7 @@ class RecommendedNegatives:
         head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]
         head += [f"  hardneg recipe run {path}", " ", self.answer(), *self.reasons()]
         if tested == trials.split:
-            head.append(f"The dataset has no split test, so the recipe is tested on split {tested}, on which it was chosen.")
+            head.append(f"There is no split test, so the recipe is tested on split {tested}, on which it was chosen.")
         rates = {arm: float(rows[arm]["rate"]) if rows else trials.rates[0] for arm in ARMS}
         shared = {key: self.tree[key] for key in ("dataset", "model", "seed")}
         tree = {"title": "Recommended negatives", **shared, **trials.recipe(rates, self.arm, tested)}

@@ -163,9 +163,7 @@ def passage(path: Path, number: int, line: str) -> Document | None:
     if number == 1 and cells == _HEADER:
         return None
     if len(cells) != 3:
-        raise errors.DataError.at(
-            path, number, f"expected 3 columns (id, text, title), found {len(cells)}"
-        )
+        raise errors.DataError.at(path, number, f"expected 3 columns (id, text, title), found {len(cells)}")
     return Document(text_lines.checked_id(path, number, cells[0]), *cells[1:])
 
 
@@ -218,9 +216,7 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
         return Question(text_lines.text_field(path, number, row, "question"), answers)
     cells = _cells(path, number, line)
     if len(cells) != 2:
-        raise errors.DataError.at(
-            path, number, f"expected 2 columns (question, list of answers), found {len(cells)}"
-        )
+        raise errors.DataError.at(path, number, f"expected 2 columns (question, list of answers), found {len(cells)}")
     return Question(cells[0], _listed(path, number, cells[1]))
 
 
@@ -233,7 +229,7 @@ def _listed(path: Path, number: int, cell: str) -> tuple[str, ...]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         values = None
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise errors.DataError.at(path, number, f"answers must be a list of strings such as ['1901'], not {cell[:40]!r}")
+        raise errors.DataError.at(path, number, f"answers must be a list of strings like ['1901'], not {cell[:40]!r}")
     return tuple(values)
 
 

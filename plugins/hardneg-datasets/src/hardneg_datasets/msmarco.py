@@ -107,17 +107,13 @@ class MsMarcoDocument:
         folder = Path(self.source).expanduser()
         corpus = text_lines.find_file(folder, _CORPUS)
         if corpus is None:
-            raise errors.DataError(
-                f"{folder}: no {_CORPUS} or {_CORPUS}.gz; run `hardneg data fetch msmarco-document`"
-            )
+            raise errors.DataError(f"{folder}: no {_CORPUS} or {_CORPUS}.gz; run `hardneg data fetch msmarco-document`")
         return corpus
 
 
 def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
-        raise errors.DataError.at(
-            path, number, f"expected 4 columns (id, URL, title, body), found {len(cells)}"
-        )
+        raise errors.DataError.at(path, number, f"expected 4 columns (id, URL, title, body), found {len(cells)}")
     doc_id, url, title, body = cells
     return Document(text_lines.checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

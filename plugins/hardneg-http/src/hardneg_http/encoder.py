@@ -89,9 +89,7 @@ class HttpEncoder:
     ) -> encoding.StoredRows:
         """The documents. Raises ModelError for segments, because only the server knows its tokens."""
         if cut is not None:
-            raise errors.ModelError(
-                f"model {self.spec.name!r}: a served model cannot segment documents; omit segments"
-            )
+            raise errors.ModelError(f"model {self.spec.name!r}: a served model cannot segment documents; omit segments")
         return corpus
 
     def writer(self, folder: Path, rows: encoding.StoredRows) -> encoding.StoreWriter:

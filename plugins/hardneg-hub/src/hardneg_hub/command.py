@@ -19,14 +19,14 @@ def push(
     folder: Path = typer.Argument(help="A run folder, a folder of a model, index or negatives, or a negatives file."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
     what: str | None = typer.Option(
-        None, help="What to push from a run folder: model, index or negatives; default model.", autocompletion=lambda: [*UPLOADS]
+        None, help="From a run folder: model (default), index or negatives.", autocompletion=lambda: [*UPLOADS]
     ),
     model: str = typer.Option("", help="For an index: the repository of the model that encoded it, for the card."),
     public: bool = typer.Option(False, "--public", help="Make the repository public, after asking; default private."),
     yes: bool = typer.Option(False, "--yes", help="Do not ask for confirmation."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show the files and the card without contacting the hub."),
     message: str = typer.Option("", help="The commit message."),
-    store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."),
+    store: str | None = typer.Option(None, help="Artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."),
 ) -> None:
     """Upload a model, an index or negatives to the Hugging Face hub, with a card; private content is refused.
 

@@ -124,7 +124,7 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
     elif inner and what in (None, inner) and (folder.parent / LOCK).is_file():
         run, what = RecordedRun.open(folder.parent, store), inner
     elif not (folder / stores.MANIFEST).is_file() and any((folder / name).is_dir() for name in _FOLDERS.values()):
-        message = f"{folder}: not a finished run, because {LOCK} is missing; rerun the recipe, or push its model or index"
+        message = f"{folder}: not a finished run, as {LOCK} is missing; rerun the recipe, or push its model or index"
         raise errors.DataError(message)
     else:
         return None
@@ -135,7 +135,7 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
         if not (stages := run.negatives_of(run.output("model")) or mined[-1:]):
             raise lacking
         if (artifact := run.artifact(stages[0])) is None:
-            message = f"the store {store.root} has no negatives of {stages[0]!r}; use the store of this run with {{store}}"
+            message = f"the store {store.root} has no negatives of {stages[0]!r}; set {{store}} to the run's store"
             raise errors.ArtifactError(message, "store")
         return what, PushedFolder(artifact.path, artifact, run=run, stage=stages[0])
     if not (run.folder / _FOLDERS[what]).is_dir():

@@ -123,5 +123,5 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
 
 
 def matching(*patterns: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a path matches one of these patterns."""
+    """Return a function that checks whether a path matches one of these patterns."""
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)

@@ -117,7 +117,7 @@ def test_other_columns_and_floats(tmp_path):
 def test_one_split(plain):
     loader = HuggingFace(str(plain), qrels=HubTable(config="qrels", split="validation"))
     assert loader.load().splits() == ["dev"]
-    with pytest.raises(DataError, match=r"no split 'test'; it has (dev, train|train, dev)"):
+    with pytest.raises(DataError, match=r"no split 'test'; available: (dev, train|train, dev)"):
         replace(loader, qrels=HubTable(config="qrels", split="test")).load()
 
 
@@ -152,7 +152,7 @@ def test_damaged_parquet(plain):
 def test_tables_that_are_not_there(plain):
     with pytest.raises(DataError, match=r"no configuration, subfolder, \.parquet or \.jsonl file 'nope'"):
         HuggingFace(str(plain), corpus=HubTable(config="nope")).load()
-    with pytest.raises(DataError, match=r"train, dev; choose one as `corpus\.split`"):
+    with pytest.raises(DataError, match=r"train, dev; choose one with `corpus\.split`"):
         HuggingFace(str(plain), corpus=HubTable(config="qrels")).load()
 
 

@@ -118,5 +118,5 @@ def test_ids_that_are_not_as_many_as_the_vectors_are_told(tmp_path, lines):
         writer.write_doc_ids(["a", "b"])
         writer.close()
     (tmp_path / "docid").write_text(lines)
-    with pytest.raises(ArtifactError, match=r"docid: [013] document ids for 2 vectors: copy the index again"):
+    with pytest.raises(ArtifactError, match=r"docid: [013] document ids for 2 vectors; copy the index again"):
         FlatVectors.open(tmp_path).doc_ids[1]

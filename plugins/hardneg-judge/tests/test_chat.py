@@ -119,7 +119,7 @@ def test_the_key_is_sent_and_stands_nowhere(served: Served, tmp_path: Path, monk
     assert written and not any(b"s3cret" in content for content in written)
     assert "s3cret" not in repr(asked) + str(plugin_identity("chat", asked))
     monkeypatch.delenv("A_KEY")
-    with pytest.raises(ModelError, match="model 'm': no API key: set the environment variable A_KEY"):
+    with pytest.raises(ModelError, match="model 'm': no API key; set the environment variable A_KEY"):
         list(asked.rerank([("q", ["a"])]))
 
 

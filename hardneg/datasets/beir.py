@@ -102,14 +102,14 @@ class BeirCollection(source_files.PartedCollection):
         return any("answers" in text_lines.json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """The answers to the queries of all splits; the caller selects this split's by query id."""
+        """The answers to the queries of all splits; the caller selects by query id."""
         path = Path(next(iter(self.queries_in.values())).name)
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
         answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)
         return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The memberships in the groups file, which may include ids of the other side."""
+        """The memberships in the groups file, which may have both documents and queries."""
         return qrels.read_groups(self.group_files[side]) if side in self.group_files else iter(())
 
     def excluded(self) -> Iterator[qrels.Exclusion]:

@@ -46,9 +46,9 @@ class Block(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A document: a whole file, or one row of a file of rows.
+    """A document: a whole file, or one row of a JSON Lines or CSV file.
 
-    row: the line number in a file of rows, otherwise 0. whole: true if each block is one passage and is not cut.
+    row: the line number of the row, 0 for a whole file. whole: true if blocks are passages that must not be cut.
     """
 
     blocks: Sequence[Block]

@@ -167,7 +167,7 @@ class Documents:
             elif path.suffix.lower() in suffixes:
                 files.append(path)
             else:
-                left_out[path.suffix.lower() or "without a suffix"] += 1
+                left_out[path.suffix.lower() or "suffixless"] += 1
         if not files:
             others = f", only {_suffix_counts(left_out)}" if left_out else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
@@ -175,7 +175,7 @@ class Documents:
         return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out, links)
 
     def _paths(self, folder: Path) -> list[Path]:
-        """The files that `glob` matches in a folder, sorted, except hidden ones. Raises UsageError, DataError."""
+        """Return the sorted files in a folder that match `glob`, except hidden files. Raises UsageError, DataError."""
         try:
             paths = sorted(folder.glob(self.glob))
         except (ValueError, NotImplementedError) as error:
@@ -264,7 +264,7 @@ class DocumentFolder:
         return iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The document of each passage as its group: the file, or the row as `FILE:LINE`."""
+        """Yield the document of each passage as its group: the file, or the row as `FILE:LINE`."""
         for path in self.files if side == "document" else ():
             if path in self._members:
                 yield from self._members[path]
@@ -317,4 +317,4 @@ class DocumentFolder:
 
 
 def _suffix_counts(suffixes: Mapping[str, int]) -> str:
-    return ", ".join(f"{counted(count, 'file')} {suffix}" for suffix, count in sorted(suffixes.items()))
+    return ", ".join(counted(count, f"{suffix} file") for suffix, count in sorted(suffixes.items()))

@@ -119,7 +119,7 @@ class Crop:
     Args:
         shortest: the length of the shortest span, as a share of the passage's words.
         longest: the length of the longest span, as a share of the passage's words.
-        words: the minimum number of words in a passage that gets queries; a span has at least a quarter of this number.
+        words: the minimum number of words in a usable passage; a span has at least a quarter of that number.
     """
 
     version: ClassVar[int] = 2

@@ -265,8 +265,8 @@ class Entry(NamedTuple):
 class PyDocs:
     """A task on installed packages: find the docstring that a one-line summary belongs to; needs no download.
 
-    A docstring's first paragraph is the query, the rest is its passage, with relevance 1. Passages whose summaries
-    are equal are all relevant to one query. Near-duplicates (`numpy.mean`, `DataFrame.mean`) stay: they are the hard
+    A docstring's first paragraph is the query, and the rest is its passage, with relevance 1. Passages with equal
+    summaries are all relevant to one query. Near-duplicates (`numpy.mean`, `DataFrame.mean`) stay: they are the hard
     negatives. Source files are parsed, never imported.
 
     Args:

@@ -85,7 +85,7 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
 
 @dataclass(frozen=True)
 class StoredCollection:
-    """A collection that `write_collection` wrote."""
+    """A collection written by `write_collection`."""
 
     folder: Path
     corpus: Corpus
@@ -120,7 +120,7 @@ class StoredCollection:
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """All judgements of one split for evaluation; as in trec_eval, unknown relevant documents are missed."""
+        """All judgements of one split for evaluation; as in trec_eval, relevant unknown documents count as missed."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -197,7 +197,8 @@ def write_collection(
             `highest_grade`, judgements left out by reason, queries without a relevant document, and queries
             `with_answers`); and `notes`, the same counts in words. Present only if they apply: `withheld`, the counts
             of judgements withheld from training, with the `hidden` positives, by split, of queries that keep other
-            positives; `excluded`, the number of excluded query-document pairs; `groups`, documents and queries in one.
+            positives; `excluded`, the number of excluded query-document pairs; `groups`, the numbers of documents and
+            queries with a group.
 
     Raises DataError if an id is repeated, empty or contains white space, or a pair has two different judgements.
     """
@@ -372,7 +373,7 @@ def _place(error: text_lines.Unplaced, collection: Collection) -> str:
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """The positives of each query: known positives first, then positives from the files, without repetition.
+    """Return the positives of each query: those in `known`, then others from the files, without repetition.
 
     Args:
         known: positives by query id.

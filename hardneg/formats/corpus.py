@@ -94,7 +94,7 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus that `write_corpus` wrote; texts are read on access and not cached.
+    """A corpus written by `write_corpus`; texts are read on access and not cached.
 
     starts: int64 [batches + 1], the first row of each record batch, then the total number of rows.
     content_hash: uint64 [N] memory map, the hash of each row's contents with white space normalised.

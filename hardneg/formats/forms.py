@@ -71,7 +71,7 @@ def write_form(
 
     Raises:
         UsageError: the form is unknown, the file's suffix is wrong, or `n-tuple` has no number of negatives.
-        DataError: a query or document is unknown, or there is no row to write.
+        DataError: a query or document is unknown, or there are no rows to write.
     """
     check_form(form, path)
     if form == "n-tuple" and not options.negatives:
@@ -89,7 +89,7 @@ def write_form(
 
 
 def _first(negatives: Iterable[Negatives], limit: int | None, form: str, counts: Counts) -> Iterator[Negatives]:
-    """The first `limit` negatives of each query."""
+    """Yield each query with its first `limit` negatives."""
     some = 0
     for item in negatives:
         some += bool(item.negatives)

@@ -64,7 +64,7 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """The positives of each query: known positives first, then positives in a file of negatives.
+    """Return the positives of each query: those in `known`, then others from a file of negatives.
 
     Raises ArtifactError as `read_negatives` does.
     """
@@ -151,7 +151,7 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """Yield the rows of several `write_negatives` files in turn, with the drops that `recorded` wrote.
+    """Yield the rows of several `write_negatives` files in turn, with the drops written by `recorded`.
 
     dropped: the files of drops, one per file or none. Written to one file, the rows have the same bytes as if all
     queries had been mined at once.
@@ -168,7 +168,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
-    """The mapped batches of a file that `recorded` wrote: one row per query, with its id and the fields of `Drops`.
+    """The mapped batches of a file written by `recorded`: one row per query, with its id and the fields of `Drops`.
 
     Raises ArtifactError if the file is missing, truncated or of another format.
     """

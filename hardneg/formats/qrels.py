@@ -27,7 +27,7 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     three (`query-id corpus-id score`), with or without a header line; the first line decides. A line that starts
     with `#` and a space is a comment.
 
-    Raises DataError if a line has another number of columns, an id with control characters, or a relevance that is not
+    Raises DataError if a line has a wrong number of columns, an id with control characters, or a relevance that is not
     an integer.
     """
     parse = qrels_parser(path)

@@ -143,7 +143,7 @@ class Shards:
 
     @classmethod
     def of(cls, folder: Path) -> "Shards | None":
-        """The shards listed in a folder that an earlier version wrote; None if the folder is not split.
+        """The shards listed in a folder written by an earlier version; None if the folder is not split.
 
         Raises ArtifactError if the list is damaged or was written by a newer hardneg.
         """

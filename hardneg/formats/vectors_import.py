@@ -158,7 +158,7 @@ def _parquet(path: Path) -> Iterator[_Block]:
 
 
 def _check_ids(file: VectorFile) -> int:
-    """Count the ids. Raises DataError if one is repeated, empty or has white space.
+    """Count the ids. Raises DataError if an id is repeated, empty or has white space.
 
     Memory use is 8 bytes per id: hashes find possible repeats, and a second pass confirms them.
     """

@@ -67,7 +67,7 @@ def test_a_stored_folder_has_groups_and_notes_and_no_queries(folder, tmp_path_fa
     facts = write_collection(collection, out, Silent())
     assert (facts["documents"], facts["splits"], facts["groups"]) == (7, {}, {"documents": 7, "queries": 0})
     assert facts["notes"] == [
-        "left out: 1 file .png, not included in `forms`",
+        "left out: 1 .png file, not included in `forms`",
         "left out: 1 file without text, such as empty.txt",
     ]
     groups = StoredCollection.open(out).groups("document")

@@ -80,7 +80,7 @@ def test_queries_are_no_documents(tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"picture.png": "x"}, r"no files to read; .*, only 1 file \.png"),
+        ({"picture.png": "x"}, r"no files to read; .*, only 1 \.png file"),
         ({"corpus.jsonl": CORPUS, **qrels("test")}, r"neither queries\.jsonl"),
         ({**BEIR, **qrels("train")}, "a relevant document: train 1, none in test or dev"),
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),

@@ -36,7 +36,7 @@ _VERSION = 2
 _DEPTH, _TOKENS = 1000, 128
 _OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
 _INSTEAD = {"epochs": "max_steps", "warmup_ratio": "warmup_steps"}
-"""Options that replace another one."""
+"""Options that replace the default of another one."""
 
 
 def _shown(rates: Sequence[float]) -> str:

@@ -117,7 +117,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
         "# Bench for negatives",
         "",
         *map(_answer, rows),
-        f"Student {protocol['student']}; {steps}; {protocol['seeds']} seeds; learning rate of each row from {rates} by "
+        f"Model {protocol['student']}; {steps}; {protocol['seeds']} seeds; learning rate of each row from {rates} by "
         f"{protocol['chosen_by']}.",
         "",
         *_table([_FILE, *map(_file_cells, rows)]),

@@ -104,7 +104,7 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
     share = above / compared
     return CheckResult.of(
         share > MOST_ABOVE,
-        f"{share:.1%} of {compared:,} negatives score above the best positive of their query in the run mined from",
+        f"{share:.1%} of {compared:,} negatives score above the best positive of their query in the mined run",
         {"share": share, "negatives": compared, "above": above},
         "many may be relevant but unlabelled; inspect some with `hardneg browse`, then mine with pos-percent, "
         "max-score or denoised, mine deeper with a window, or filter with a reranker or judge",
@@ -112,14 +112,14 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
 
 
 def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
-    """Check the share of queries without a positive in the list that was mined from."""
+    """Check the share of queries without a positive in the list that negatives were mined from."""
     rows = list(run.listed(stage))
     depth = max((len(ranked.doc_ids) for _, ranked in rows), default=0)
     hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
     share = hidden / max(len(rows), 1)
     return CheckResult.of(
         share > MOST_HIDDEN,
-        f"{share:.1%} of {len(rows):,} training queries have no positive in the top {depth:,} of the run mined from",
+        f"{share:.1%} of {len(rows):,} training queries have no positive in the top {depth:,} of the mined run",
         {"share": share, "queries": len(rows), "depth": depth},
         "the model cannot rank these positives yet; first train with in-batch negatives or start from a better model, "
         "then mine again with that model; also check that labels and documents match",
@@ -198,7 +198,7 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
     decided, queries = significance.verdict(test, measured.significance_level), len(measured.results[label][metric])
     figures: Figures = {"metric": metric, "baseline": shipped, "difference": difference}
     figures |= {"verdict": decided, "queries": queries}
-    line = f"{metric} changed by {difference:+.4f} from {shipped} over {queries:,} queries"
+    line = f"{metric} differs by {difference:+.4f} from '{shipped}' over {queries:,} queries"
     if seeds := getattr(test, "seeds", None):
         line += f" and {max(seeds)} seeds"
     if decided == "difference":

@@ -89,7 +89,7 @@ class FinishedRun:
         return Path(self.artifact(stage).path, self.recipe.stages[stage].parts.get("index", "."))
 
     def dataset_of(self, stage: str) -> str:
-        """Return the stage that writes the collection of a stage: `dataset`, or one that creates a collection."""
+        """Return the stage that provides a stage's collection: `dataset`, or a stage that writes one."""
         return str(self.recipe.stages[stage].dataset or DATASET)
 
     def collection(self, maker: str) -> StoredCollection:
@@ -108,7 +108,7 @@ class FinishedRun:
         return [file[row] for row in sample(len(file), "queries").tolist()]
 
     def listed(self, stage: str) -> Iterator[tuple[Negatives, RankedList]]:
-        """Yield the sample with the lists of the first run mined from, empty for queries not in the run.
+        """Yield the sample with the lists of the first mined run, empty for queries that are not in it.
 
         Raises:
             ArtifactError: the negatives or the run are not in the store, or no run was mined from.

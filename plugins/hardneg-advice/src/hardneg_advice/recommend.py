@@ -52,8 +52,8 @@ def recommend(
 ) -> "RecommendedNegatives":
     """Choose how to train on a collection from short training runs, show why, and write a recipe for it.
 
-    Models trained with in-batch negatives alone, and with the top documents of the model's lists, each at three
-    learning rates, are compared on the dev queries with the untrained model and with BM25.
+    The model is trained with in-batch negatives alone, and with the top documents of its lists, each at three learning
+    rates. The results are compared on the dev queries with the untrained model and with BM25.
 
     Raises:
         UsageError: the split is the test split.

@@ -121,7 +121,7 @@ def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
         "This is a guess: on new collections, the rule was never shown to be better than in-batch negatives alone, and "
         "it was worse on two of eight, by .013 and .020 MRR@10. The rate matters more, and none is chosen."
     )
-    yield f"For recall (R@100), train with {ARMS[ALONE]}: mined negatives raised it on no collection."
+    yield f"For recall (R@100), train with {ARMS[ALONE]}: mined negatives were not shown to raise it on any collection."
     low, high = UNKNOWN
     if ranks["above"] is not None and low <= ranks["above"] <= high:
         yield f"If {low:.0%} to {high:.0%} score above the positive, it is unclear which is better: train to find out."

@@ -72,7 +72,7 @@ class _Table:
 
 
 class _Members(NamedTuple):
-    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, else of themselves."""
+    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, or of the queries."""
 
     split: str
     rows: Rows
@@ -188,7 +188,7 @@ class _Checker:
         return {"documents": np.unique(rows["id"]), "own": np.unique(rows["own"])}
 
     def _members(self, split: str) -> _Members:
-        """The judged queries of a split; all of its own queries, if it has no judgements."""
+        """The judged queries of a split, or all of its queries if it has no judgements."""
         names = (split, None) if split in self._judged else (split,)
         rows = _joined(self._queries[name] for name in names if name in self._queries)
         if split not in self._judged:
@@ -288,7 +288,7 @@ def _joined(tables: Iterable[_Table], columns: np.dtype[Any] = _TEXTS) -> Rows:
 
 
 def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
-    """The positions of the first and of each further occurrence of repeated values, in order of the latter."""
+    """Yield the positions of the first and of each later occurrence of repeated values, ordered by the later one."""
     _, position, number = np.unique(values, return_index=True, return_inverse=True)
     first = position[number]
     again = np.flatnonzero(first != np.arange(len(values)))

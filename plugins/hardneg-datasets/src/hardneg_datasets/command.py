@@ -50,7 +50,7 @@ def fetch_dataset(
     name: str = typer.Argument(help="Dataset to download: msmarco-passage, msmarco-document or nq."),
     output: Path | None = typer.Option(None, "--output", "-o", help="Folder to write; default data/NAME."),
 ) -> None:
-    """Download a dataset's published files, resuming where it stopped, and check the size and digest of each.
+    """Download a dataset's published files, resuming if interrupted, and check the size and digest of each.
 
     Example: hardneg data fetch msmarco-passage
     """
@@ -83,7 +83,7 @@ def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:
 
 
 def _read(contents: Contents, folder: Path | None) -> dict[str, Any]:
-    """A summary of the contents. folder: that of the dataset's files, if any; their names are relative to it."""
+    """Summarize the contents. folder: the dataset's folder, if it has one; file names are relative to it."""
 
     def named(paths: Iterable[Path]) -> list[str]:
         return [str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path) for path in paths]

@@ -25,7 +25,7 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its answers and positive passages' ids; left_out: counts of its other passages by reason."""
+    """A question, its answers and positive passages' ids; left_out: counts of passages left out, by reason."""
 
     text: str
     answers: tuple[str, ...]
@@ -95,14 +95,14 @@ class Dpr:
 
 @dataclass(frozen=True)
 class DprCollection(source_files.PartedCollection):
-    """The passages, and the questions by split, with counts of the other passages of each."""
+    """The passages, and the questions of each split, with counts of passages left out."""
 
     questions: Mapping[str, Path] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
-        """The collection of a file of passages, and a file of questions per split."""
+        """Return the collection for a file of passages and one file of questions per split."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
             {
@@ -129,7 +129,7 @@ class DprCollection(source_files.PartedCollection):
             yield records.Answers(f"{split}-{number}", question.answers)
 
     def notes(self) -> Sequence[str]:
-        """The files not read, and the counts of the questions' other passages."""
+        """The files not read, and the counts of passages left out."""
         read = [(self.questions[split].name, counts) for split, counts in self.counts.items()]
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
@@ -221,7 +221,7 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
 
 
 def _listed(path: Path, number: int, cell: str) -> tuple[str, ...]:
-    """The texts of a list in Python's notation; only literals are evaluated."""
+    """Parse a list of strings in Python's notation; only literals are evaluated."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an answer with a stray backslash is a SyntaxWarning

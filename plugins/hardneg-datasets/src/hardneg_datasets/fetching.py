@@ -24,9 +24,9 @@ _TABLE = Path(__file__).with_name("downloads.json")
 class Download:
     """One file of a dataset.
 
-    url: its address. name: its name in the dataset's folder. size: in bytes; about: the approximate size, if unknown.
-    md5: its published digest; lines: its number of lines, if no digest is published. members: files to extract from an
-    archive.
+    url: the address. name: the name in the dataset's folder. size: bytes; about: approximate bytes, if the size is
+    unknown. md5: the published digest; lines: the number of lines, if no digest is published. members: files to
+    extract from an archive.
     """
 
     url: str
@@ -45,7 +45,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset: the loader of its folder, the address of its terms, and its files."""
+    """A dataset: the loader of its folder, the address of its terms of use, and its files."""
 
     loader: str
     terms: str

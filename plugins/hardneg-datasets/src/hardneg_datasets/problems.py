@@ -71,7 +71,7 @@ class Contents:
         return [path for path in map(Path, dict.fromkeys(self.parts)) if path.is_file()]
 
     def not_read(self, folder: Path) -> list[Path]:
-        """The files below a folder that are not parts, without hidden ones."""
+        """The files in a folder that are not parts, except hidden files."""
         read = {os.path.realpath(path) for path in self.files()}
         files = (path for path in folder.rglob("[!.]*") if path.is_file())
         shown = (path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))

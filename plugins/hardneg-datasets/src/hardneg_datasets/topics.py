@@ -26,7 +26,7 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> s
         path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;
             or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
         split: the split of the queries.
-        field: the part of a block to use as text: title, or else query; desc, narr, or any other tag.
+        field: the tag with the text: title (or query, if there is no title), desc, narr, or any other tag.
     """
 
     def read() -> Iterator[tuple[int, source_files.Record | errors.DataError]]:

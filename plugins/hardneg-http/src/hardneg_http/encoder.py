@@ -41,7 +41,7 @@ class HttpEncoder:
 
     @classmethod
     def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
-        """Open the model of a spec. Raises ModelError as `Http.load`."""
+        """Open the model of a spec. Raises ModelError like `Http.load`."""
         client = family.client(spec)
         path = stores.cache_folder() / "vectors" / f"{stores.digest(family.content(spec))}.sqlite"
         cache = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
@@ -76,7 +76,7 @@ class HttpEncoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
-        """The number of the first text and the vectors of each window, float32 [n, dimension], one window at a time."""
+        """Yield the number of the first text and the vectors, float32 [n, dimension], of each window."""
         for start, texts in windows:
             whole = (self.spec.prompt(side) + text for text in texts)
             sent = [text[: self._family.characters] or " " for text in whole]

@@ -112,7 +112,7 @@ class Http:
         """Open the model with one request; the server decides on device and precision.
 
         Raises:
-            ModelError: the server does not answer correctly, or its weights differ from those of the cached vectors.
+            ModelError: the server's response is invalid, or its vectors differ from the cached ones.
         """
         from hardneg_http.encoder import HttpEncoder
 

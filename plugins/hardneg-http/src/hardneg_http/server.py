@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Passing(Exception):
-    """A failure that may not recur at the next attempt; after: the seconds that the server asks to wait."""
+    """A failure that may not recur on the next attempt; after: the seconds to wait as requested by the server."""
 
     def __init__(self, reason: str, after: float = 0.0) -> None:
         super().__init__(reason)

@@ -153,7 +153,7 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except HfHubHTTPError as error:
         status, said = error.response.status_code, _without_token(error.server_message or "")
-        advice = _ADVICE.get(status, "is not available; try again later" if status >= 500 else "refuses")
+        advice = _ADVICE.get(status, "is not available; try again later" if status >= 500 else "refuses the request")
         raise errors.HubError(f"{name}: the hub {advice} ({status}{f': {said}' if said else ''})", "repo") from None
     except Exception as error:  # the hub's client lets errors of several libraries through
         told = f"{type(error).__name__}: {_without_token(str(error))}"

@@ -60,7 +60,7 @@ class RecordedRun:
 
     @property
     def shown_lock(self) -> bytes:
-        """The lock file for publication, without the command: paths of this machine are cut to names."""
+        """The lock file for publication, without the command, and with paths cut to their last part."""
         tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
         return yaml.safe_dump({**self.lock, "command": "", "tree": tree}, sort_keys=False, allow_unicode=True).encode()
 
@@ -101,15 +101,14 @@ class RecordedRun:
 
     @property
     def queries(self) -> str:
-        """Kind of queries of the published metrics: `written queries` if generated, else `queries`."""
+        """The kind of queries behind the published metrics: `written queries` if generated, otherwise `queries`."""
         spec, recipe = self.evaluation, self.recipe
         return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
-        """Systems searched only with the model of a stage, and the metrics of these and of the baselines.
+        """Return the systems searched only with a stage's model, and the metrics of these systems and the baselines.
 
-        The metrics are the content of a metrics file for these systems and the baselines, or without baselines all
-        other systems.
+        The metrics have the format of a metrics file. Without baselines, they include all other systems.
         """
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
@@ -220,7 +219,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
 
 
 def table(rows: Mapping[str, Mapping[str, str]]) -> str:
-    """Scores by row and metric, in Markdown."""
+    """Return a Markdown table of scores by row and metric."""
     metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
     lines += [[name, *(row.get(metric, "") for metric in metrics)] for name, row in rows.items()]

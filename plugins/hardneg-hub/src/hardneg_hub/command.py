@@ -30,7 +30,7 @@ def push(
 ) -> None:
     """Upload a model, an index or negatives to the Hugging Face hub, with a card; private content is refused.
 
-    The token is read from `hf auth login` or HF_TOKEN. All files go in one commit.
+    The token comes from `hf auth login` or HF_TOKEN. All files go in one commit.
 
     Example: hardneg push runs/star-passage-demo --repo org/name --dry-run
 
@@ -63,7 +63,7 @@ def push(
 
 
 def _ask(question: str) -> None:
-    """Ask for confirmation. Raises UsageError without it."""
+    """Ask for confirmation. Raises UsageError if it is not given."""
     if not sys.stdin.isatty():
         raise errors.UsageError(f"{question}; pass --yes")
     terminal.say(f"{question}. Type yes to push: ", err=True, nl=False)

@@ -32,7 +32,7 @@ def push(
 ) -> "Pushed":
     """Upload a model, an index or negatives to the Hugging Face hub as one commit, with a card.
 
-    Private content is refused. The token is read from `hf auth login` or `HF_TOKEN`.
+    Private content is refused. The token comes from `hf auth login` or `HF_TOKEN`.
 
     Args:
         what: a run folder, a folder of a model, an index or negatives, or a function's result.
@@ -45,7 +45,7 @@ def push(
     Raises:
         UsageError: there is nothing of that type, or the repository is public and `public` is not set.
         DataError, ArtifactError, ModelError: a file is private, has changed, or cannot be uploaded.
-        HubError: nobody is logged in, or the hub refuses.
+        HubError: there is no login, or the hub refuses.
     """
     with TemporaryDirectory() as scratch:
         upload = prepare(Path(what), repo, sessions.usual_store(store), Path(scratch), wanted)
@@ -85,7 +85,7 @@ class Push:
 
     @classmethod
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
-        """The push of a prepared upload to a repository, under the user's own name by default.
+        """Return the push of a prepared upload to a repository, by default one of the user's own.
 
         Raises HubError without a login, or if the hub does not answer.
         """
@@ -100,7 +100,7 @@ class Push:
 
     @property
     def opens(self) -> bool:
-        """Return whether the pushed files are public."""
+        """Whether the pushed files will be public."""
         return self.public or bool(self.there)
 
     def send(self) -> Pushed:

@@ -288,7 +288,7 @@ class _Row(NamedTuple):
             return None
         items = self.items(name, int | float, "numbers")
         if len(items) != count:
-            raise DataError(f"{self.where}: expected {count} {name}, one per document, found {len(items)}")
+            raise DataError(f"{self.where}: field {name!r} needs one number per document ({count}), not {len(items)}")
         return items
 
 

@@ -96,7 +96,7 @@ def test_all_mistakes_come_at_once_each_with_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"forms": ("mdx",)}, "no form 'mdx'; did you mean 'md'?"),
+        ({"forms": ("mdx",)}, "unknown form 'mdx'; did you mean 'md'?"),
         ({"words": 0}, "words must be at least 1, and min_words"),
         ({"overlap": 150}, "overlap must be at least 0 and less than words"),
     ],
@@ -112,7 +112,7 @@ def test_folders_without_a_file_to_read(tmp_path):
     with pytest.raises(DataError, match=r"no files to read; .* matches no csv, "):
         documents(tmp_path)
     (tmp_path / "a.docx").write_text("x")
-    with pytest.raises(DataError, match=r"it has 1 file \.docx"):
+    with pytest.raises(DataError, match=r"only 1 \.docx file"):
         documents(tmp_path)
 
 
@@ -212,7 +212,7 @@ def test_text_without_blanks_is_cut_by_its_characters(tmp_path):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ("title,text\nA,one, two\n", "a.csv:2: 3 fields for 2 columns; quote texts that contain commas"),
+        ("title,text\nA,one, two\n", "a.csv:2: expected 2 columns, found 3; quote texts that contain commas"),
         ('"ti"tle,text\nA,b\n', "a.csv:1: not CSV ("),
         ("text,text\na,b\n", "a.csv:1: two columns `text`; rename one of them"),
     ],

@@ -113,7 +113,7 @@ def test_missing_parts(tmp_path):
     (tmp_path / "qrels" / "train.txt").unlink()
     (tmp_path / "queries" / "train.arrow").unlink()
     for read in (stored.qrels, stored.queries, lambda _: stored.all_qrels()):
-        with pytest.raises(ArtifactError, match="again"):
+        with pytest.raises(ArtifactError, match="rerun"):
             read("train")
 
 

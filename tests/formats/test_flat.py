@@ -96,7 +96,7 @@ def test_bad_blocks_are_refused(tmp_path: Path) -> None:
     with FlatWriter(tmp_path, 3, 20) as writer:
         with pytest.raises(UsageError, match="shape"):
             writer.write(np.zeros((2, 4), np.float32))
-        with pytest.raises(UsageError, match="21 rows of 20"):
+        with pytest.raises(UsageError, match="expected 20 rows, got 21"):
             writer.write(np.zeros((21, 3), np.float32))
         with pytest.raises(ArtifactError, match="finite"):
             writer.write(np.full((2, 3), np.nan, np.float32))

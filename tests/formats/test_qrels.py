@@ -43,7 +43,7 @@ def test_gzip_is_told_by_content(tmp_path):
         ("q1 0 d1 high\n", ":1: relevance 'high' is not a whole number"),
         ("q1 0 d1 1_0\n", ":1: relevance '1_0' is not a whole number"),
         ("q1 d1\n", ":1: expected 4 columns"),
-        ("q1 0 d1 1\nq1 0 d1 2\n", ":2: q1 d1 is judged 2 here and 1 above"),
+        ("q1 0 d1 1\nq1 0 d1 2\n", ":2: query q1, document d1: judged 2 here and 1 on an earlier line"),
         ("", ": contains no judgements"),
         ("query-id corpus-id score\n", ": contains no judgements"),
     ],

@@ -65,7 +65,7 @@ def test_what_is_no_text_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("q1 Q0 d2 2 1.0\n", "5 columns"),
+        ("q1 Q0 d2 2 1.0\n", "expected 6 columns .*found 5"),
         ("q1 Q0 d2 2 high t\n", "not a number"),
         ("q1 Q0 d2 2 1_0 t\n", "not a number"),
         ("q1 Q0 d2 2 nan t\n", "finite"),

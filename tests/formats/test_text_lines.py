@@ -87,11 +87,11 @@ def test_numbers_of_objects(tmp_path):
     [
         (b"", "rows.json: not a JSON array"),
         (b'{"a": 1}', "rows.json: not a JSON array"),
-        (b'[\n{"a": 1},\n{"a": "b', "rows.json: not JSON after object 1: parse error: premature EOF; fetch"),
-        (b'[{"a": 1}\n{"a": 2}]', "rows.json: not JSON after object 1: parse error: after array element"),
+        (b'[\n{"a": 1},\n{"a": "b', "rows.json: not JSON after object 1 (parse error: premature EOF); download"),
+        (b'[{"a": 1}\n{"a": 2}]', "rows.json: not JSON after object 1 (parse error: after array element"),
         (b'[{"a": 1}, 2]', "rows.json:2: expected a JSON object"),
-        (b'[{"a": 1}]\n[]', "rows.json: not JSON after object 1: parse error: trailing garbage"),
-        (gzip.compress(b'[{"a": 1}]' * 99, mtime=0)[:-9], "rows.json: cannot be read after object 0: Compressed file"),
+        (b'[{"a": 1}]\n[]', "rows.json: not JSON after object 1 (parse error: trailing garbage"),
+        (gzip.compress(b'[{"a": 1}]' * 99, mtime=0)[:-9], "rows.json: cannot be read after object 0 (Compressed file"),
     ],
 )
 def test_mistakes(tmp_path, text, message):

@@ -107,7 +107,7 @@ def test_mistakes_have_their_place(tmp_path, kind, change, message):
             "e.jsonl:5: id 'x\\x00' is empty or contains white space or control",
         ),
         ('{"id": 7, "vector": [1, 2, 3]}', "e.jsonl:5: 'id' must be a string"),
-        ("{", "e.jsonl:5: not JSON"),
+        ("{", "e.jsonl:5: expected one JSON object per line"),
     ],
 )
 def test_bad_lines(tmp_path, line, message):
@@ -134,8 +134,11 @@ def test_what_is_no_array_of_vectors(tmp_path: Path) -> None:
         (whole[:-5], "not a .npy file, or damaged ("),
         (whole[:20], "not a .npy file, or damaged ("),
         (saved(path, np.array([[{}, "x"]], object)), "not a .npy file, or damaged ("),
-        (saved(path, VECTORS[0]), "float32 of shape (3,); write floating-point numbers of shape [vectors, dimension]"),
-        (saved(path, VECTORS.astype(np.int64)), "int64 of shape (4, 3); write floating-point numbers"),
+        (
+            saved(path, VECTORS[0]),
+            "float32 values of shape (3,); write floating-point numbers of shape [vectors, dimension]",
+        ),
+        (saved(path, VECTORS.astype(np.int64)), "int64 values of shape (4, 3); write floating-point numbers"),
     ]
     for content, message in cases:
         path.write_bytes(content)

@@ -80,13 +80,13 @@ def test_several_sets(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("psgs_w100.tsv", "id\ttext\ttitle\n1\ttext\n", "psgs_w100.tsv:2: 2 columns"),
+        ("psgs_w100.tsv", "id\ttext\ttitle\n1\ttext\n", "psgs_w100.tsv:2: expected 3 columns"),
         ("psgs_w100.tsv", "1 2\ttext\ttitle\n", "psgs_w100.tsv:1: id '1 2'"),
-        ("nq-test.qa.csv", "who\n", "nq-test.qa.csv:1: 1 column"),
+        ("nq-test.qa.csv", "who\n", "nq-test.qa.csv:1: expected 2 columns"),
         ("nq-test.qa.csv", "who\t__import__('os')\n", "nq-test.qa.csv:1: answers must be a list of strings"),
         ("nq-test.qa.csv", "who\t" + "[" * 500 + "\n", "nq-test.qa.csv:1: answers must be a list of strings"),
         ("nq-test.qa.csv", "who\t[1]\n", "nq-test.qa.csv:1: answers must be a list of strings"),
-        ("biencoder-nq-train.json", '[\n{"answers": []}]', "biencoder-nq-train.json:1: no 'question'"),
+        ("biencoder-nq-train.json", '[\n{"answers": []}]', "biencoder-nq-train.json:1: missing field 'question'"),
         ("biencoder-nq-train.json", '[{"question": "q", "positive_ctxs": [1]}]', "'positive_ctxs' must be a list"),
         ("biencoder-nq-train.json", '[{"question": "q", "answers": "a"}]', "'answers' must be a list"),
         ("biencoder-nq-train.json", '[{"question": "q"},', "biencoder-nq-train.json: not JSON"),

@@ -115,15 +115,15 @@ def test_splits_by_hand(documents):
 @pytest.mark.parametrize(
     ("kind", "name", "text", "message"),
     [
-        (MsMarcoPassage, "collection.tsv", "0\ta\n1 b\n", "collection.tsv:2: 1 column"),
-        (MsMarcoPassage, "collection.tsv", "0\ta\tb\n", "collection.tsv:1: 3 columns"),
+        (MsMarcoPassage, "collection.tsv", "0\ta\n1 b\n", "collection.tsv:2: expected 2 columns"),
+        (MsMarcoPassage, "collection.tsv", "0\ta\tb\n", "collection.tsv:1: expected 2 columns"),
         (MsMarcoPassage, "collection.tsv", "a b\tc\n", "collection.tsv:1: id 'a b'"),
         (MsMarcoPassage, "collection.tsv", "0\ta\n0\tb\n", "document id '0' occurs twice"),
         (MsMarcoPassage, "queries.train.tsv", "10\ta\n10\ta\n", "queries.train.tsv:2: query id '10' is repeated"),
         (MsMarcoPassage, "qrels.train.tsv", "10\t0\t1\tx\n", "qrels.train.tsv:1: relevance 'x'"),
-        (MsMarcoDocument, "msmarco-docs.tsv", "D1\ta\tb\n", "msmarco-docs.tsv:1: 3 columns"),
+        (MsMarcoDocument, "msmarco-docs.tsv", "D1\ta\tb\n", "msmarco-docs.tsv:1: expected 4 columns"),
         (MsMarcoDocument, "msmarco-docs.tsv", "D 1\ta\tb\tc\n", "msmarco-docs.tsv:1: id 'D 1'"),
-        (MsMarcoDocument, "msmarco-docdev-queries.tsv", "5 who was\n", "msmarco-docdev-queries.tsv:1: 1 column"),
+        (MsMarcoDocument, "msmarco-docdev-queries.tsv", "5 who was\n", "msmarco-docdev-queries.tsv:1: expected 2"),
         (MsMarcoDocument, "queries.dev.tsv", "5\twho was\n", "both belong to split dev"),
     ],
 )

@@ -61,9 +61,9 @@ def test_parquet_rows(tmp_path: Path) -> None:
     ("row", "message"),
     [
         ({"query_id": "a b"}, "nq[default]:1: column 'query_id' must contain ids without white space"),
-        ({"query": None}, "nq[default]:1: column 'query' must contain text"),
+        ({"query": None}, "nq[default]:1: column 'query' must contain strings"),
         ({"positive_passages": "d1"}, "nq[default]:1: column 'positive_passages' must contain lists of passages"),
-        ({"positive_passages": [{"text": "t"}]}, "nq[default]:1: no column 'docid'"),
+        ({"positive_passages": [{"text": "t"}]}, "nq[default]:1: missing column 'docid'"),
         ({"answers": "a"}, "nq[default]:1: column 'answers' must contain lists of strings"),
     ],
 )

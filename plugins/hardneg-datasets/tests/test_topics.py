@@ -115,10 +115,10 @@ def test_tabs_and_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("7\ta\tb\n", "topics:1: 3 columns"),
+        ("7\ta\tb\n", "topics:1: expected 2 columns"),
         ("7 8\ta\n", "topics:1: id '7 8'"),
-        ('{"title": "a"}\n', "topics:1: no 'qid'"),
-        ('{"qid": "1"}\n', "topics:1: no 'title'"),
+        ('{"title": "a"}\n', "topics:1: missing field 'qid'"),
+        ('{"qid": "1"}\n', "topics:1: missing field 'title'"),
         ('[{"qid": "1", "title": "a"}]\n', "topics:1: expected a JSON object"),
         ("<top>\n<num> 1\n<title> a\n<top>\n<num> 2\n<title> b\n</top>", "topics:1: this <top> has no </top>"),
         ("<top>\n<num> 1\n<title> a\n", "topics:1: this <top> has no </top>"),

@@ -74,7 +74,7 @@ def test_intervals_and_p_of_trainings():
 def test_the_rule_takes_the_first_documents_where_few_are_above_the_positive_and_batches_do_not_reach():
     facts, rule, guess, recall = answer_of().reasons()
     assert facts == (
-        "3,200 documents, 32 queries a step; best positives of 90 queries: median rank 4 [2, 12], 60.0% in the first "
+        "3,200 documents, 32 queries per step; best positives of 90 queries: median rank 4 [2, 12], 60.0% in the first "
         "10; of the first 10, 40.0% score above it."
     )
     assert rule == (

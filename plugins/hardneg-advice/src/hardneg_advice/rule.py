@@ -74,7 +74,7 @@ def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"Not significantly different from the highest ({test}): {'; '.join(good)}. Any of these will do."
     if LEXICAL in rows and rows[LEXICAL]["mean"] > best["mean"]:
         p, mean = tables.equation("p", rows[LEXICAL]["p"]), tables.number(rows[LEXICAL]["mean"])
-        yield f"BM25, without any training, has {mean}, more than all of these ({p})."
+        yield f"BM25, without any training, scores {mean}, more than all of these ({p})."
     for arm in ARMS:
         rates = [float(rate) for rate in rows[arm]["by_rate"]]
         if len(rates) > 1 and rows[arm]["rate"] in (min(rates), max(rates)):
@@ -133,6 +133,6 @@ def facts(ranks: Mapping[str, Any], documents: int, batch: int) -> str:
     ends = f" [{ranks['ranks'][beyond - 1]:,}, {ranks['ranks'][-beyond]:,}]" if beyond else ""
     first, within = f"the first {ranks['depth']}", percent(ranks["within"][str(ranks["depth"])])
     return (
-        f"{documents:,} documents, {batch:,} queries a step; best positives of {ranks['queries']:,} queries: median "
+        f"{documents:,} documents, {batch:,} queries per step; best positives of {ranks['queries']:,} queries: median "
         f"rank {rank_in_words(ranks)}{ends}, {within} in {first}; of {first}, {percent(ranks['above'])} score above it."
     )

@@ -46,7 +46,7 @@ def check_address(url: str, example: str) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"url: {url!r} is not an http or https address, such as {example}")
     if parts.username or parts.password or parts.query:
-        raise ValueError("url: must not contain a user, key or query string; use an environment variable with `key`")
+        raise ValueError("url: must not contain a user, key or query string; set `key` to an environment variable")
 
 
 def key_of(model: str, variable: str | None) -> str | None:

@@ -229,9 +229,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         notes += _described(split, counts["splits"][split])
         for query_id, text in Queries.open(folder / "queries" / f"{split}.arrow"):
             if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
-                reason = (
-                    f"query id {query_id!r} has another text in split {split} than in an earlier one; make ids unique"
-                )
+                reason = f"query id {query_id!r} of split {split} has another text in an earlier split; make ids unique"
                 raise text_lines.Unplaced(Query(query_id, text), reason)
     if isinstance(collection, records.HasWithheld):
         counts["withheld"] = _write_withheld(collection, splits, folder, corpus, frozenset(texts))

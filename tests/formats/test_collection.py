@@ -88,7 +88,7 @@ def test_round_trip_with_counts_and_notes(tmp_path):
         (Made(docs=[("d1", "a"), ("d1", "b")]), "document id 'd1' occurs twice"),
         (Made(judged={"train": [("q1", "d1", 1), ("q1", "d1", 0)]}), "document d1: judged both 1 and 0"),
         (Made(asked={"../train": []}), "split '../train'"),
-        (Made(asked={"train": [("q1", "a")], "dev": [("q1", "b")]}), "'q1' has another text in split dev"),
+        (Made(asked={"train": [("q1", "a")], "dev": [("q1", "b")]}), "'q1' of split dev has another text"),
     ],
 )
 def test_refused(tmp_path, made, message):

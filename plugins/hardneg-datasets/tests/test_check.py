@@ -188,7 +188,7 @@ def test_a_query_with_two_texts(tmp_path: Path) -> None:
     told = refused(MsMarcoPassage(str(tmp_path)).load(), tmp_path)
     place, _, reason = told.partition(": ")
     assert place == f"{tmp_path}/queries.dev.tsv:2"
-    assert reason == "query id 'q1' has another text in split dev than in an earlier one; make ids unique"
+    assert reason == "query id 'q1' of split dev has another text in an earlier split; make ids unique"
 
 
 @pytest.mark.parametrize("name", ["my split", "-x", "été"])

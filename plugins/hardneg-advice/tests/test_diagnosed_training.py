@@ -78,7 +78,7 @@ def test_several_seeds_are_tested_over_seeds(seeded: HandmadeRun) -> None:
     measured = Measured(results, by_seed={"STAR": by_seed}, over_seeds=tests)
     write_metrics(seeded.folder / "metrics.json", measured)
     result = outcome(seeded, "STAR")
-    assert result.sentence == "worse: mrr@10 is -0.0985 against start over 200 queries and 2 seeds"
+    assert result.sentence == "worse: mrr@10 differs by -0.0985 from 'start' over 200 queries and 2 seeds"
     assert result.state == "suspect"
 
 

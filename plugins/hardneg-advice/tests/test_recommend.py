@@ -41,7 +41,7 @@ def model(tmp_path):
 def test_trainings_choose_and_a_recipe_is_written(hardneg, model, tmp_path):
     options = ("--train", "2", "--train-option", "batch_size=8")
     first = hardneg(*options, "--output", "best.yaml").stdout
-    assert first.startswith(("Train with ", "Train nothing: ")) and " on 10 queries" in first.splitlines()[0]
+    assert first.startswith(("Train with ", "Do not train: ")) and " on 10 queries" in first.splitlines()[0]
     assert all(row in first for row in ("the model as shipped", "in-batch negatives alone", "topk, 10 per", "BM25"))
     assert all(rate in first for rate in ("at 0.01", "at 0.03", "at 0.1"))
     assert "Without training runs, the advice would have been: in-batch negatives alone. " in first

@@ -21,10 +21,10 @@ def prepared(folder: Path, store: Store, **wanted: Any) -> Upload:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("mine, of {home}/models", "config.json: holds {home}, which is private"),
-        ("mine, of {store}/0123", "config.json: holds {store}, which is private"),
-        ("/srv/models/bert", "config.json: holds /srv/models/bert, which is private"),
-        ("hf_abcdefghijklmnop", "config.json: holds what looks like a token, which is private"),
+        ("mine, of {home}/models", "config.json: contains {home}, which is private"),
+        ("mine, of {store}/0123", "config.json: contains {store}, which is private"),
+        ("/srv/models/bert", "config.json: contains /srv/models/bert, which is private"),
+        ("hf_abcdefghijklmnop", "config.json: contains what looks like a token, which is private"),
     ],
 )
 def test_what_is_private_in_a_models_files_stops_the_push(run, store, tmp_path, text, told):

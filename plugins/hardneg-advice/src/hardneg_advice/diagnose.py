@@ -150,7 +150,7 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         metric = wanted if wanted in curves else next(iter(curves))
         (step, best), (end, last) = max(curves[metric], key=lambda point: point[1]), curves[metric][-1]
         figures |= {"metric": metric, "best": best, "best_step": int(step), "last": last}
-        line = f"{metric} on dev peaks at {best:.4f} in step {step:,.0f}, and is {last:.4f} in step {end:,.0f}"
+        line = f"{metric} on dev peaks at step {step:,.0f} ({best:.4f}) and is {last:.4f} at step {end:,.0f}"
         (problems if best - last > MOST_FALL else said).append(line)
     if problems or _watched(curves):
         return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)

@@ -136,8 +136,8 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"url": "nowhere"}, "url: 'nowhere' is not an address"),
-        ({"url": "http://[::1"}, "url: 'http://[::1' is not an address"),
+        ({"url": "nowhere"}, "url: 'nowhere' is not an http or https address"),
+        ({"url": "http://[::1"}, "url: 'http://[::1' is not an http"),
         ({"url": "http://me:pw@host/v1"}, "url: must not contain a user, key or query string"),
         ({"batch": 0}, "batch: 0 must be above 0"),
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),

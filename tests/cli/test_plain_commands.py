@@ -122,7 +122,7 @@ def test_export_turns_one_form_into_another(hardneg):
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        ("--output x.csv", UsageError, "ends in .parquet or .jsonl"),
+        ("--output x.csv", UsageError, "must end in .parquet or .jsonl"),
         ("--output x.jsonl --form tuple --miner topkk", UsageError, "did you mean 'topk'"),
         ("--output x.jsonl --miner topkk --form tuple", UsageError, "available: triplet"),
         ("--output x.jsonl --form tevatron-v2", UsageError, "--corpus-output FILE"),

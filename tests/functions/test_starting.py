@@ -81,7 +81,7 @@ def test_queries_are_no_documents(tmp_path):
     ("files", "message"),
     [
         ({"picture.png": "x"}, r"no files to read; .*, only 1 \.png file"),
-        ({"corpus.jsonl": CORPUS, **qrels("test")}, r"neither queries\.jsonl"),
+        ({"corpus.jsonl": CORPUS, **qrels("test")}, r"no queries\.jsonl or"),
         ({**BEIR, **qrels("train")}, "a relevant document: train 1, none in test or dev"),
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: expected 2 columns"),
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),

@@ -297,7 +297,7 @@ def test_queries_and_rows_that_cannot_be(source: Path, tmp_path: Path) -> None:
     searcher = built(Fp16(), source, tmp_path / "made")
     for wrong, k, message in (
         (["text"], 3, "a compressed index searches with vectors"),
-        (np.ones((2, 3), np.float32), 3, r"expected vectors of shape \[n, 16\]"),
+        (np.ones((2, 3), np.float32), 3, r"instead of \[n, 16\]"),
         (np.full((1, DIMENSION), np.nan, np.float32), 3, "query 0"),
         (np.ones((1, DIMENSION), np.float32), 0, "k is 0"),
     ):

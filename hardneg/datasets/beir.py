@@ -15,10 +15,10 @@ _SAMPLED = 50_000
 
 @dataclass(frozen=True)
 class Beir:
-    """A folder in BEIR's format. A split has the queries that its qrels judge.
+    """A folder in BEIR's format. A split has the queries in its qrels file.
 
-    A query may have `answers`, a list of texts. Optional files: `groups.tsv` with the group of each passage and query,
-    as `id<TAB>group` (`document-groups.tsv` and `query-groups.tsv` where passages and queries share ids), and
+    A query may have `answers`, a list of strings. Optional files: `groups.tsv` with the group of each passage and
+    query, as `id<TAB>group` (`document-groups.tsv` and `query-groups.tsv` where passages and queries share ids), and
     `excluded.tsv` with passages to exclude for a query as `query_id<TAB>doc_id`.
 
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
@@ -88,7 +88,7 @@ class Beir:
 
 @dataclass(frozen=True)
 class BeirCollection(source_files.PartedCollection):
-    """The files of a BEIR folder; one has the queries of all splits, and one may have the groups of both sides."""
+    """The files of a BEIR folder. One file has the queries of all splits; one may have all groups."""
 
     group_files: Mapping[Side, Path] = field(default_factory=dict)
     excluded_file: Path | None = None
@@ -102,14 +102,14 @@ class BeirCollection(source_files.PartedCollection):
         return any("answers" in text_lines.json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """The answers to the queries of all splits; the caller selects this split's by query id."""
+        """The answers to the queries of all splits; the caller selects by query id."""
         path = Path(next(iter(self.queries_in.values())).name)
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
         answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)
         return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The memberships in the groups file, which may include ids of the other side."""
+        """The memberships in the groups file, which may have both documents and queries."""
         return qrels.read_groups(self.group_files[side]) if side in self.group_files else iter(())
 
     def excluded(self) -> Iterator[qrels.Exclusion]:
@@ -128,7 +128,7 @@ class BeirCollection(source_files.PartedCollection):
 def _file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise DataError(f"{folder}: neither {name} nor {name}.gz; a BEIR folder has a corpus, queries and qrels")
+        raise DataError(f"{folder}: no {name} or {name}.gz; a BEIR folder has a corpus, queries and qrels")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Readers of documents as headings and paragraphs: text, Markdown, HTML, JSON Lines, CSV, PDF, Python code."""
+"""Readers that parse text, Markdown, HTML, JSON Lines, CSV, PDF and Python files into headings and paragraphs."""
 
 import csv
 import io
@@ -46,9 +46,9 @@ class Block(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A document: a whole file, or one row of a file of rows.
+    """A document: a whole file, or one row of a JSON Lines or CSV file.
 
-    row: the line number in a file of rows, otherwise 0. whole: true if each block is one passage and is not cut.
+    row: the line number of the row, 0 for a whole file. whole: true if blocks are passages that must not be cut.
     """
 
     blocks: Sequence[Block]
@@ -69,19 +69,19 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+        raise DataError(f"{path}: cannot be opened ({error.strerror})") from error
 
 
 def _decoded(path: Path) -> str:
     data = _bytes(path)
     if data.startswith(text_lines.GZIP):
-        raise DataError(f"{path}: compressed with gzip; decompress it, or exclude it by `glob`")
+        raise DataError(f"{path}: compressed with gzip; decompress it, or exclude it with `glob`")
     text_lines.check_text(path, data, "a web page")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        reason = f"not UTF-8 ({error.reason}); save it as UTF-8, or exclude it by `glob`"
+        reason = f"not UTF-8 ({error.reason}); save it as UTF-8, or exclude it with `glob`"
         raise DataError.at(path, line, reason) from error
 
 
@@ -192,7 +192,7 @@ class _Html(HTMLParser):
 
 
 def _html_blocks(text: str) -> list[Block]:
-    """The blocks of a page. Unclosed markup is text: the parser would search to the end for each occurrence."""
+    """The blocks of a page. Unclosed markup becomes text, because the parser would search to the end each time."""
     for mark, end in (("<!--", "-->"), ("<", ">")):
         closed = text.rfind(end) + 1
         text = text[:closed] + text[closed:].replace(mark, f"&lt;{mark[1:]}")
@@ -225,14 +225,14 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
             if not columns and fields:
                 columns = fields
                 if "text" not in columns:
-                    reason = f"no column `text`; the columns in the first line are: {', '.join(columns):.80}"
+                    reason = f"missing column `text`; the first line has {', '.join(columns):.80}"
                     raise DataError.at(path, number, reason)
                 if twice := [name for name in ("text", "title") if columns.count(name) > 1]:
                     raise DataError.at(path, number, f"two columns `{twice[0]}`; rename one of them")
             elif fields:
                 try:
                     if len(fields) > len(columns):
-                        reason = f"{len(fields)} fields for {len(columns)} columns"
+                        reason = f"expected {len(columns)} columns, found {len(fields)}"
                         raise DataError.at(path, number, f"{reason}; quote texts that contain commas")
                     row = dict(zip(columns, fields, strict=False))
                     yield number, _row(path, number, row.get("text", ""), row.get("title", ""))
@@ -240,7 +240,7 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
                     yield number, error
             number = rows.line_num + 1
     except csv.Error as error:
-        raise DataError.at(path, number, f"not CSV: {error}") from error
+        raise DataError.at(path, number, f"not CSV ({error})") from error
 
 
 def _row(path: Path, number: int, text: str, title: str, lines: bool = True) -> Text:
@@ -259,7 +259,7 @@ def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
         raise DataError(f"{path}: not a readable PDF ({type(error).__name__}: {error})") from error
     blocks = [Block(number, text.strip(), lines=False) for number, text in enumerate(pages, 1) if text.strip()]
     if not blocks:
-        raise DataError(f"{path}: no text, maybe scanned pages; exclude it by `glob`")
+        raise DataError(f"{path}: contains no text, possibly only scanned pages; exclude it with `glob`")
     yield 1, Text(blocks)
 
 
@@ -267,7 +267,7 @@ def _python(path: Path) -> Iterator[tuple[int, Text]]:
     """Functions and classes with their docstrings, without the other statements of a module."""
     content = _bytes(path)
     if isinstance(tree := pydocs.parsed(content), SyntaxError):
-        raise DataError.at(path, tree.lineno or 1, f"not Python ({tree.msg}); fix it, or exclude it by `glob`")
+        raise DataError.at(path, tree.lineno or 1, f"not Python ({tree.msg}); fix it, or exclude it with `glob`")
     file = pydocs.SourceFile(content)
     for name, node in pydocs.definitions(tree):
         code = pydocs.code_of(node, file, docstring=True)

@@ -121,13 +121,13 @@ class Documents:
     """A folder of documents, cut into passages by headings and sentences. It has no queries.
 
     A passage's id is `FILE:LINE` of its start (in a PDF, the page); its title consists of the headings above it. All
-    passages of a file are one group; in JSON Lines and CSV each row is a document, with `text` and optionally `title`.
+    passages of a file form one group; in JSON Lines and CSV each row is a document, with `text` and optionally `title`.
 
     Args:
         source: the folder to read.
         glob: the pattern of files to read, such as `guide/**/*.md`; hidden files are ignored.
-        forms: suffixes to read, such as `[md, html]`; by default txt, md, html, jsonl, csv and pdf. `py` is read only
-            if named; each function and class is then one passage.
+        forms: suffixes to read, such as `[md, html]`; by default txt, md, html, jsonl, csv and pdf. `py` must be
+            listed explicitly; each function and class is then one passage.
         words: passage length in words separated by white space (1.3 to 1.5 tokens each in most models); in scripts
             without spaces, such as Chinese, Japanese or Thai, every two characters are a word.
         min_words: the minimum length; a shorter section or last passage joins its neighbour in the file.
@@ -149,7 +149,7 @@ class Documents:
         """The folder, opened for streaming.
 
         Raises:
-            UsageError: forms are unknown or sizes are invalid; one line names all of them.
+            UsageError: forms are unknown or sizes are invalid; the message lists all of them.
             DataError: the folder does not exist, or has no readable file.
             MissingDependency: `forms` includes pdf, but pypdf is not installed.
         """
@@ -167,25 +167,24 @@ class Documents:
             elif path.suffix.lower() in suffixes:
                 files.append(path)
             else:
-                left_out[path.suffix.lower() or "without a suffix"] += 1
+                left_out[path.suffix.lower() or "suffixless"] += 1
         if not files:
-            others = f"; it has {_suffix_counts(left_out)}" if left_out else ""
+            others = f", only {_suffix_counts(left_out)}" if left_out else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
-            raise DataError(f"{folder}: no file to read: none of {wanted} matches {self.glob}{others}")
+            raise DataError(f"{folder}: no files to read; {self.glob} matches no {wanted}{others}")
         return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out, links)
 
     def _paths(self, folder: Path) -> list[Path]:
-        """The files that `glob` matches in a folder, sorted, except hidden ones. Raises UsageError, DataError."""
+        """Return the sorted files in a folder that match `glob`, except hidden files. Raises UsageError, DataError."""
         try:
             paths = sorted(folder.glob(self.glob))
         except (ValueError, NotImplementedError) as error:
-            raise UsageError(
-                f"documents: glob: {error}; give one within the folder, such as `guide/**/*.md`"
-            ) from error
+            advice = "use a pattern within the folder, such as `guide/**/*.md`"
+            raise UsageError(f"documents: invalid glob ({error}); {advice}") from error
         names = [(path, path.relative_to(folder)) for path in paths if path.name not in self.without]
         seen = [(path, name) for path, name in names if not any(part.startswith(".") for part in name.parts)]
         if bad := [str(name).encode(errors="surrogateescape") for _, name in seen if _UNDECODED.search(str(name))]:
-            raise DataError(f"{folder}: {bad[0]!r}: a file name that is not UTF-8; rename it, or exclude it by `glob`")
+            raise DataError(f"{folder}: file name {bad[0]!r} is not UTF-8; rename it, or exclude it with `glob`")
         return [path for path, _ in seen]
 
     def fingerprint(self) -> str:
@@ -203,12 +202,12 @@ class Documents:
     def _suffixes(self) -> frozenset[str]:
         """The suffixes to read. Raises UsageError, MissingDependency."""
         chosen, known = [form.lstrip(".").lower() for form in self.forms], [suffix[1:] for suffix in FORMS]
-        unknown = [f"no form {form!r}{records.suggestion(form, known)}" for form in chosen if form not in known]
-        problems = [f"forms: {form}; there are: {', '.join(known)}" for form in unknown]
+        unknown = [f"unknown form {form!r}{records.suggestion(form, known)}" for form in chosen if form not in known]
+        problems = [f"{form}; available: {', '.join(known)}" for form in unknown]
         if self.words < 1 or not 0 <= self.min_words <= self.words:
-            problems.append("words must be 1 or more, and min_words 0 to that many")
+            problems.append("words must be at least 1, and min_words between 0 and words")
         if not 0 <= self.overlap < max(1, self.words):
-            problems.append("overlap must be 0 or more, and less than words")
+            problems.append("overlap must be at least 0 and less than words")
         if problems:
             raise UsageError(f"documents: {'; '.join(problems)}")
         pdf = find_spec("pypdf") is not None
@@ -219,7 +218,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class DocumentFolder:
-    """The passages of a folder's files, in the order of their names.
+    """The passages of a folder's files, in the order of the file names.
 
     left_out: the number of files not read, by suffix. links: the links that are not followed.
     """
@@ -236,7 +235,7 @@ class DocumentFolder:
         """Yield the passages.
 
         Raises:
-            DataError: files or rows cannot be read; raised at the end, it lists the first of them, one per line.
+            DataError: files or rows cannot be read; raised at the end, with the first of them, one per line.
         """
         errors: list[DataError] = []
         for part in self.parts():
@@ -249,7 +248,7 @@ class DocumentFolder:
             raise errors[0]
         if errors:
             lines = "\n".join(f"  {error}" for error in errors[:_SHOWN])
-            more = f"\n  and {len(errors) - _SHOWN} more: `hardneg data check` lists all" if errors[_SHOWN:] else ""
+            more = f"\n  and {len(errors) - _SHOWN} more; `hardneg data check` lists all" if errors[_SHOWN:] else ""
             raise DataError(f"{self.folder}: {counted(len(errors), 'problem')}\n{lines}{more}")
 
     def splits(self) -> Sequence[str]:
@@ -265,7 +264,7 @@ class DocumentFolder:
         return iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The document of each passage as its group: the file, or the row as `FILE:LINE`."""
+        """Yield the document of each passage as its group: the file, or the row as `FILE:LINE`."""
         for path in self.files if side == "document" else ():
             if path in self._members:
                 yield from self._members[path]
@@ -276,11 +275,13 @@ class DocumentFolder:
 
     def notes(self) -> Sequence[str]:
         """Notes on the files not read, by suffix, the links not followed, and the files without text."""
-        notes = [f"left out: {_suffix_counts(self.left_out)}, not among the forms to read"] if self.left_out else []
+        notes = [f"left out: {_suffix_counts(self.left_out)}, not included in `forms`"] if self.left_out else []
         if self.links:
-            notes.append(f"left out: {counted(len(self.links), 'link')} to no file here, such as {self.links[0].name}")
+            notes.append(
+                f"left out: {counted(len(self.links), 'link')} to no file inside, such as {self.links[0].name}"
+            )
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
-            notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
+            notes.append('reading PDF files requires pypdf: pip install "hardneg[pdf]"')
         if self._empty:
             notes.append(f"left out: {counted(len(self._empty), 'file')} without text, such as {min(self._empty).name}")
         return notes
@@ -316,4 +317,4 @@ class DocumentFolder:
 
 
 def _suffix_counts(suffixes: Mapping[str, int]) -> str:
-    return ", ".join(f"{counted(count, 'file')} {suffix}" for suffix, count in sorted(suffixes.items()))
+    return ", ".join(counted(count, f"{suffix} file") for suffix, count in sorted(suffixes.items()))

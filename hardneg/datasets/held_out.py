@@ -16,11 +16,11 @@ TRAIN = "train"
 
 @dataclass(frozen=True)
 class Withheld:
-    """Options to withhold labels of split `train` and documents; the choice depends only on the seed and the ids.
+    """Options to withhold documents and labels of split `train`; the choice depends only on the seed and the ids.
 
     Attributes:
         unlabelled: the share of queries to move to split `unlabelled`, without judgements and answers.
-        positives: the share of positives to hide from each other query that has several; one always stays.
+        positives: the share of positives to hide from each other query with several positives; one always stays.
         seed: the random seed; with the same seed, a larger share withholds everything that a smaller share does.
         halves: whether to add half of the text of each training positive to the corpus as an unlabelled document.
         siblings: the number of documents to keep in each group, in addition to one relevant document.
@@ -38,12 +38,12 @@ class Withheld:
     def problems(self) -> list[str]:
         """One message per invalid option."""
         problems = [
-            f"{name} must be 0 or above and below 1, not {share:g}"
+            f"{name} must be at least 0 and below 1, not {share:g}"
             for name in ("unlabelled", "positives", "groups")
             if not 0 <= (share := getattr(self, name)) < 1
         ]
         if self.siblings is not None and self.siblings < 0:
-            problems.append(f"siblings must be 0 or above, not {self.siblings}")
+            problems.append(f"siblings must be at least 0, not {self.siblings}")
         if not any((self.unlabelled, self.positives, self.halves, self.siblings is not None, self.groups)):
             problems.append("set unlabelled, positives or groups above 0, or set siblings or halves")
         return problems
@@ -60,7 +60,7 @@ class Withheld:
         return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
 
     def of(self, whole: Collection) -> "WithheldCollection":
-        """The collection without the withheld parts. Raises DataError if it has none of the required groups."""
+        """The collection without the withheld parts. Raises DataError if it needs groups but has none."""
         if self.siblings is not None:
             whole = _reduce_groups(whole, self.siblings, self.seed)
         if self.groups:
@@ -96,7 +96,7 @@ class _Whole:
 
 @dataclass(frozen=True)
 class PartOfCollection(_Whole):
-    """A collection from which some documents and queries, with their judgements, are left out."""
+    """A collection without some documents and queries and their judgements."""
 
     removed: frozenset[str]
     removed_queries: frozenset[str]
@@ -121,17 +121,17 @@ class PartOfCollection(_Whole):
     def notes(self) -> Sequence[str]:
         """The notes of the whole collection, and the number of documents and queries left out."""
         sizes = f"{counted(len(self.removed), 'document')} and {counted(len(self.removed_queries), 'query')}"
-        return [*self.whole.notes(), f"withheld by their groups: {sizes}"]
+        return [*self.whole.notes(), f"withheld by group: {sizes}"]
 
 
 @dataclass(frozen=True)
 class WithheldCollection(_Whole):
-    """A collection whose withheld judgements are kept apart; queries of other splits are unchanged."""
+    """A collection with its withheld judgements kept apart; queries of other splits are unchanged."""
 
     shares: Withheld
 
     def documents(self) -> Iterator[Document]:
-        """The corpus; the half of a positive, if there is one, follows it."""
+        """The corpus; if halves are added, each follows its positive."""
         for document in self.whole.documents():
             yield document
             if document.doc_id in self._halved:
@@ -145,7 +145,7 @@ class WithheldCollection(_Whole):
         """
         splits = list(self.whole.splits())
         if TRAIN not in splits:
-            raise DataError(f"withheld: the dataset has no split {TRAIN}; it has {', '.join(splits) or 'none'}")
+            raise DataError(f"withheld: the dataset has no split {TRAIN}; available: {', '.join(splits) or 'none'}")
         if UNLABELLED in splits:
             raise DataError(f"withheld: the dataset already has a split {UNLABELLED}; omit `withheld`")
         return [*splits, UNLABELLED] if self.shares.unlabelled else splits
@@ -223,8 +223,8 @@ def _reduce_groups(collection: Collection, count: int, seed: int) -> PartOfColle
     """The collection reduced to one relevant document per group and `count` of its siblings.
 
     The document is drawn from the group's relevant ones; queries about the others are removed, so that targets, queries
-    and positives are the same for every `count`. A higher count has the same siblings and more. Documents of no group
-    stay, as do groups without a relevant document.
+    and positives are the same for every `count`. A higher count keeps the same siblings and adds more. Documents
+    without a group stay, as do groups without a relevant document.
     """
     groups = _document_groups(collection)
     positives = _positives(collection, collection.splits())
@@ -265,7 +265,7 @@ def _document_groups(collection: Collection) -> Mapping[str, str]:
     doc_ids = (document.doc_id for document in collection.documents())
     groups = {doc_id: members[doc_id] for doc_id in doc_ids if doc_id in members} if members else {}
     if not groups:
-        raise DataError("withheld: siblings and groups need groups, such as those in groups.tsv of beir")
+        raise DataError("withheld: siblings and groups require groups of documents, such as groups.tsv of beir")
     return groups
 
 

@@ -39,7 +39,7 @@ class HubTable:
 
     @property
     def local(self) -> Path | None:
-        """The local path that `repo` names; None for a hub id."""
+        """The local path of `repo`; None for a hub id."""
         path = Path(self.repo or "").expanduser()
         return path if self.repo and path.exists() else None
 
@@ -56,14 +56,14 @@ def open_table(table: HubTable) -> dict[str, Any]:
         splits = {_SPLIT_NAMES.get(str(name), str(name)): value for name, value in opened.items()}
         wanted = _SPLIT_NAMES.get(table.split or "", table.split)
         if not splits or (wanted is not None and wanted not in splits):
-            there = ", ".join(splits) or "none"
-            raise DataError(f"{table.title}: no split {table.split or 'at all'!r}; it has {there}")
+            reason = f"no split {table.split!r}; available: {', '.join(splits)}" if splits else "no splits"
+            raise DataError(f"{table.title}: {reason}")
         return splits if wanted is None else {wanted: splits[wanted]}
 
 
 @contextmanager
 def _refusals(table: HubTable) -> Iterator[Any]:
-    """The `datasets` package, for a block in which any error of the hub's client becomes a DataError with advice."""
+    """Yield the `datasets` package; any error of the hub's client in the block becomes a DataError with advice."""
     try:
         import datasets
     except ImportError as error:
@@ -76,12 +76,12 @@ def _refusals(table: HubTable) -> Iterator[Any]:
         reason, advice = first_line(error).rstrip("."), "check the name and the network, or give a local folder"
         if script := _SCRIPT.search(str(error)):
             owner, _, name = str(table.repo).partition("/")
-            reason = f"the repository holds a loading script ({script[1]}), which is never executed"
+            reason = f"the repository contains a loading script ({script[1]}), which is never executed"
             copy = f"hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else "a copy in Parquet"
             advice = f"use {copy}"
         elif "gated" in str(error).lower():
             reason = "it is gated"
-            advice = f"accept its terms on {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, then `hf auth login`"
+            advice = f"accept its terms on {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, run `hf auth login`"
         at = f" at revision {table.revision}" if table.revision else ""
         raise DataError(f"{table.title}{at} cannot be opened: {reason}; {advice}") from error
 
@@ -95,7 +95,7 @@ def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     except DataError:
         raise
     except Exception as error:
-        raise DataError.at(title, number + 1, f"cannot be read: {first_line(error)}") from error
+        raise DataError.at(title, number + 1, f"cannot be read ({first_line(error)})") from error
 
 
 def row_part(
@@ -104,7 +104,7 @@ def row_part(
     parse: Callable[[str, int, Any], Iterable[source_files.Record]],
     split: str | None = None,
 ) -> source_files.Part:
-    """The records that `parse` makes from each row of a table or other stream; `title` names the source in errors."""
+    """Return a part with the records that `parse` returns for each row; `title` is the source's name in errors."""
 
     def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
         try:
@@ -159,7 +159,7 @@ def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
 def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
     if column not in row:
         known = ", ".join(row)
-        raise DataError.at(where, number, f"no column {column!r} among {known}; name it in `columns`")
+        raise DataError.at(where, number, f"missing column {column!r} among {known}; set its name in `columns`")
     return row[column]
 
 
@@ -167,7 +167,7 @@ def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
     """The text in a column. Raises DataError if it is missing or not a string."""
     value = _value(where, number, row, column)
     if not isinstance(value, str):
-        raise DataError.at(where, number, f"column {column!r} must contain text, not {value!r:.40}")
+        raise DataError.at(where, number, f"column {column!r} must contain strings, not {value!r:.40}")
     return value
 
 
@@ -208,7 +208,7 @@ class TableLoader:
         table = self.tables()[0]
         splits = open_table(table)
         if len(splits) != 1:
-            raise DataError(f"{table.title}: splits {', '.join(splits)}; choose one as `corpus.split`")
+            raise DataError(f"{table.title}: has splits {', '.join(splits)}; choose one with `corpus.split`")
         return table.title, partial(iter, *splits.values())
 
 
@@ -230,8 +230,8 @@ class Columns:
 class HuggingFace(TableLoader):
     """A corpus, queries and qrels on the hub, streamed with `datasets`; code from the repository is never executed.
 
-    `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its
-    configurations of these names. The qrels are the repository `source`-qrels if `source` is a BeIR repository, the
+    `source` is a hub id or a local folder. By default, the tables `corpus` and `queries` are the
+    configurations with these names. The qrels are the repository `source`-qrels if `source` is a BeIR repository, the
     folder `qrels` of a local `source`, or otherwise the configuration `default`. The splits are the splits of the
     qrels; `validation` is `dev`. Ids may be integers. If the query table has a split of the same name, that split is
     read, otherwise the whole table; queries without judgements are left out and noted.

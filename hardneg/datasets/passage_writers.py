@@ -13,12 +13,12 @@ from hardneg.runtime import generator
 
 def _check_words(words: tuple[int, int]) -> None:
     if not 1 <= words[0] <= words[1]:
-        raise PluginError(f"words must be two numbers from 1, the smaller first, not {list(words)}")
+        raise PluginError(f"words must be two numbers of at least 1, the smaller first, not {list(words)}")
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Uses a passage's title as its query and removes it from the passage; titles resemble what people ask for.
+    """Uses a passage's title as its query and removes it from the passage, because titles resemble real queries.
 
     A passage gets at most one query, however many are requested, and none without a title.
 
@@ -90,7 +90,7 @@ class InverseCloze:
 
     def __post_init__(self) -> None:
         if not 0 <= self.kept <= 1:
-            raise PluginError(f"kept must be 0 to 1, not {self.kept:g}")
+            raise PluginError(f"kept must be between 0 and 1, not {self.kept:g}")
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
@@ -109,7 +109,7 @@ class InverseCloze:
 
 @dataclass(frozen=True)
 class Crop:
-    """Draws independent spans of words from a passage: one replaces the passage, the others are its queries.
+    """Draws independent spans of words from a passage: one replaces the passage, the others become its queries.
 
     The spans may overlap, so that a model still learns to match shared words.
 
@@ -119,7 +119,7 @@ class Crop:
     Args:
         shortest: the length of the shortest span, as a share of the passage's words.
         longest: the length of the longest span, as a share of the passage's words.
-        words: the minimum number of words in a passage that gets queries; a span has at least a quarter of this number.
+        words: the minimum number of words in a usable passage; a span has at least a quarter of that number.
     """
 
     version: ClassVar[int] = 2
@@ -130,9 +130,9 @@ class Crop:
 
     def __post_init__(self) -> None:
         if not 0 < self.shortest <= self.longest <= 1:
-            raise PluginError(f"shortest and longest must be above 0 and up to 1, not {self.shortest}, {self.longest}")
+            raise PluginError(f"0 < shortest <= longest <= 1 is required, not {self.shortest} and {self.longest}")
         if self.words < 4:
-            raise PluginError(f"words must be 4 or above, not {self.words}")
+            raise PluginError(f"words must be at least 4, not {self.words}")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Yield `count` spans of each document, and the document with another span as its text."""

@@ -135,11 +135,11 @@ def find_package(package: str) -> Path:
     """The folder of an installed package, or the file of a single module.
 
     Raises:
-        UsageError: the name is dotted, so that finding the package would import its parent.
+        UsageError: the name is dotted; finding that package would import its parent.
         MissingDependency: the package is not installed, or has no Python source.
     """
     if not package.isidentifier():
-        raise UsageError(f"package {package!r}: give the top-level name alone, such as numpy")
+        raise UsageError(f"package {package!r}: use only the top-level name, such as numpy")
     try:
         spec = util.find_spec(package)
     except (ImportError, ValueError):
@@ -149,7 +149,7 @@ def find_package(package: str) -> Path:
     if spec is not None and (spec.origin or "").endswith(".py"):
         return Path(str(spec.origin))
     install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
-    raise MissingDependency(f"package {package!r} is not installed: {install}, or remove it from `packages`")
+    raise MissingDependency(f"package {package!r} is not installed; run `{install}`, or remove it from `packages`")
 
 
 def installed_packages() -> list[str]:
@@ -197,7 +197,7 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
         parts = [] if path == "." else path.removesuffix(".py").split("/")
         module = ".".join([package, *(parts[:-1] if parts and parts[-1] == "__init__" else parts)])
         if not _TESTS.isdisjoint(path.split("/")):
-            left_out["files of tests"] += 1
+            left_out["test files"] += 1
         elif not all(part.isidentifier() for part in module.split(".")):
             left_out["files that are not modules"] += 1
         else:
@@ -245,7 +245,7 @@ class SplitShares(NamedTuple):
         return {"train": 1 - self.dev - self.test, "dev": self.dev, "test": self.test}
 
     def split(self, item_id: str) -> str:
-        """The split of an id; it depends on the id and the seed alone, and stays `test` under a larger share."""
+        """The split of an id, which depends only on the id and the seed; a larger test share keeps all `test` ids."""
         share = runtime.derive_seed(self.seed, "split", item_id) / 2**64
         if share < self.test:
             return "test"
@@ -263,14 +263,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class PyDocs:
-    """Find the docstring that a one-line summary belongs to, in installed packages; needs no download.
+    """A task on installed packages: find the docstring that a one-line summary belongs to; needs no download.
 
-    A docstring's first paragraph is the query, the rest is its passage, with relevance 1. Passages whose summaries
-    are equal are all relevant to one query. Near-duplicates (`numpy.mean`, `DataFrame.mean`) stay: they are the hard
+    A docstring's first paragraph is the query, and the rest is its passage, with relevance 1. Passages with equal
+    summaries are all relevant to one query. Near-duplicates (`numpy.mean`, `DataFrame.mean`) stay: they are the hard
     negatives. Source files are parsed, never imported.
 
     Args:
-        packages: top-level names of installed packages; `*` stands for all installed packages but editable ones.
+        packages: top-level names of installed packages; `*` means all installed packages except editable ones.
         max_passages: the cap on passages; the sample depends only on the ids, and a higher cap only adds passages.
         min_passage_words: the minimum number of words in a passage; shorter passages are left out.
         query_words: the minimum and maximum number of words in a query.
@@ -325,9 +325,9 @@ class PyDocs:
     def _parts(self) -> tuple[list[Document], dict[str, list[tuple[Query, list[str]]]], dict[str, int], dict[str, str]]:
         """Passages by id, queries with the ids of their passages by split, counts of what is left out, and groups."""
         if not self.packages or self.max_passages < 1:
-            raise UsageError(f"{self.name}: give at least one package, and a max_passages of 1 or more")
+            raise UsageError(f"{self.name}: packages must not be empty, and max_passages must be at least 1")
         if min(self._shares.by_split.values()) <= 0:
-            raise UsageError(f"{self.name}: dev_share and test_share must be above 0, and below 1 together")
+            raise UsageError(f"{self.name}: dev_share and test_share must be above 0, with a sum below 1")
         left_out: Counter[str] = Counter()
         entries = list(self._entries(left_out))
         sample = self._sample(entries)

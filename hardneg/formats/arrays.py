@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hardneg.records import ArtifactError
 from hardneg.store import replacing
 
-AGAIN = "run the call or command that made it again"
+AGAIN = "rerun the call or command that created it"
 
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
@@ -31,7 +31,7 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     if names != columns:
-        raise ArtifactError(f"{path}: has columns {names} instead of {columns}; {AGAIN}")
+        raise ArtifactError(f"{path}: expected columns {columns}, found {names}; {AGAIN}")
     return batches
 
 
@@ -41,7 +41,7 @@ def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> ND
         return np.empty(shape, dtype)
     array = _mapped(path)
     if array.shape != shape or array.dtype != dtype:
-        raise ArtifactError(f"{path}: does not match the corpus in its folder; {AGAIN}")
+        raise ArtifactError(f"{path}: does not match the corpus in the same folder; {AGAIN}")
     return array
 
 
@@ -108,7 +108,7 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each text: uint64 [n], the same on every machine. Callers compare texts with equal hashes."""
+    """Hash each text to 64 bits: uint64 [n], the same on every machine. Callers compare texts with equal hashes."""
     blake = hashlib.blake2b
     digests = b"".join([blake(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(digests, "<u8").astype(np.uint64)
@@ -140,7 +140,7 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
-    """Mark the wanted passages that are positives of each query, given as rows, or as content hashes to catch copies.
+    """Mark passages that are positives of each query, all given as rows, or as content hashes to catch copies.
 
     Args:
         wanted: passages, [M] if they are the same for all B queries, otherwise [B, M].

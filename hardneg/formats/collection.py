@@ -1,4 +1,4 @@
-"""The stored collection in one folder: a corpus, and queries, judgements and answers by split."""
+"""A collection stored in one folder: the corpus, and the queries, judgements and answers of each split."""
 
 import json
 from collections import Counter
@@ -78,14 +78,14 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
             try:
                 columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
             except (UnicodeEncodeError, pa.ArrowException) as error:
-                raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
+                raise DataError(f"queries from {block[0].query_id!r} on: text is not Unicode ({error})") from error
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return list(known)
 
 
 @dataclass(frozen=True)
 class StoredCollection:
-    """A collection that `write_collection` wrote."""
+    """A collection written by `write_collection`."""
 
     folder: Path
     corpus: Corpus
@@ -105,7 +105,7 @@ class StoredCollection:
         except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
             raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
         if known != _FORMAT:
-            raise ArtifactError(f"{path}: format {known} instead of {_FORMAT}; {AGAIN}")
+            raise ArtifactError(f"{path}: expected format {_FORMAT}, found {known}; {AGAIN}")
         return cls(Path(folder), Corpus.open(Path(folder)), splits)
 
     def queries(self, split: str) -> Queries:
@@ -120,12 +120,12 @@ class StoredCollection:
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """All judgements of one split for evaluation, where unknown documents count as missed, as in trec_eval."""
+        """All judgements of one split for evaluation; as in trec_eval, relevant unknown documents count as missed."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
             if not path.exists():
-                raise ArtifactError(f"{path}: missing; delete {self.folder}, and the next run makes it again")
+                raise ArtifactError(f"{path}: missing; delete {self.folder}, and the next run will recreate it")
             for query_id, judged in _qrels(path).items():
                 union.setdefault(query_id, {}).update(judged)
         return union
@@ -153,21 +153,21 @@ class StoredCollection:
         return _qrels(path) if path.exists() else {}
 
     def excluded(self) -> dict[str, list[str]]:
-        """The documents by query id that are neither results nor negatives of the query; possibly empty."""
+        """The documents by query id that must not be results or negatives of the query; possibly empty."""
         path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
         for query_id, doc_id in qrels.read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
-        """The groups of documents or queries by id, without those that have no group; possibly empty."""
+        """The group of each document or query by id; ids without a group are omitted."""
         path = self.folder / "groups" / f"{side}.tsv"
         return dict(qrels.read_groups(path)) if path.exists() else {}
 
     def _known(self, split: str) -> str:
         if split not in self.splits:
             known = ", ".join(self.splits) or "none"
-            raise DataError(f"no split {split!r} in this collection; it has {known}")
+            raise DataError(f"no split {split!r} in this collection; available: {known}")
         return split
 
 
@@ -188,16 +188,17 @@ def write_collection(
     Args:
         collection: the result of a dataset loader.
         folder: a new or empty folder.
-        progress: the reporter of the documents written and of the notes.
+        progress: reports the number of documents written, and the notes.
         corpus: an existing corpus with the same documents, whose files are linked.
         exclude_own: whether to exclude, for each query, the document with the query's id.
 
     Returns:
-        Counts: `documents`; `splits`, for each split `queries`, `judgements`, `highest_grade`, the judgements left out
-            by reason, the queries without a relevant document, and the queries `with_answers`; `notes`, the same as
-            text. Counts that are present only if they apply: `withheld`, the same for judgements withheld from
-            training, and by split the `hidden` positives of queries that have other positives; `excluded`, pairs of a
-            query and an excluded document; `groups`, documents and queries with a group.
+        A dict with `documents`, their number; `splits`, the counts of each split (`queries`, `judgements`,
+            `highest_grade`, judgements left out by reason, queries without a relevant document, and queries
+            `with_answers`); and `notes`, the same counts in words. Present only if they apply: `withheld`, the counts
+            of judgements withheld from training, with the `hidden` positives, by split, of queries that keep other
+            positives; `excluded`, the number of excluded query-document pairs; `groups`, the numbers of documents and
+            queries with a group.
 
     Raises DataError if an id is repeated, empty or contains white space, or a pair has two different judgements.
     """
@@ -228,7 +229,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
         notes += _described(split, counts["splits"][split])
         for query_id, text in Queries.open(folder / "queries" / f"{split}.arrow"):
             if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
-                reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
+                reason = f"query id {query_id!r} of split {split} has another text in an earlier split; make ids unique"
                 raise text_lines.Unplaced(Query(query_id, text), reason)
     if isinstance(collection, records.HasWithheld):
         counts["withheld"] = _write_withheld(collection, splits, folder, corpus, frozenset(texts))
@@ -243,13 +244,13 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, count: i
     known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
     if count := qrels.write_excluded(folder / _EXCLUDED, known):
         counts["excluded"] = count
-        notes.append(f"excluded: {counted(count, 'pair')} of a query and a document")
+        notes.append(f"excluded: {counted(count, 'query-document pair')}")
         excluded = frozenset(known)
         for split in splits:
             for query_id, doc_ids in qrels.positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
                 for pair in excluded.intersection(qrels.Exclusion(query_id, doc_id) for doc_id in doc_ids):
                     what = f"document {pair.doc_id!r} of query {query_id!r}"
-                    raise text_lines.Unplaced(pair, f"{what} is both relevant and excluded: remove one of the two")
+                    raise text_lines.Unplaced(pair, f"{what} is both relevant and excluded; remove one of these")
     if unknown := len(exclusions) - len(known):
         notes.append(f"left out: {counted(unknown, 'exclusion')} of unknown queries or documents")
     if isinstance(collection, records.HasGroups):
@@ -336,7 +337,7 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
     phrases = {
         "unknown_queries": ("judgement", "of unknown queries, used in evaluation only"),
         "unknown_documents": ("judgement", "of documents not in the corpus, used in evaluation only"),
-        "repeated": ("judgement", "repeated, left out"),
+        "repeated": ("repeated judgement", "left out"),
         "without_relevant": ("query", "without a relevant document"),
     }
     known = [(counted(counts[name], noun), what) for name, (noun, what) in phrases.items() if counts.get(name)]
@@ -353,7 +354,7 @@ def locating(collection: Collection) -> Iterator[None]:
 
 
 def _place(error: text_lines.Unplaced, collection: Collection) -> str:
-    """The location of an error's record, found by its id where it is repeated, else by the whole record."""
+    """The location of an error's record: the second one with its id if ids repeat, otherwise an equal record."""
     wanted, seen = error.record, set[str]()
     length = 1 if error.again else len(wanted)
     with suppress(DataError):
@@ -370,26 +371,26 @@ def _place(error: text_lines.Unplaced, collection: Collection) -> str:
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """The positives of each query: known positives first, then positives from the files, without repetition.
+    """Return the positives of each query: those in `known`, then others from the files, without repetition.
 
     Args:
         known: positives by query id.
         files: judgements in TREC's or BEIR's format. A relevance of zero or less does not remove a positive.
         collection: the collection of the queries and documents.
 
-    Raises DataError if a file has a mistake, or judges an unknown query or document.
+    Raises DataError if a file is malformed, or refers to an unknown query or document.
     """
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}
     for path in files:
         judged = list(qrels.iter_qrels(path))
         if not judged:
-            raise DataError(f"{path}: holds no judgements; leave it out")
+            raise DataError(f"{path}: contains no judgements; omit this file")
         rows = collection.corpus.rows([item.doc_id for _, item in judged]).tolist()
         for (number, (query_id, doc_id, relevance)), row in zip(judged, rows, strict=True):
             if query_id not in queries or row < 0:
                 lacking = f"document {doc_id!r}" if query_id in queries else f"query {query_id!r}"
-                raise DataError.at(path, number, f"judges {lacking}, which the dataset does not have")
+                raise DataError.at(path, number, f"{lacking} is not in the dataset")
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
     added = qrels.positives(more)

@@ -1,4 +1,4 @@
-"""The stored corpus: documents in a memory-mapped Arrow file, looked up by row, id and equal contents."""
+"""The stored corpus: documents in a memory-mapped Arrow file, looked up by row, id or contents."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
                     columns = [pa.array([getattr(each, name) for each in block], pa.string()) for name in COLUMNS]
                 except (UnicodeEncodeError, pa.ArrowException) as error:
                     ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
-                    raise DataError(f"documents {ends}: a title or text is not Unicode: {error}") from error
+                    raise DataError(f"documents {ends}: a title or text is not Unicode ({error})") from error
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 hash_texts(document.doc_id for document in block).tofile(ids)
                 hash_texts(normalise(document.contents) for document in block).tofile(contents)
@@ -94,7 +94,7 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus that `write_corpus` wrote; texts are read on access and not cached.
+    """A corpus written by `write_corpus`; texts are read on access and not cached.
 
     starts: int64 [batches + 1], the first row of each record batch, then the total number of rows.
     content_hash: uint64 [N] memory map, the hash of each row's contents with white space normalised.
@@ -165,7 +165,7 @@ class Corpus:
             yield from self._parts(start, min(start + _READ, len(self)), columns)
 
     def titles(self) -> Iterator[tuple[str, str]]:
-        """The id and the title of each document that has one, in row order; no text is read."""
+        """Yield the id and title of each document with a title, in row order, without reading texts."""
         for part in self.columns([0, 1]):
             doc_ids, titles = (column.to_pylist() for column in part.columns)
             yield from ((doc_id, title) for doc_id, title in zip(doc_ids, titles, strict=True) if title)
@@ -188,7 +188,7 @@ class Corpus:
         """The row of each id: int64 [n]. Raises DataError for an unknown id; `what` is the noun in the message."""
         rows = self.rows(doc_ids)
         if (rows < 0).any():
-            raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus: {advice}")
+            raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus; {advice}")
         return rows
 
     def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> Rows:
@@ -236,7 +236,7 @@ class Corpus:
         return ((batches[i], j) for i, j in zip(number.tolist(), local.tolist(), strict=True))
 
     def _parts(self, start: int, stop: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
-        """Some columns of rows `start` to `stop`, read from the file: mapped pages would count as our memory."""
+        """Read columns of rows `start` to `stop` from the file; mapped pages would count as memory of this process."""
         options = pa.ipc.IpcReadOptions(included_fields=columns)
         reader = pa.ipc.open_file(pa.OSFile(str(self.folder / TEXTS)), options=options)
         number = int(np.searchsorted(self.starts, start, "right")) - 1
@@ -281,9 +281,9 @@ def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mappin
 
 
 def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:
-    """Find documents that are the query itself: equal to the query's text, or, without their title, to its text and id.
+    """Find documents that are the query itself: by contents, or by id and text without the title.
 
-    White space is ignored.
+    White space is ignored in the comparison.
 
     Returns:
         int64 [n], rows of the corpus, possibly repeated; int64 [n], the position of the query for each row.

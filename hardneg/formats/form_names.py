@@ -1,4 +1,4 @@
-"""The names of all forms of negatives and the suffixes of their files; cheap to import."""
+"""Names of the export forms for negatives, and the suffixes of their files; cheap to import."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +23,6 @@ NAMES = tuple(ENDINGS)
 def check_form(form: str, path: Path) -> None:
     """Check an export form and a file suffix. Raises UsageError if the form is unknown or the suffix is wrong."""
     if form not in ENDINGS:
-        raise UsageError(f"unknown form {form!r}; there are: {', '.join(NAMES)}")
+        raise UsageError(f"unknown form {form!r}; available: {', '.join(NAMES)}")
     if path.suffix not in ENDINGS[form]:
-        raise UsageError(f"{path}: a file of form {form} ends in {' or '.join(ENDINGS[form])}")
+        raise UsageError(f"{path}: the name must end in {' or '.join(ENDINGS[form])} for form {form}")

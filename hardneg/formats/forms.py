@@ -1,12 +1,12 @@
-"""The forms of negatives that other training programs read: how rows are written, and read back to ids.
+"""Forms of negatives for other training programs: writing rows, and reading them back as ids.
 
-`triplet`, `n-tuple` and `labeled-list` are those of sentence-transformers' `mine_hard_negatives`, columns in the order
-that its trainer reads them; a query has rows for each of its positives, and with scores there is a last column
-`scores`, the positive's first. `tevatron-v1`, `dpr` and `flagembedding` are one object per query with its texts;
-`tevatron-v2` has ids alone, beside a corpus file. Tevatron's and DPR's documents are read back by their ids, others by
-their texts; queries by their texts, except Tevatron's.
+`triplet`, `n-tuple` and `labeled-list` follow sentence-transformers' `mine_hard_negatives`, with columns in the order
+that its trainer reads. A query has rows for each of its positives; with scores, the last column is `scores`, starting
+with the positive's. `tevatron-v1`, `dpr` and `flagembedding` have one object per query, with all texts; `tevatron-v2`
+has only ids and needs a corpus file. When read, documents of Tevatron and DPR are matched by id, all others by text;
+queries are matched by text, except in Tevatron's forms.
 
-Files are JSON Lines, one JSON list, or Parquet: written whole or not at all, read as a stream.
+Files are JSON Lines, one JSON list, or Parquet. They are written completely or not at all, and read as a stream.
 """
 
 import json
@@ -32,7 +32,7 @@ from hardneg.store import replacing
 
 _QUERIES, _ROWS = 256, 1024
 _NO_QUERY = "rows left out: their query is not in the split"
-_SHARED = "texts that several queries have, read as the first of them"
+_SHARED = "query texts with several ids, matched to the first id"
 
 Counts = Counter[str]
 JsonObject = Mapping[str, Any]
@@ -67,15 +67,15 @@ class _Texts(NamedTuple):
 def write_form(
     form: str, path: Path, negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions
 ) -> dict[str, int]:
-    """Stream negatives to a file in a form, completely or not at all; return `rows` and omissions by reason.
+    """Stream negatives to a file in a form, completely or not at all; return counts of `rows` and of omissions.
 
     Raises:
-        UsageError: the form is unknown, the file's suffix is wrong, or n-tuples lack the number of negatives.
-        DataError: a query or document is unknown, or there is no row to write.
+        UsageError: the form is unknown, the file's suffix is wrong, or `n-tuple` has no number of negatives.
+        DataError: a query or document is unknown, or there are no rows to write.
     """
     check_form(form, path)
     if form == "n-tuple" and not options.negatives:
-        raise UsageError("n-tuple: every row has the same number of negatives; set it")
+        raise UsageError("n-tuple: every row needs the same number of negatives; set the number per query")
     counts: Counts = Counter()
     first = _first(negatives, options.negatives, form, counts)
     if form == OWN:
@@ -89,36 +89,36 @@ def write_form(
 
 
 def _first(negatives: Iterable[Negatives], limit: int | None, form: str, counts: Counts) -> Iterator[Negatives]:
-    """The first `limit` negatives of each query."""
+    """Yield each query with its first `limit` negatives."""
     some = 0
     for item in negatives:
         some += bool(item.negatives)
-        counts["queries without a negative"] += form == OWN and not item.negatives
+        counts["queries without negatives"] += form == OWN and not item.negatives
         if limit is not None and item.positives and len(item.negatives) > limit:
-            counts[f"negatives left out: beyond the first {limit} of a query"] += len(item.negatives) - limit
+            counts[f"negatives left out: beyond the first {limit} per query"] += len(item.negatives) - limit
         yield Negatives(item.query_id, item.positives, item.negatives[:limit], item.scores[:limit], item.dropped)
     if form == OWN and not some:
         raise _no_rows(form, counts)
 
 
 def _no_rows(form: str, counts: Counts) -> DataError:
-    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in (+counts).items())
-    lost = f": {reasons}" if reasons else ""
-    return DataError(f"form {form}: there is no row to write{lost}; mine more negatives, or write fewer per query")
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in (+counts).items())
+    lost = f" ({reasons})" if reasons else ""
+    return DataError(f"form {form}: no rows to write{lost}; mine more negatives, or write fewer per query")
 
 
 def _with_texts(
     negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions, counts: Counts
 ) -> Iterator[_Texts]:
-    """Yields the texts of each query's documents in the order of `negatives`, a few hundred queries at a time."""
+    """Yield the texts of each query's documents in the order of `negatives`, a few hundred queries at a time."""
     texts, items = dict(queries), iter(negatives)
     while block := list(islice(items, _QUERIES)):
         doc_ids = list(dict.fromkeys(doc_id for item in block for doc_id in (*item.positives, *item.negatives)))
-        rows = corpus.known_rows(doc_ids, "the negatives' document", "name the corpus that they were mined from")
+        rows = corpus.known_rows(doc_ids, "document", "use the dataset that the negatives were mined from")
         documents = dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
         for item in block:
             if item.query_id not in texts:
-                raise DataError(f"query {item.query_id!r} of the negatives is not in the split; name their split")
+                raise DataError(f"query {item.query_id!r} is not in the split; choose the split that was mined")
             if not (item.positives and item.negatives):
                 counts[f"queries left out: no {'negative' if item.positives else 'positive'}"] += 1
                 continue
@@ -130,7 +130,7 @@ def _with_texts(
 
 
 def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
-    """Yields the records of all queries; a record that lacks a requested score is left out."""
+    """Yield the records of all queries, leaving out records without a requested score."""
     for row in rows:
         if form == "n-tuple" and len(row.negatives) != options.negatives:
             counts[f"rows left out: fewer than {options.negatives} negatives"] += len(row.positives)
@@ -152,7 +152,7 @@ def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
 
 
 def _write(path: Path, rows: Iterator[JsonObject]) -> int:
-    """Write the rows in the format of the file's suffix, no file without rows; return their number."""
+    """Write rows in the format of the file's suffix, and no file if there are none; return their number."""
     if (first := next(rows, None)) is None:
         return 0
     rows, count = chain([first], rows), 0
@@ -175,7 +175,7 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
                 file.write((between if count > 1 else b"") + json.dumps(row, ensure_ascii=False).encode())
             file.write(end)
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise ArtifactError(f"{path}: cannot be written ({error.strerror or error})") from error
     return count
 
 
@@ -204,7 +204,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """The document id for each name, an id or a text (the first match counts); None if not in the corpus."""
+        """Find the document with each id, or the first one with each text; None if the corpus has none."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
@@ -246,7 +246,7 @@ def _read(path: Path, form: "_Form", lookup: TextLookup) -> Iterator[Negatives]:
 
 
 def _merged(items: Iterable[Negatives]) -> Iterator[Negatives]:
-    """One record per query from any number of them, each document once; holds all ids, no texts."""
+    """Merge the records of each query into one without repeated documents; keeps all ids in memory, but no texts."""
     positives: dict[str, dict[str, None]] = {}
     negatives: dict[str, dict[str, float]] = {}
     for item in items:
@@ -267,7 +267,7 @@ class _Row(NamedTuple):
 
     def value(self, name: str, type_: type) -> Any:
         if not isinstance(content := self.fields.get(name), type_):
-            raise DataError(f"{self.where}: field {name!r} must be of type {type_.__name__}, but is {content!r:.60}")
+            raise DataError(f"{self.where}: field {name!r} must be of type {type_.__name__}, not {content!r:.60}")
         return content
 
     def items(self, name: str, type_: Any, what: str) -> list[Any]:
@@ -288,7 +288,7 @@ class _Row(NamedTuple):
             return None
         items = self.items(name, int | float, "numbers")
         if len(items) != count:
-            raise DataError(f"{self.where}: {len(items)} {name} for {count} documents")
+            raise DataError(f"{self.where}: field {name!r} needs one number per document ({count}), not {len(items)}")
         return items
 
 
@@ -304,13 +304,13 @@ def _rows(path: Path) -> Iterator[_Row]:
             yield from (_Row(f"{path}: row {number}", row) for number, row in enumerate(records, 1))
     except (OSError, pa.ArrowException) as error:
         reason = str(error).split("\n")[0]
-        raise DataError(f"{path}: not a Parquet file: {reason}") from error
+        raise DataError(f"{path}: not a Parquet file ({reason})") from error
 
 
 _Records = Iterator[tuple[JsonObject, Mapping[str, list[float]]]]
 """The records of one query, each with its scores."""
 _Documents = tuple[list[str], list[str], list[float] | None]
-"""The positives and the negatives of a row that is read, ids or texts, and the negatives' scores."""
+"""The positives and negatives of one row, as ids or texts, and the negatives' scores."""
 
 
 def _triplets(row: _Texts, scores: bool) -> _Records:
@@ -343,7 +343,7 @@ def _labeled_lists(row: _Texts, scores: bool) -> _Records:
 
 
 def _labeled_documents(row: _Row) -> _Documents:
-    """Documents with a label above 0 are positives; without labels the first is."""
+    """Split documents into positives (label above 0) and negatives; without labels, the first one is positive."""
     documents = row.texts("positive")
     if (labels := row.numbers("labels", len(documents))) is None:
         scores = row.numbers("scores", len(documents))
@@ -381,7 +381,7 @@ def _dpr(row: _Texts, scores: bool) -> _Records:
 
 
 def _contexts(row: _Row) -> _Documents:
-    """Reads the hard negatives first, then the other negatives."""
+    """Read the hard negatives first, then the other negatives."""
     hard, other, positives = (f"{kind}_ctxs" for kind in ("hard_negative", "negative", "positive"))
     negatives = row.texts(hard, "passage_id") + row.texts(other, "passage_id")
     scores = [item.get("score") for name in (hard, other) for item in row.fields[name]]
@@ -396,9 +396,10 @@ def _flagembedding(row: _Texts, scores: bool) -> _Records:
 
 
 class _Form(NamedTuple):
-    """records, documents: write and read a row. query: the field of the query's text, or `query_id`.
+    """Functions that write (`records`) and read (`documents`) a row.
 
-    by_ids: documents are read by ids, not by texts, and a query has one row; otherwise its rows are joined.
+    query: the field with the query's text, or `query_id`. by_ids: documents are matched by id and a query has one row;
+    otherwise documents are matched by text, and a query's rows are merged.
     """
 
     records: Callable[[_Texts, bool], _Records]

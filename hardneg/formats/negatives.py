@@ -64,7 +64,7 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """The positives of each query: known positives first, then positives in a file of negatives.
+    """Return the positives of each query: those in `known`, then others from a file of negatives.
 
     Raises ArtifactError as `read_negatives` does.
     """
@@ -128,13 +128,13 @@ class NegativesFile(Sequence[Negatives]):
     def _located(self, index: int) -> tuple[pa.RecordBatch, int]:
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
-            raise IndexError(f"row {index} of {len(self)} rows of negatives")
+            raise IndexError(f"row {index} is out of range for {len(self)} rows of negatives")
         number = int(np.searchsorted(self._starts, row, "right")) - 1
         return self._batches[number], row - int(self._starts[number])
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """Pass negatives on, and write their drops to `path` if the first item has drops."""
+    """Yield the negatives unchanged, and write their drops to `path` if the first item has drops."""
     waiting = iter(negatives)
     firsts = list(islice(waiting, 1))
     rows = chain(firsts, waiting)
@@ -151,9 +151,10 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """The rows of several `write_negatives` files, one file after another, with the drops that `recorded` wrote.
+    """Yield the rows of several `write_negatives` files in turn, with the drops written by `recorded`.
 
-    dropped: the files of drops, one per file or none. Writing the rows gives the same bytes as one file of all queries.
+    dropped: the files of drops, one per file or none. Written to one file, the rows have the same bytes as if all
+    queries had been mined at once.
     """
     drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
     for data in negatives:
@@ -167,7 +168,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
-    """The mapped batches of a file that `recorded` wrote: one row per query, with its id and the fields of `Drops`.
+    """The mapped batches of a file written by `recorded`: one row per query, with its id and the fields of `Drops`.
 
     Raises ArtifactError if the file is missing, truncated or of another format.
     """

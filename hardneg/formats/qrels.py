@@ -1,6 +1,6 @@
-"""Line files of relevance judgements (TREC's or BEIR's format), of groups, and of excluded documents.
+"""Text files with one record per line: relevance judgements (TREC or BEIR format), groups and excluded documents.
 
-A line of groups of documents or queries is `id<TAB>group`, a line of excluded documents `query_id<TAB>doc_id`.
+Groups of documents or queries have lines `id<TAB>group`; excluded documents have lines `query_id<TAB>doc_id`.
 """
 
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from hardneg.formats import text_lines
-from hardneg.records import DataError, Judgement, Membership, RankedList, counted
+from hardneg.records import DataError, Judgement, Membership, RankedList
 from hardneg.store import replacing
 
 Qrels = dict[str, dict[str, int]]
@@ -27,7 +27,7 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     three (`query-id corpus-id score`), with or without a header line; the first line decides. A line that starts
     with `#` and a space is a comment.
 
-    Raises DataError if a line has another number of columns, an id with control characters, or a relevance that is not
+    Raises DataError if a line has a wrong number of columns, an id with control characters, or a relevance that is not
     an integer.
     """
     parse = qrels_parser(path)
@@ -51,15 +51,15 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
         first = not width
         if first:
             if len(cells) not in (3, 4):
-                reason = f"{counted(len(cells), 'column')}; qrels have 4 (TREC) or 3 (BEIR), by spaces or tabs"
+                reason = f"expected 4 columns (TREC) or 3 (BEIR) separated by spaces or tabs, found {len(cells)}"
                 raise DataError.at(path, number, reason)
             width = len(cells)
             if cells[-1].lower() in _HEADER:
                 return None
         if len(cells) != width:
-            raise DataError.at(path, number, f"{counted(len(cells), 'column')} where the first line has {width}")
+            raise DataError.at(path, number, f"expected {width} columns as in the first line, found {len(cells)}")
         if (grade := _INTEGER.fullmatch(cells[-1])) is None:
-            header = f"; a header ends in {', '.join(sorted(_HEADER))}" if first and cells[-1].isalpha() else ""
+            header = f"; a header must end in {', '.join(sorted(_HEADER))}" if first and cells[-1].isalpha() else ""
             header = "; a comment starts with # and a space" if cells[0].startswith("#") else header
             raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number{header}")
         if not line.isprintable():  # a tab is not
@@ -78,10 +78,10 @@ def read_qrels(path: Path) -> Qrels:
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):
         judged = qrels.setdefault(query_id, {})
         if judged.setdefault(doc_id, relevance) != relevance:
-            reason = f"{query_id} {doc_id} is judged {relevance} here and {judged[doc_id]} above"
-            raise DataError.at(path, number, reason)
+            grades = f"judged {relevance} here and {judged[doc_id]} on an earlier line"
+            raise DataError.at(path, number, f"query {query_id}, document {doc_id}: {grades}; keep one of them")
     if not qrels:
-        raise DataError(f"{path}: holds no judgements")
+        raise DataError(f"{path}: contains no judgements")
     return qrels
 
 
@@ -95,7 +95,7 @@ def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
         for judgement in judgements:
             query_id, doc_id, relevance = judgement
             if not (text_lines.one_word(query_id) and text_lines.one_word(doc_id)) or not isinstance(relevance, int):
-                reason = "ids must be words without white space, the relevance a whole number"
+                reason = "ids must have no white space, and the relevance must be a whole number"
                 raise DataError(f"judgement {query_id!r} {doc_id!r} {relevance!r}: {reason}")
             file.write(f"{query_id} 0 {doc_id} {relevance}\n".encode())
             count += 1
@@ -158,7 +158,7 @@ def _by_member(memberships: Iterable[Membership]) -> dict[str, str]:
 
 
 class Exclusion(NamedTuple):
-    """A document that is neither a result nor a negative of a query."""
+    """A document that must not be a result or a negative of a query."""
 
     query_id: str
     doc_id: str

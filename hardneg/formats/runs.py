@@ -1,4 +1,4 @@
-"""Runs: ranked lists in TREC's six columns, read in trec_eval's order and written so that all tools agree.
+"""Runs: ranked lists in TREC's six-column format, read in trec_eval's order, written so that all tools agree on it.
 
 trec_eval ignores the rank column and the order of lines: it sorts by score (as float32), and equal scores by
 document id, both descending. This module writes runs without equal scores, so every reader sees the same order.
@@ -16,7 +16,7 @@ from pyarrow import compute, csv
 
 from hardneg.formats import text_lines
 from hardneg.formats.collection import StoredCollection
-from hardneg.records import DataError, RankedList, counted
+from hardneg.records import DataError, RankedList
 from hardneg.store import replacing
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
@@ -36,7 +36,7 @@ class RunLines(NamedTuple):
 def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
     """Parse the lines in `data`, which start at line `first` of `path`; columns are separated by spaces or tabs.
 
-    Raises DataError, naming file and line, for bad UTF-8, a wrong number of columns, an id with control characters, a
+    Raises DataError with file and line for bad UTF-8, a wrong number of columns, an id with control characters, a
     score that is not a finite float32, or a document repeated for one query.
     """
     return _parse_at_once(data) or _parse_by_line(path, data, first)
@@ -87,9 +87,9 @@ def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:
         try:
             fields = [field.decode() for field in line.split(maxsplit=5)]  # a tag may have spaces, as in trec_eval
         except UnicodeDecodeError as error:
-            raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
+            raise DataError.at(path, number, "not UTF-8 text; save the file as UTF-8") from error
         if len(fields) != len(_COLUMNS):
-            reason = f"{counted(len(fields), 'column')}, not 6 (query_id Q0 doc_id rank score tag)"
+            reason = f"expected 6 columns (query_id Q0 doc_id rank score tag), found {len(fields)}"
             raise DataError.at(path, number, reason)
         query_id, doc_id = (text_lines.checked_id(path, number, fields[i]) for i in (0, 2))
         try:
@@ -100,7 +100,7 @@ def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:
             raise DataError.at(path, number, f"score {fields[4]!r} is not a finite 32-bit number")
         pair = query_index.setdefault(query_id, len(query_index)), doc_index.setdefault(doc_id, len(doc_index))
         if pair in scores:
-            raise DataError.at(path, number, f"document {doc_id} occurs twice for query {query_id}: keep one line")
+            raise DataError.at(path, number, f"document {doc_id} occurs twice for query {query_id}; keep one line")
         scores[pair] = score
     pairs = np.array(list(scores), dtype=np.int64).reshape(-1, 2)
     return RunLines(list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array([*scores.values()], "f4"))
@@ -116,7 +116,7 @@ QueryLists = tuple[str, Mapping[str, RankedList]]
 """A query id and its lists by run label; the first list is the one to select from."""
 
 EMPTY = RankedList((), np.empty(0, np.float32))
-"""The empty list of a query that the run lacks."""
+"""The empty list of a query that is missing from the run."""
 
 
 def read_run(path: Path) -> Run:
@@ -133,19 +133,19 @@ def read_run(path: Path) -> Run:
 def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
     """Stream the items of `read_run`, about a megabyte at a time; an empty file yields no items.
 
-    Raises DataError as `read_run` does on reaching a mistake, and if the lines of a query are not contiguous.
+    Raises DataError as `read_run` does when it reaches the mistake, and if the lines of a query are not contiguous.
     """
     seen: set[str] = set()
     for first, block in _blocks(path):
         for query_id, ranked in _ranked(parse_lines(path, block, first)):
             if query_id in seen:
-                raise DataError(f"{path}: the lines of query {query_id} are not contiguous: sort the run by query")
+                raise DataError(f"{path}: the lines of query {query_id} are not contiguous; sort the run by query")
             seen.add(query_id)
             yield query_id, ranked
 
 
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
-    """Stream the run's list for each query, empty if the run lacks the query.
+    """Stream the run's list for each query, empty for queries missing from the run.
 
     Raises DataError as `stream_run` does, and if the run has the queries in another order.
     """
@@ -158,7 +158,7 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
         else:
             yield EMPTY
     if head is not None:
-        raise DataError(f"{path}: query {head[0]} is not in the split or its order; search the same split again")
+        raise DataError(f"{path}: query {head[0]} is not in the split, or out of order; search this split again")
 
 
 def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
@@ -169,7 +169,7 @@ def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> It
 
 
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Blocks of all lines of consecutive queries, with the number of the first line."""
+    """Yield blocks with all lines of consecutive queries, each with the number of its first line."""
     first, rest = 1, b""
     for chunk in text_lines.read_bytes(path):
         rest += chunk
@@ -202,10 +202,10 @@ def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
 
 
 def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> int:
-    """Stream a run to a file, completely or not at all, with gzip for names in `.gz`; return the number of lines.
+    """Stream a run to a file, gzipped if its name ends in `.gz`, completely or not at all; return the number of lines.
 
     Documents are ordered by (-score, doc_id) in the precision of the scores. Scores that are equal in float32 are
-    lowered by the smallest possible steps until they differ. Equal entries give equal bytes.
+    lowered by the smallest possible steps until they differ. Equal entries produce identical bytes.
 
     Args:
         path: the file to write.
@@ -245,7 +245,7 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
         if scores.shape != (len(doc_ids),):
             raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
         if len(set(doc_ids)) != len(doc_ids):
-            raise DataError(f"query {query_id} ranks a document twice: keep one of the two")
+            raise DataError(f"query {query_id} ranks a document twice; keep one of the two")
         if not np.isfinite(scores).all():
             raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
         order = np.argsort(-exact, stable=True).tolist()
@@ -259,7 +259,7 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
 
 def _check_word(what: str, word: str) -> None:
     if not text_lines.one_word(word):
-        raise DataError(f"{what} of a run is {word!r}: it must be a word without white space")
+        raise DataError(f"{what} of a run is {word!r}; it must be a word without white space")
 
 
 def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -304,7 +304,7 @@ def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Pa
 
     write_run(target, entries())
     if not facts["queries in the run"]:
-        raise DataError(f"{path}: no query of the run is in split {split}; name the run's split")
+        raise DataError(f"{path}: the run has no query of split {split}; choose the split that was searched")
     if not documents and facts["run documents that are not in the corpus"]:
-        raise DataError(f"{path}: no document of the run is in the corpus; name the dataset that was searched")
+        raise DataError(f"{path}: the run has no document of the corpus; choose the dataset that was searched")
     return {name: count for name, count in facts.items() if count}

@@ -1,4 +1,4 @@
-"""Segments of long documents: windows of a document's tokens, whose vectors are consecutive rows.
+"""Segments of long documents: windows of tokens with vectors in consecutive rows.
 
 The ids of document D's segments are `D#0`, `D#1`, ..., as Pyserini's option `--max-passage` expects.
 """
@@ -23,7 +23,7 @@ _SHORTEST, _LONGEST, _MOST = 3, 1_000_000, 100_000
 
 @dataclass(frozen=True)
 class Segments:
-    """The windows that a document is cut into.
+    """The sizes of the windows that documents are cut into.
 
     length: tokens per segment, including special tokens and the prompt.
     stride: tokens of text between the starts of two segments; None, or more than the segment length, means no overlap.
@@ -38,11 +38,11 @@ class Segments:
         """One message per invalid field."""
         faults = []
         if not _SHORTEST <= self.length <= _LONGEST:
-            faults.append(f"length is {self.length}: it must be {_SHORTEST} to {_LONGEST} tokens")
+            faults.append(f"length is {self.length}; it must be {_SHORTEST} to {_LONGEST} tokens")
         if self.stride is not None and not 1 <= self.stride <= self.length:
-            faults.append(f"stride is {self.stride}: it must be 1 to {self.length}, or omitted for no overlap")
+            faults.append(f"stride is {self.stride}; it must be 1 to {self.length}, or omitted for no overlap")
         if not 1 <= self.count <= _MOST:
-            faults.append(f"count is {self.count}: it must be 1 to {_MOST}")
+            faults.append(f"count is {self.count}; it must be 1 to {_MOST}")
         return faults
 
 
@@ -110,7 +110,7 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | 
     first = first_rows(path)
     if len(first) - 1 != len(doc_ids):
         reason = f"segments of {counted(len(first) - 1, 'document')}, but the corpus has {len(doc_ids)}"
-        raise ArtifactError(f"{path}: {reason}: encode the corpus again")
+        raise ArtifactError(f"{path}: {reason}; re-encode the corpus")
     return first
 
 
@@ -133,7 +133,7 @@ def first_rows(path: Path) -> "NDArray[np.int64]":
             wrong = (numbers != expected) | ((of == 0) & (last_begin < 0))
             if wrong.any():
                 line = row + int(np.argmax(wrong)) + 1
-                raise ArtifactError(f"{path}:{line}: segment ids must be D#0, D#1, ... without gaps: encode again")
+                raise ArtifactError(f"{path}:{line}: segment ids must be D#0, D#1, ... without gaps; re-encode")
             parts.append(begins)
             row, last_begin = row + len(numbers), int(begins[-1]) if len(begins) else last_begin
     return np.concatenate([*parts, [row]])

@@ -1,4 +1,4 @@
-"""Source files of a collection: parts that are read past mistakes, split names, files of queries."""
+"""Source files of a collection: parts that are read past mistakes, names of splits, and query files."""
 
 import re
 from collections import Counter
@@ -20,8 +20,8 @@ _USUAL = ("train", "dev", "test")
 _IDS = ("qid", "query_id", "id", "_id")
 _TEXTS = ("title", "query", "text", "contents")
 _SHOWN = 10
-OWN = "queries of the file left out: the dataset has them"
-SAME_TEXT = "queries of the file with the text of one of the dataset's"
+OWN = "queries left out: already in the dataset"
+SAME_TEXT = "new queries with the same text as a query of the dataset"
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class HasParts(Protocol):
     """A collection that can be read part by part, continuing after mistakes."""
 
     def parts(self) -> Iterator[Part]:
-        """Documents first, then queries, judgements and excluded documents."""
+        """Yield documents first, then queries, judgements and excluded documents."""
 
 
 def parts_of(collection: Collection) -> Iterator[Part]:
-    """The parts of any collection. Without a method `parts`, reading a source ends at the first error."""
+    """Yield the parts of any collection. If it has no method `parts`, each part ends at its first error."""
     if isinstance(collection, HasParts):
         yield from collection.parts()
         return
@@ -79,7 +79,7 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 
 
 def line_part(path: Path, parse: LineParser | None, split: str | None = None) -> Part:
-    """A file with one record per line, by default judgements.
+    """Return the part for a file with one record per line, by default judgements.
 
     `parse` returns None for a header and raises DataError for a bad line.
     """
@@ -103,10 +103,10 @@ def order_splits(names: Iterable[str]) -> list[str]:
 
 
 def split_problem(name: str) -> str:
-    """The reason why a split cannot have this name, which becomes a file name; empty if the name is valid."""
+    """Return why a split cannot have this name, which becomes a file name; empty if the name is valid."""
     if _NAME.fullmatch(name):
         return ""
-    return f"split {name!r}: use letters, digits, '.', '_' and '-', starting with a letter or digit; rename it"
+    return f"split {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit; rename it"
 
 
 _T = TypeVar("_T", Document, Query, Judgement)
@@ -114,9 +114,9 @@ _T = TypeVar("_T", Document, Query, Judgement)
 
 @dataclass(frozen=True)
 class PartedCollection:
-    """Documents, and queries and judgements by split, as parts; only queries with judgements are in a split.
+    """A collection read from parts: documents, and queries and judgements by split.
 
-    left_out: one line per file that is not read. all_queries: whether to keep queries without judgements.
+    left_out: one line per file that is not read. all_queries: whether splits keep queries without judgements.
     """
 
     documents_in: Sequence[Part]
@@ -187,8 +187,8 @@ def queries_part(path: Path, split: str | None = None) -> Part:
 
     def parse(path: Path, number: int, line: str) -> Query:
         if line.startswith("<"):
-            advice = "the package hardneg-datasets reads TREC topics, as dataset pyserini"
-            raise DataError.at(path, number, f"not an id, a tab and a text; {advice}")
+            advice = "to read TREC topics, use the loader pyserini of package hardneg-datasets"
+            raise DataError.at(path, number, f"expected an id, a tab and a text; {advice}")
         if not line.startswith(("{", "[")):
             return query_line(path, number, line)
         row = text_lines.json_row(path, number, line)
@@ -202,7 +202,7 @@ def query_line(path: Path, number: int, line: str) -> Query:
     """The query of a line with an id, a tab and a text. Raises DataError for any other line."""
     cells = line.split("\t")
     if len(cells) != 2:
-        raise DataError.at(path, number, f"{counted(len(cells), 'column')}; expected an id, a tab and a text")
+        raise DataError.at(path, number, f"expected 2 columns (id and text, with a tab between), found {len(cells)}")
     return Query(text_lines.checked_id(path, number, cells[0]), cells[1])
 
 
@@ -215,7 +215,7 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
         facts: the counts, updated while the queries are read.
 
     Raises DataError at the end, with all mistakes and their lines: invalid lines, missing texts, repeated
-    ids, and ids that the collection has with another text.
+    ids, and ids that have another text in the collection.
     """
     problems, lines = list[str](), dict[str, int]()
     texts = frozenset(known.values())
@@ -229,7 +229,7 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
         elif query_id in lines:
             problem = f"repeats the id of line {lines[query_id]}; make ids unique"
         elif known.get(query_id, record.text) != record.text:
-            problem = "is one of the dataset's, with another text; give it another id"
+            problem = "has another text in the dataset; give it a new id"
         if problem:
             problems.append(f"{path}:{number}: query {query_id!r} {problem}")
         elif query_id in known:

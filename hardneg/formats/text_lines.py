@@ -15,12 +15,12 @@ from hardneg.records import DataError
 GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 """The first bytes of a gzip file, and of UTF-8 text with a byte order mark."""
 _SAMPLE, _CHUNK = 1 << 22, 1 << 20
-_NOT_TEXT = "not UTF-8 ({0.reason} at byte {0.start}): save it as text in UTF-8, unpacked"
+_NOT_TEXT = "not UTF-8 ({0.reason} at byte {0.start}); save it as uncompressed UTF-8 text"
 _OTHERS = {
     b"pk\x03\x04": "an archive; unpack it",
     b"version https://git-lfs": "a Git LFS pointer; fetch the file itself with `git lfs pull`",
-    b"<!doctype html": "a web page; fetch the file again",
-    b"<html": "a web page; fetch the file again",
+    b"<!doctype html": "a web page; download the file again",
+    b"<html": "a web page; download the file again",
 }
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
@@ -42,17 +42,17 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
     try:
         raw = path.open("rb")
     except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+        raise DataError(f"{path}: cannot be opened ({error.strerror})") from error
     with raw:
         packed = raw.peek(2)[:2] == GZIP
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 
 def check_text(path: Path, start: bytes, meant: str = "") -> None:
-    """Raise DataError if the first 64 bytes are those of an archive, a web page or similar, unless `meant`."""
+    """Raise DataError if the first 64 bytes show an archive, a web page or similar, unless that is `meant`."""
     found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
     if found and not (meant and found.startswith(meant)):
-        raise DataError(f"{path}: not a text file but {found}")
+        raise DataError(f"{path}: expected a text file, found {found}")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -84,7 +84,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
                 if text and not text.isspace():
                     yield number, text
         except (EOFError, OSError, zlib.error) as error:
-            yield number + 1, DataError.at(path, number + 1, f"cannot be read: {error}")
+            yield number + 1, DataError.at(path, number + 1, f"cannot be read ({error})")
 
 
 def read_bytes(path: Path) -> Iterator[bytes]:
@@ -102,7 +102,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
                 line += chunk.count(b"\n")
                 yield chunk
         except (EOFError, OSError, zlib.error) as error:
-            raise DataError.at(path, line, f"cannot be read: {error}; fetch it again") from error
+            raise DataError.at(path, line, f"cannot be read ({error}); download it again") from error
 
 
 def estimate_lines(path: Path) -> int:
@@ -137,11 +137,11 @@ def find_file(folder: Path, name: str) -> Path | None:
 
 def no_folder(path: Path) -> DataError:
     """The error for a path that is not a folder."""
-    return DataError(f"{path}: {'a file, where a folder is expected' if path.exists() else 'no such folder'}")
+    return DataError(f"{path}: {'expected a folder, found a file' if path.exists() else 'no such folder'}")
 
 
 def one_word(text: str) -> bool:
-    """Return whether a text is a valid id: not empty, without ASCII white space, control characters and marks."""
+    """Return whether a string is a valid id: not empty, and without ASCII white space or control characters."""
     return text != "" and " " not in text and (text.isprintable() or not _CONTROL.search(text))
 
 
@@ -168,18 +168,14 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
         return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:
         several = line.strip() == "{" or line.startswith("[")
-        reason = (
-            "an object over several lines, or an array; write one object a line"
-            if several
-            else getattr(error, "msg", error)
-        )
-        raise DataError.at(path, number, f"not JSON: {reason}") from error
+        lines = "expected one JSON object per line, found an array or an object over several lines"
+        raise DataError.at(path, number, lines if several else f"not JSON ({getattr(error, 'msg', error)})") from error
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
     """The text under `key`. Raises DataError if the text is missing or not a string."""
     if key not in row:
-        raise DataError.at(path, number, f"no {key!r} in this object")
+        raise DataError.at(path, number, f"missing field {key!r}")
     return _text(path, number, key, row[key])
 
 
@@ -208,7 +204,7 @@ def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple
 
 
 def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Stream the objects of a file that has one JSON array, numbered from 1.
+    """Stream the objects of a file that contains one JSON array, numbered from 1.
 
     Raises DataError if the file is truncated, not JSON, or not an array of objects.
     """
@@ -220,18 +216,18 @@ def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if file.peek(3).startswith(_BOM):
                 file.read(3)
             if not file.peek(64).lstrip().startswith(b"["):
-                raise DataError(f"{path}: not JSON: this file must contain one JSON array")
+                raise DataError(f"{path}: not a JSON array")
             for number, item in enumerate(ijson.items(file, "item", use_float=True), 1):
                 yield number, _object(path, number, item)
         except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
             what = "not JSON" if isinstance(error, ijson.JSONError) else "cannot be read"
             reason = str(error).split("\n")[0]
-            raise DataError(f"{path}: {what} after object {number}: {reason}; fetch it again") from error
+            raise DataError(f"{path}: {what} after object {number} ({reason}); download it again") from error
 
 
 def _object(path: Path, number: int, row: Any) -> dict[str, Any]:
     if not isinstance(row, dict):
-        raise DataError.at(path, number, "a JSON value that is not an object")
+        raise DataError.at(path, number, "expected a JSON object")
     return row
 
 
@@ -241,5 +237,5 @@ def _text(path: Path, number: int, key: str, value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise DataError.at(path, number, f"{key!r} contains half of a surrogate pair") from error
+        raise DataError.at(path, number, f"{key!r} contains an unpaired surrogate") from error
     return value

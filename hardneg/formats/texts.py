@@ -1,7 +1,7 @@
-"""Texts: their sentences and words, and whether they contain a short answer, as open-domain question answering counts.
+"""Sentences and words of texts, and matching of short answers as in open-domain question answering.
 
-An answer matches as `string` where its tokens occur in the text one after another: a token is a run of letters, numbers
-and marks, or any other visible character, after NFD and without case. As `regex` it is a pattern, searched after NFD.
+As `string`, an answer matches if its tokens occur consecutively in the text, ignoring case, after NFD; a token is a run
+of letters, numbers and marks, or any other visible character. As `regex`, it is a pattern that is searched after NFD.
 """
 
 import re
@@ -40,7 +40,7 @@ def sentences(text: str) -> list[str]:
     """The sentences of a text in order, stripped of white space; together they make up the whole text.
 
     A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
-    `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations end no sentence.
+    `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations do not end a sentence.
     """
     parts: list[str] = []
     start = 0
@@ -56,7 +56,7 @@ def sentences(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Yield the start and end of each word, in characters.
+    """Return the start and end of each word, in characters.
 
     White space separates words; in scripts without spaces between words, every two characters are a word.
     """
@@ -82,7 +82,7 @@ def document_lengths(corpus: Corpus) -> dict[str, float]:
 
 Match = Literal["string", "regex"]
 Finder = Callable[[str], bool]
-"""A predicate of prepared texts: true where the text contains an answer to one question."""
+"""A function that returns whether a prepared text contains an answer to one question."""
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 _CLUSTER = regex.compile(r"(?s).\p{M}*")
@@ -119,7 +119,7 @@ def prepared(text: str, match: Match) -> str:
 
 
 def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
-    """Return a search for any of `answers`; answers that can never match are counted in `left_out`, by reason.
+    """Return a function that searches for any of `answers`; `left_out` counts answers that can never match, by reason.
 
     Such answers have no token, or are patterns that cannot be compiled. A pattern that takes longer than a second on
     one text is dropped and counted too.
@@ -139,7 +139,7 @@ def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Find
                     return True
             except TimeoutError:
                 searchers.remove(searcher)
-                left_out["patterns given up after a second in one passage"] += 1
+                left_out["patterns dropped after a second on one passage"] += 1
         return False
 
     return search
@@ -152,8 +152,8 @@ def _joined(text: str) -> str:
 def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
     """Compile a pattern; None if that fails.
 
-    `re` searches, unless the pattern may backtrack for ever (repeated groups, or comments that hide them, several
-    repeats, many options): then `regex` does, which has a timeout and counts an accent as part of a word.
+    The pattern is searched with `re`. If it might backtrack for a very long time (repeated groups, comments that hide
+    them, several repeats, many options), `regex` is used, which has a timeout and treats accents as parts of words.
     """
     slow = bool(_REPEATED_GROUP.search(text)) or sum(map(text.count, "*+}")) > 1 or text.count("?") > 7
     try:
@@ -186,7 +186,7 @@ class PassageAnswers:
         """The finder for the queries of one split. Raises DataError if the split has no answers."""
         answers = collection.answers(split)
         if not answers:
-            raise DataError(f"split {split} has no answers: take a dataset with answers, or a metric without them")
+            raise DataError(f"split {split} has no answers; use a dataset with answers, or a metric that needs none")
         return cls(collection.corpus, answers, match)
 
     @property

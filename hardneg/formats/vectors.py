@@ -1,7 +1,7 @@
-"""Index folders, written row by row: dense vectors as Pyserini's `FaissSearcher` opens them, and the ids of the rows.
+"""Index folders, written row by row: dense vectors that Pyserini's `FaissSearcher` can open, and the id of each row.
 
 `index` is a flat inner-product index of faiss: 45 bytes of header and raw float32 rows, read by memory map, without
-faiss. `docid` has the id of each row. In folders of earlier versions `shards.json` may list folders of ranges of rows.
+faiss. `docid` has the id of each row. Earlier versions may have split the rows into folders, listed in `shards.json`.
 """
 
 import json
@@ -46,7 +46,7 @@ class DocIds(Sequence[str]):
             ends = np.append(ends, len(self._text))
         if self._count is not None and len(ends) != self._count:
             reason = f"{len(ends)} document ids for {self._count} vectors"
-            raise ArtifactError(f"{self._path}: {reason}: copy the index again, or build it again")
+            raise ArtifactError(f"{self._path}: {reason}; copy the index again, or rebuild it")
         return ends
 
     def __len__(self) -> int:
@@ -65,19 +65,19 @@ class DocIds(Sequence[str]):
 
 
 class _Unfinished(Exception):
-    """Closes files that will not be kept."""
+    """Raised internally to close files without keeping them."""
 
 
 class RowsWriter:
     """Writes the `count` rows of an index folder in order; done: the number of rows written so far.
 
-    Leaving a `with` block without calling `close` leaves no partially written file.
+    If a `with` block ends without a call of `close`, no partially written file remains.
     """
 
     def __init__(self, folder: Path, count: int, mark: str) -> None:
-        """Starts a folder whose file `mark` is written last. Raises ArtifactError if that file already exists."""
+        """Start a folder in which file `mark` is written last. Raises ArtifactError if that file already exists."""
         if (folder / mark).exists():
-            raise ArtifactError(f"{folder / mark}: already complete: delete the folder to write it again")
+            raise ArtifactError(f"{folder / mark}: already complete; delete the folder to rewrite it")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.count, self.done, self._files = folder, count, 0, ExitStack()
 
@@ -97,24 +97,24 @@ class RowsWriter:
         with replacing(self.folder / DOC_IDS) as file:
             for doc_id in doc_ids:
                 if not one_word(doc_id):
-                    raise DataError(f"document id {doc_id!r} in row {written}: white space cannot be stored")
+                    raise DataError(f"document id {doc_id!r} in row {written} is empty or has white space")
                 file.write(f"{doc_id}\n".encode())
                 written += 1
             if written != self.documents:
                 raise ArtifactError(f"{self.folder}: {written} document ids for {self.documents} rows")
 
     def _take(self, rows: int) -> None:
-        """Adds rows to the count of rows written. Raises UsageError if there are too many."""
+        """Add rows to the count of rows written. Raises UsageError if there are too many."""
         if self.done + rows > self.count:
-            raise UsageError(f"{self.folder}: {self.done + rows} rows of {self.count}")
+            raise UsageError(f"{self.folder}: expected {self.count} rows, got {self.done + rows}")
         self.done += rows
 
     def _complete(self) -> None:
-        """Moves the finished files into place. Raises ArtifactError if rows or ids are missing."""
+        """Move the finished files into place. Raises ArtifactError if rows or ids are missing."""
         if self.done < self.count:
-            raise ArtifactError(f"{self.folder}: the rows from {self.done} on are missing: write them first")
+            raise ArtifactError(f"{self.folder}: the rows from {self.done} on are missing; write them first")
         if not (self.folder / DOC_IDS).exists():
-            raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
+            raise ArtifactError(f"{self.folder}: the document ids are missing; call write_doc_ids first")
         self._files.close()
 
     def __enter__(self) -> Self:
@@ -135,7 +135,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The shards of an index folder, in row order; dimension: of the index's vectors, 0 if it has no vectors."""
+    """The shards of an index folder in row order; dimension: the dimension of the vectors, 0 if there are none."""
 
     folder: Path
     listed: Sequence[Shard]
@@ -143,7 +143,7 @@ class Shards:
 
     @classmethod
     def of(cls, folder: Path) -> "Shards | None":
-        """The shards listed in a folder that an earlier version wrote; None if the folder is not split.
+        """The shards listed in a folder written by an earlier version; None if the folder is not split.
 
         Raises ArtifactError if the list is damaged or was written by a newer hardneg.
         """
@@ -155,9 +155,9 @@ class Shards:
             version, dimension = int(said["version"]), int(said.get("dimension", 0))
             listed = [Shard(item["place"], item["rows"]) for item in (said["shards"] if version == 1 else ())]
         except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
-            raise ArtifactError(f"{path}: damaged ({error!r}): encode the corpus again") from error
+            raise ArtifactError(f"{path}: damaged ({error!r}); re-encode the corpus") from error
         if not listed:
-            raise ArtifactError(f"{path}: version {version} with {len(listed)} shards: upgrade hardneg")
+            raise ArtifactError(f"{path}: unsupported version {version} with {len(listed)} shards; upgrade hardneg")
         return cls(folder, listed, dimension)
 
     @cached_property
@@ -166,7 +166,7 @@ class Shards:
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Links or copies `names` and the shards into another folder, and the list of shards last."""
+        """Link or copy `names` and the shards into another folder, and the list of shards last."""
         own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,11 +178,11 @@ class Shards:
         """The folder of a shard.
 
         Raises:
-            ArtifactError: the list names something other than a neighbouring folder, such as a URL of earlier versions.
+            ArtifactError: the list has something other than the name of a subfolder, such as a URL of earlier versions.
         """
         folder = self.folder / (location := self.listed[number].location)
         if location and (folder.parent != self.folder or folder.name != location):
-            problem = f"{location!r} is not the name of a folder: encode the corpus again"
+            problem = f"{location!r} is not the name of a folder; re-encode the corpus"
             raise ArtifactError(f"{self.folder / SHARDS}: {problem}")
         return folder
 
@@ -214,7 +214,7 @@ class Pieces:
 
 
 def index_bytes(folder: Path, without: str = "") -> int:
-    """The size of an index in bytes, without the ids of dense indexes, which are the same for every kind of index.
+    """The size of an index in bytes, excluding document ids, which take the same space in every kind of index.
 
     without: a subfolder to exclude.
     """
@@ -239,7 +239,7 @@ class FlatWriter(RowsWriter):
     """Writes a dense index folder, with rows in order."""
 
     def __init__(self, folder: Path, dimension: int, count: int) -> None:
-        """Starts a folder for `count` vectors of `dimension` numbers each."""
+        """Start a folder for `count` vectors of `dimension` numbers each."""
         if dimension < 1 or count < 0:
             raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
         super().__init__(folder, count, "index")
@@ -248,16 +248,16 @@ class FlatWriter(RowsWriter):
         self._file.write(_HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count))
 
     def write(self, vectors: NDArray[np.float32]) -> None:
-        """Writes the next rows, float32 [n, dimension]."""
+        """Write the next rows, float32 [n, dimension]."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
-            raise UsageError(f"{self.folder}: vectors of shape {vectors.shape} instead of [n, {self.dimension}]")
+            raise UsageError(f"{self.folder}: expected vectors of shape [n, {self.dimension}], found {vectors.shape}")
         if not np.isfinite(vectors).all():
-            raise ArtifactError(f"vectors from row {self.done} on are not finite: check the model")
+            raise ArtifactError(f"vectors from row {self.done} on are not finite; check the model")
         self._take(len(vectors))
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
 
     def close(self) -> None:
-        """Completes the folder after checking that all rows and ids are written."""
+        """Complete the folder after checking that all rows and ids are written."""
         self._complete()
 
 
@@ -277,20 +277,20 @@ class FlatVectors:
 
     @classmethod
     def open(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder written by this module or by Pyserini, or a folder of shards.
+        """Open a complete folder written by this module or by Pyserini, or a folder of shards.
 
-        Raises ArtifactError if a file is missing, cut short, unfinished, or not a flat inner-product index, or holds
-        token vectors.
+        Raises ArtifactError if a file is missing, truncated, unfinished, or not a flat inner-product index, or if the
+        folder contains token vectors.
         """
         if (folder / TOKEN_OFFSETS).exists():
-            raise ArtifactError(f"{folder}: has one vector per token: name a multi-vector index, or another folder")
+            raise ArtifactError(f"{folder}: has one vector per token; use a multi-vector index, or another folder")
         opened = cls.of_tokens(folder)
         opened.doc_ids = DocIds(folder / DOC_IDS, opened.count)
         return opened
 
     @classmethod
     def of_tokens(cls, folder: Path) -> "FlatVectors":
-        """Opens a complete folder like `open`, but also accepts token vectors. Raises ArtifactError like `open`."""
+        """Open a complete folder like `open`, but also accept token vectors. Raises ArtifactError like `open`."""
         shards = Shards.of(folder)
         if shards is None:
             dimension, count = _shape(folder / "index")
@@ -300,7 +300,7 @@ class FlatVectors:
             first = np.asarray(arrays.NumberFile(offsets, "<i8").mapped[first]) if offsets.exists() else first
             opened = cls(folder, shards.dimension, shards, Pieces(first))
         if not (folder / DOC_IDS).exists():
-            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+            raise ArtifactError(f"{folder / DOC_IDS}: no such file; it must have one document id per line")
         return opened
 
     def __len__(self) -> int:
@@ -308,12 +308,12 @@ class FlatVectors:
 
     @cached_property
     def vectors(self) -> NDArray[np.float32]:
-        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy them before passing them to torch.
+        """All vectors: float32 [N, d], a read-only memory map. Its rows are not aligned, so copy them for torch.
 
-        Raises ArtifactError if the folder is split into shards, which cannot be one map; use `read` and `gather`.
+        Raises ArtifactError for a folder of shards, which cannot be mapped as one array; use `read` and `gather`.
         """
         if len(self.shards.listed) > 1:
-            raise ArtifactError(f"{self.folder}: shards cannot be mapped as one array: encode the corpus again")
+            raise ArtifactError(f"{self.folder}: shards cannot be mapped as one array; re-encode the corpus")
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
@@ -328,7 +328,7 @@ class FlatVectors:
                 file.seek(_HEADER.size + begin * size)
                 while part:
                     if not (got := file.readinto(part)):
-                        raise ArtifactError(f"{path}: cut short while it was read")
+                        raise ArtifactError(f"{path}: truncated while it was being read")
                     part = part[got:]
         return block
 
@@ -346,7 +346,7 @@ class FlatVectors:
         return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:
-        """Makes `folder` an index of the same vectors, with further files, using hard links where the disk allows."""
+        """Make `folder` an index of the same vectors, with further files, using hard links where the disk allows."""
         self.shards.link(folder, ("index", *names, DOC_IDS))
 
     def _mapped(self, number: int) -> NDArray[np.float32]:
@@ -361,8 +361,8 @@ class FlatVectors:
         if number not in self._checked and len(self.shards.listed) > 1:
             wanted = self.dimension, int(np.diff(self._pieces.first)[number])
             if (shape := _shape(path)) != wanted:
-                reason = f"{shape[1]} vectors of dimension {shape[0]} instead of {wanted[1]} of {wanted[0]}"
-                raise ArtifactError(f"{path}: {reason}: encode the corpus again")
+                reason = f"expected {wanted[1]} vectors of dimension {wanted[0]}, found {shape[1]} of {shape[0]}"
+                raise ArtifactError(f"{path}: {reason}; re-encode the corpus")
             self._checked.add(number)
         return path
 
@@ -376,12 +376,12 @@ class _SomeRows(FlatVectors):
         self.first_row = whole.first_row + rows.start
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Same as `read` and `gather` of the whole index."""
+        """Read from the whole index, counting rows from the first one of this part."""
         first = self._rows.start
         return self._whole.read(first + start, first + min(stop, len(self._rows)), space)
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Same as `read` and `gather` of the whole index."""
+        """Gather from the whole index, counting rows from the first one of this part."""
         return self._whole.gather(rows + self._rows.start)
 
 
@@ -394,11 +394,11 @@ def _shape(path: Path) -> tuple[int, int]:
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
     if len(header) < _HEADER.size or header[:4] != FLAT:
-        raise ArtifactError(f"{path}: not a flat inner-product faiss index: build a flat one")
+        raise ArtifactError(f"{path}: not a flat inner-product faiss index; build a flat one")
     _, dimension, count, _, _, _, metric, floats = _HEADER.unpack(header)
     if metric != 0 or dimension < 1 or count < 0 or floats != dimension * count:
-        raise ArtifactError(f"{path}: its header is damaged: build the index again")
+        raise ArtifactError(f"{path}: the header is damaged; rebuild the index")
     expected = _HEADER.size + floats * _FLOAT
     if size != expected:
-        raise ArtifactError(f"{path}: {size} bytes instead of {expected}: build the index again")
+        raise ArtifactError(f"{path}: expected {expected} bytes, found {size}; rebuild the index")
     return dimension, count

@@ -1,4 +1,4 @@
-"""Vectors that another program made, as a .npy array, Parquet or JSON Lines, streamed into a dense index."""
+"""Import of vectors from other programs, as a .npy array, Parquet or JSON Lines, streamed into a dense index."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Vectors and their ids in the same order; blocks: reads up to `ROWS` vectors at a time, anew on each call."""
+    """Vectors and their ids in the same order; blocks: reads the file from its start, `ROWS` vectors at a time."""
 
     path: Path
     dimension: int
@@ -51,11 +51,11 @@ class VectorFile:
         rows, distinct = 0, False
         for block in self.blocks():
             if not (finite := np.isfinite(block.vectors).all(axis=1)).all():
-                raise DataError(f"{block.at[int(np.argmin(finite))]}: the vector is not finite; encode it again")
+                raise DataError(f"{block.at[int(np.argmin(finite))]}: the vector is not finite; re-encode it")
             rows, distinct = rows + len(block.vectors), distinct or bool(block.vectors.any())
             yield block.vectors
         if rows and not distinct:
-            problem = f"{counted(rows, 'vector')}, all zero: every text would tie; encode them again"
+            problem = f"{counted(rows, 'vector')}, all zero, so that all texts would tie; re-encode them"
             raise DataError(f"{self.path}: {problem}")
 
 
@@ -71,15 +71,15 @@ def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
         with path.open("rb") as file:
             start = file.read(8)
     except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+        raise DataError(f"{path}: cannot be opened ({error.strerror})") from error
     if ids is not None and start.startswith((_PARQUET, b"{")):
-        raise DataError(f"{path}: already has ids: omit {ids}")
+        raise DataError(f"{path}: already has ids; omit {ids}")
     if ids is None and start.startswith(_NUMPY):
-        raise DataError(f"{path}: a .npy array has no ids: also give a file of them, one per line, in row order")
+        raise DataError(f"{path}: a .npy array has no ids; also give a file of ids, one per line, in row order")
     read = partial(_npy, id_path=ids) if ids else _parquet if start.startswith(_PARQUET) else _json
     blocks = partial(read, path)
     if (first := next(blocks(), None)) is None:
-        raise DataError(f"{path}: no vectors in this file")
+        raise DataError(f"{path}: contains no vectors")
     return VectorFile(path, first.vectors.shape[1], blocks)
 
 
@@ -101,7 +101,7 @@ def _json(path: Path) -> Iterator[_Block]:
             if not len(vector):
                 raise DataError.at(path, number, "'vector' must be a list of finite numbers")
             if len(vector) != (dimension := dimension or len(vector)):
-                raise DataError.at(path, number, f"a vector of dimension {len(vector)}; the first has {dimension}")
+                raise DataError.at(path, number, f"dimension {len(vector)}, but the first vector has {dimension}")
             ids.append(name)
             rows.append(vector)
         at = [f"{path}:{number}" for number, _ in numbered]
@@ -116,7 +116,7 @@ def _npy(path: Path, id_path: Path) -> Iterator[_Block]:
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: not a .npy file, or damaged ({str(error).splitlines()[0]}); {advice}") from error
     if not np.issubdtype(array.dtype, np.floating) or array.ndim != 2 or not array.shape[1]:
-        raise DataError(f"{path}: {array.dtype} of shape {array.shape}; {advice}")
+        raise DataError(f"{path}: has {array.dtype} values of shape {array.shape}; {advice}")
     lines = text_lines.read_lines(id_path)
     for start in range(0, len(array), ROWS):
         with np.errstate(over="ignore"):
@@ -138,7 +138,7 @@ def _parquet(path: Path) -> Iterator[_Block]:
             names = file.schema_arrow.names
             columns = [name for known in (_IDS, _VECTORS) for name in [n for n in known if n in names][:1]]
             if len(columns) < 2:
-                raise DataError(f"{path}: needs columns 'id' and 'vector'; it has {', '.join(names)}")
+                raise DataError(f"{path}: expected columns 'id' and 'vector', found {', '.join(names)}")
             for batch in file.iter_batches(ROWS, columns=columns):
                 at = [f"{path}: row {row}" for row in range(start, start + len(batch))]
                 ids = compute.fill_null(compute.cast(batch.column(columns[0]), pa.string()), "").to_pylist()
@@ -147,7 +147,7 @@ def _parquet(path: Path) -> Iterator[_Block]:
                 dimension = dimension or int(lengths[0])
                 if (other := (lengths != dimension) | (lengths == 0)).any():
                     row = int(np.argmax(other))
-                    raise DataError(f"{at[row]}: a vector of dimension {lengths[row]}; the first has {dimension}")
+                    raise DataError(f"{at[row]}: dimension {lengths[row]}, but the first vector has {dimension}")
                 with np.errstate(over="ignore"):  # missing numbers become nan
                     block = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
                 yield _Block(ids, block.reshape(-1, dimension), at, at)
@@ -158,9 +158,9 @@ def _parquet(path: Path) -> Iterator[_Block]:
 
 
 def _check_ids(file: VectorFile) -> int:
-    """Count the ids. Raises DataError if one is repeated, empty or has white space.
+    """Count the ids. Raises DataError if an id is repeated, empty or has white space.
 
-    Memory: eight bytes an id; hashes find candidates for repeats, a second pass confirms them.
+    Memory use is 8 bytes per id: hashes find possible repeats, and a second pass confirms them.
     """
     parts = list[NDArray[np.uint64]]()
     for block in file.blocks():
@@ -175,7 +175,7 @@ def _check_ids(file: VectorFile) -> int:
             for row in np.flatnonzero(np.isin(hashes, repeated)).tolist():
                 name, at = block.ids[row], block.id_at[row]
                 if seen.setdefault(name, at) != at:
-                    raise DataError(f"{at}: id {name!r} repeats that of {seen[name]}; keep one of them")
+                    raise DataError(f"{at}: id {name!r} already occurs at {seen[name]}; keep one of the two")
     return int(counts.sum())
 
 
@@ -193,7 +193,7 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
 
 @dataclass(frozen=True)
 class VectorOwners:
-    """The texts whose vectors are wanted, in order.
+    """The texts that need vectors, in order.
 
     ids: all text ids. rows: maps ids to positions in `ids`, -1 for other ids. what: the noun, such as `document`.
     """
@@ -204,9 +204,9 @@ class VectorOwners:
 
 
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
-    """Write the wanted vectors as a dense index in `folder`, in the order of the ids; return the number of others.
+    """Write the wanted vectors as a dense index in `folder`, in the order of the ids; return how many were left out.
 
-    Vectors in another order are first written to a temporary file, which doubles the disk space for that time.
+    If the order differs, vectors are first written to a temporary file, which doubles the disk space until the end.
 
     Raises DataError if a vector is missing, and as `import_vectors` does.
     """
@@ -218,7 +218,7 @@ def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progre
     if not there.all():
         first = wanted.ids[int(np.argmin(there))]
         lacking = f"{int((~there).sum())} of {counted(len(there), wanted.what)}"
-        raise DataError(f"{file.path}: no vector for {lacking}, the first is {first!r}; encode them too")
+        raise DataError(f"{file.path}: no vector for {lacking}, such as {first!r}; encode them too")
     blocks: Iterable[NDArray[np.float32]]
     blocks = (block[rows >= 0] for block, rows in zip(file.vectors(), parts, strict=True))
     if not (known == np.arange(len(there))).all():

@@ -84,7 +84,7 @@ def test_mine_a_corpus_of_one_document(folder: Path, form: str, name: str) -> No
     (folder / "qrels" / "train.tsv").write_text(f"{HEADER}q1\td1\t1\n")
     Path("run").write_text("q1 Q0 d1 1 1 x\n")
     words = ["--dataset", f"beir:{folder}", "--run", "run", "--form", form, "--count", "1", "--output", name]
-    assert re.search(r"there is no row to write: .*negative.* \(1\)", refused("mine", *words))
+    assert re.search(r"no rows to write \(1 .*negative", refused("mine", *words))
     assert not Path(name).exists()
 
 

@@ -59,7 +59,7 @@ def test_mine_writes_what_training_programs_read_and_the_store_remembers(hardneg
     out = hardneg(f"{MINE} --form tevatron-v2 --output v2.jsonl --corpus-output corpus.jsonl")
     assert hardneg.err.count("in the store") == 4
     assert len(lines("corpus.jsonl")) == 60 and len(lines("v2.jsonl")[0]["negative_document_ids"]) == 8
-    with pytest.raises(HardnegError, match=r"there is no row to write: .*fewer than 11 negatives \(36\)"):
+    with pytest.raises(HardnegError, match=r"no rows to write \(36 .*fewer than 11 negatives"):
         hardneg(f"{MINE} --count 11 --output none.jsonl")
     assert not Path("none.jsonl").exists()
 
@@ -87,7 +87,7 @@ def test_mine_from_anyones_run(hardneg, place):
     assert "rows left out: a document has no score: 2" in out
     assert lines("scored.jsonl")[0]["scores"] == [9, 8]
     (place / "run.txt").write_text("q59 Q0 d1 1 1 x\n")
-    with pytest.raises(DataError, match="no query of the run is in split train"):
+    with pytest.raises(DataError, match="the run has no query of split train"):
         hardneg(command)
 
 
@@ -122,9 +122,9 @@ def test_export_turns_one_form_into_another(hardneg):
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        ("--output x.csv", UsageError, "ends in .parquet or .jsonl"),
+        ("--output x.csv", UsageError, "must end in .parquet or .jsonl"),
         ("--output x.jsonl --form tuple --miner topkk", UsageError, "did you mean 'topk'"),
-        ("--output x.jsonl --miner topkk --form tuple", UsageError, "there are: triplet"),
+        ("--output x.jsonl --miner topkk --form tuple", UsageError, "available: triplet"),
         ("--output x.jsonl --form tevatron-v2", UsageError, "--corpus-output and"),
         ("--output x.jsonl --run run.txt", UsageError, "exactly one of"),
         ("--output x.jsonl --miner topkk", RecipeError, "did you mean 'topk'"),
@@ -185,11 +185,11 @@ def test_index_import(hardneg, place):
     (place / "ids.txt").write_text("a\nb\nc\n")
     command = "index import --vectors v.npy --ids ids.txt --output imported"
     (place / "ids.txt").write_text("a\nb\na\n")
-    with pytest.raises(DataError, match=r"ids.txt:3: id 'a' repeats that of ids.txt:1"):
+    with pytest.raises(DataError, match=r"ids.txt:3: id 'a' already occurs at ids.txt:1"):
         hardneg(command)
     assert not (place / "imported").exists() and not (place / "imported.partial").exists()
     (place / "ids.txt").write_text("a\nb\nc\n")
     assert hardneg(command) == "imported: 3 vectors of dimension 3\n"
     assert not list(place.glob(".imported*"))
-    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: also give a file of them"):
+    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids; also give a file of ids"):
         hardneg("index import --vectors v.npy --output other")

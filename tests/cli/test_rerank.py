@@ -48,7 +48,7 @@ def test_mistakes_are_told(hardneg):
         hardneg("--reranker", "cross-encodr:model", "--output", "best.trec.gz")
     with pytest.raises(RecipeError, match="lenght: cross-encoder has no such option; did you mean 'length'"):
         hardneg(*model, "best.trec.gz", "--option", "lenght=3")
-    with pytest.raises(DataError, match="no query of the run is in split dev"):
+    with pytest.raises(DataError, match="the run has no query of split dev"):
         hardneg(*model, "best.trec.gz", "--split", "dev")
 
 

@@ -67,7 +67,7 @@ def test_a_stored_folder_has_groups_and_notes_and_no_queries(folder, tmp_path_fa
     facts = write_collection(collection, out, Silent())
     assert (facts["documents"], facts["splits"], facts["groups"]) == (7, {}, {"documents": 7, "queries": 0})
     assert facts["notes"] == [
-        "left out: 1 file .png, not among the forms to read",
+        "left out: 1 .png file, not included in `forms`",
         "left out: 1 file without text, such as empty.txt",
     ]
     groups = StoredCollection.open(out).groups("document")
@@ -85,20 +85,20 @@ def test_all_mistakes_come_at_once_each_with_its_line(tmp_path):
     first, *lines = str(caught.value).splitlines()
     assert first == f"{tmp_path}: 5 problems"
     assert [line.strip().removeprefix(f"{tmp_path}/") for line in lines] == [
-        "bad.txt:2: not UTF-8 (invalid start byte); save it as UTF-8, or exclude it by `glob`",
-        "rows.csv:1: no column `text`; the columns in the first line are: body",
-        "rows.jsonl:1: no 'text' in this object",
+        "bad.txt:2: not UTF-8 (invalid start byte); save it as UTF-8, or exclude it with `glob`",
+        "rows.csv:1: missing column `text`; the first line has body",
+        "rows.jsonl:1: missing field 'text'",
         "rows.jsonl:3: `text` is empty; fill it in, or remove the row",
-        "rows.jsonl:4: not JSON: Expecting value",
+        "rows.jsonl:4: not JSON (Expecting value)",
     ]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"forms": ("mdx",)}, "no form 'mdx'; did you mean 'md'?"),
-        ({"words": 0}, "words must be 1 or more, and min_words"),
-        ({"overlap": 150}, "overlap must be 0 or more, and less than words"),
+        ({"forms": ("mdx",)}, "unknown form 'mdx'; did you mean 'md'?"),
+        ({"words": 0}, "words must be at least 1, and min_words"),
+        ({"overlap": 150}, "overlap must be at least 0 and less than words"),
     ],
 )
 def test_options_that_make_no_sense(folder, options, message):
@@ -109,10 +109,10 @@ def test_options_that_make_no_sense(folder, options, message):
 def test_folders_without_a_file_to_read(tmp_path):
     with pytest.raises(DataError, match="no such folder"):
         documents(tmp_path / "none")
-    with pytest.raises(DataError, match=r"no file to read: none of csv, .* matches "):
+    with pytest.raises(DataError, match=r"no files to read; .* matches no csv, "):
         documents(tmp_path)
     (tmp_path / "a.docx").write_text("x")
-    with pytest.raises(DataError, match=r"it has 1 file \.docx"):
+    with pytest.raises(DataError, match=r"only 1 \.docx file"):
         documents(tmp_path)
 
 
@@ -187,7 +187,7 @@ def plain(a):
     opened = Documents(str(tmp_path), forms=("py",)).load()
     assert {each.group for each in opened.groups("document")} == {"a.py"}
     (tmp_path / "a.py").write_text("def f(:\n")
-    with pytest.raises(DataError, match=r"a\.py:1: not Python \(.*\); fix it, or exclude it by `glob`"):
+    with pytest.raises(DataError, match=r"a\.py:1: not Python \(.*\); fix it, or exclude it with `glob`"):
         documents(tmp_path, forms=("py",))
 
 
@@ -212,8 +212,8 @@ def test_text_without_blanks_is_cut_by_its_characters(tmp_path):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ("title,text\nA,one, two\n", "a.csv:2: 3 fields for 2 columns; quote texts that contain commas"),
-        ('"ti"tle,text\nA,b\n', "a.csv:1: not CSV: "),
+        ("title,text\nA,one, two\n", "a.csv:2: expected 2 columns, found 3; quote texts that contain commas"),
+        ('"ti"tle,text\nA,b\n', "a.csv:1: not CSV ("),
         ("text,text\na,b\n", "a.csv:1: two columns `text`; rename one of them"),
     ],
 )
@@ -228,13 +228,13 @@ def test_packed_files_and_names_that_are_no_text_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"a\.txt: compressed with gzip; decompress it"):
         documents(tmp_path)
     (tmp_path / os.fsdecode(b"\xe9.txt")).write_text("Words.")
-    with pytest.raises(DataError, match=r"b'\\xe9\.txt': a file name that is not UTF-8"):
+    with pytest.raises(DataError, match=r"file name b'\\xe9\.txt' is not UTF-8"):
         Documents(str(tmp_path)).load()
 
 
 @pytest.mark.parametrize("pattern", ["", "/etc/*", "a**"])
 def test_globs_that_leave_the_folder(folder, pattern):
-    with pytest.raises(UsageError, match="documents: glob: "):
+    with pytest.raises(UsageError, match="documents: invalid glob "):
         documents(folder, glob=pattern)
 
 
@@ -245,12 +245,12 @@ def test_links_that_are_not_followed_are_told(tmp_path):
         (tmp_path / "pages" / name).symlink_to(target)
     opened = Documents(str(tmp_path / "pages")).load()
     assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
-    assert opened.notes() == ["left out: 2 links to no file here, such as folder"]
+    assert opened.notes() == ["left out: 2 links to no file inside, such as folder"]
     (tmp_path / "private.txt").write_text("A password.")
     (tmp_path / "pages" / "a-link.txt").symlink_to("../private.txt")
     opened = Documents(str(tmp_path / "pages")).load()
     assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
-    assert opened.notes() == ["left out: 3 links to no file here, such as a-link.txt"]
+    assert opened.notes() == ["left out: 3 links to no file inside, such as a-link.txt"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_pdf_pages_are_read_with_pypdf(tmp_path):
     writer.add_blank_page(width=72, height=72)
     writer.write(tmp_path / "scan.pdf")
     (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.7 cut off")
-    for name, reason in (("scan.pdf", "no text, maybe scanned pages"), ("cut.pdf", "not a readable PDF")):
+    for name, reason in (("scan.pdf", "contains no text, possibly"), ("cut.pdf", "not a readable PDF")):
         [(_, error)] = read_file(tmp_path / name)
         assert isinstance(error, DataError) and reason in str(error)
 
@@ -27,7 +27,7 @@ def test_without_pypdf_pdf_files_are_counted_or_refused(folder, monkeypatch):
     (folder / "a.pdf").write_bytes(b"%PDF")
     monkeypatch.setattr("hardneg.datasets.documents.find_spec", lambda name: None)
     notes = Documents(str(folder)).load().notes()
-    assert 'PDF files are read with pypdf: pip install "hardneg[pdf]"' in notes
+    assert 'reading PDF files requires pypdf: pip install "hardneg[pdf]"' in notes
     with pytest.raises(MissingDependency, match="pip install"):
         documents(folder, forms=("pdf",))
 

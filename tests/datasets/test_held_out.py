@@ -115,10 +115,10 @@ def test_stored_apart(tmp_path):
 
 
 def test_what_cannot_be_withheld():
-    assert Withheld(unlabelled=1.0).problems() == ["unlabelled must be 0 or above and below 1, not 1"]
-    assert Withheld(0.5, -0.1).problems() == ["positives must be 0 or above and below 1, not -0.1"]
+    assert Withheld(unlabelled=1.0).problems() == ["unlabelled must be at least 0 and below 1, not 1"]
+    assert Withheld(0.5, -0.1).problems() == ["positives must be at least 0 and below 1, not -0.1"]
     assert Withheld().problems() == ["set unlabelled, positives or groups above 0, or set siblings or halves"]
-    with pytest.raises(DataError, match="no split train; it has test"):
+    with pytest.raises(DataError, match="no split train; available: test"):
         WithheldCollection(Whole({"test": ["t1"]}), Withheld(0.5)).splits()
     with pytest.raises(DataError, match="already has a split unlabelled"):
         WithheldCollection(Whole({"train": [], "unlabelled": []}), Withheld(0.5)).splits()
@@ -156,7 +156,7 @@ def test_siblings_differ_and_the_rest_is_the_same():
         assert all(pairs(part.qrels(split)) == pairs(parts[0].qrels(split)) for part in parts)
     assert [len(ids(part)) for part in parts] == [8, 8 + 6, 8 + 6 + 3, 24]
     assert all({*ids(one)} < {*ids(more)} for one, more in pairwise(parts))
-    assert parts[0].notes() == ["noted", "withheld by their groups: 16 documents and 6 queries"]
+    assert parts[0].notes() == ["noted", "withheld by group: 16 documents and 6 queries"]
 
 
 def test_groups_go_with_their_documents_and_training_queries():
@@ -170,7 +170,7 @@ def test_groups_go_with_their_documents_and_training_queries():
 
 
 def test_siblings_need_groups():
-    with pytest.raises(DataError, match="siblings and groups need groups"):
+    with pytest.raises(DataError, match="siblings and groups require groups"):
         Withheld(siblings=1).of(Whole())
 
 

@@ -117,7 +117,7 @@ def test_other_columns_and_floats(tmp_path):
 def test_one_split(plain):
     loader = HuggingFace(str(plain), qrels=HubTable(config="qrels", split="validation"))
     assert loader.load().splits() == ["dev"]
-    with pytest.raises(DataError, match=r"no split 'test'; it has (dev, train|train, dev)"):
+    with pytest.raises(DataError, match=r"no split 'test'; available: (dev, train|train, dev)"):
         replace(loader, qrels=HubTable(config="qrels", split="test")).load()
 
 
@@ -126,10 +126,10 @@ def test_one_split(plain):
     [
         ("qrels/train.parquet", TRAIN | {"score": [1.5, 1]}, "[qrels]:1: column 'score' must contain whole"),
         ("qrels/train.parquet", TRAIN | {"score": [1, None]}, "[qrels]:2: column 'score' must contain whole"),
-        ("qrels/train.parquet", {"query": [1]}, "[qrels]:1: no column 'query-id' among query"),
+        ("qrels/train.parquet", {"query": [1]}, "[qrels]:1: missing column 'query-id' among query"),
         ("queries/q.parquet", {"_id": ["1 0"], "text": ["a"]}, "[queries]:1: column '_id' must contain ids"),
         ("queries/q.parquet", {"_id": ["1", "1"], "text": ["a", "b"]}, "train:2: query id '1' is repeated"),
-        ("corpus/c.parquet", {"_id": ["1"], "text": [None]}, "[corpus]:1: column 'text' must contain text"),
+        ("corpus/c.parquet", {"_id": ["1"], "text": [None]}, "[corpus]:1: column 'text' must contain strings"),
     ],
 )
 def test_mistakes(plain, tmp_path_factory, path, columns, message):
@@ -152,7 +152,7 @@ def test_damaged_parquet(plain):
 def test_tables_that_are_not_there(plain):
     with pytest.raises(DataError, match=r"no configuration, subfolder, \.parquet or \.jsonl file 'nope'"):
         HuggingFace(str(plain), corpus=HubTable(config="nope")).load()
-    with pytest.raises(DataError, match=r"train, dev; choose one as `corpus\.split`"):
+    with pytest.raises(DataError, match=r"train, dev; choose one with `corpus\.split`"):
         HuggingFace(str(plain), corpus=HubTable(config="qrels")).load()
 
 

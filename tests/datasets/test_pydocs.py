@@ -121,7 +121,7 @@ def test_what_is_taken_and_what_is_not(made: str) -> None:
     means = {judgement.query_id for judgement in judgements if judgement.doc_id.endswith(".mean")}
     assert len(means) == 1
     assert collection.left_out == {
-        "files of tests": 3,
+        "test files": 3,
         "files that are not modules": 1,
         "copies of another file": 1,
         "files that do not parse": 2,
@@ -132,7 +132,7 @@ def test_what_is_taken_and_what_is_not(made: str) -> None:
         "duplicate docstrings": 1,
         "passages above the cap of 6000": 0,
     }
-    assert "left out: 3 files of tests" in collection.notes()
+    assert "left out: 3 test files" in collection.notes()
 
 
 def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -
         (PyDocs(("nosuchpackage",)), MissingDependency, "'nosuchpackage' is not installed"),
         (PyDocs(("os.path",)), UsageError, "top-level name"),
         (PyDocs(("sys",)), MissingDependency, "'sys' is not installed"),
-        (PyDocs(()), UsageError, "pydocs: give at least one package"),
-        (PyDocs(max_passages=0), UsageError, "max_passages of 1 or more"),
+        (PyDocs(()), UsageError, "pydocs: packages must not be empty"),
+        (PyDocs(max_passages=0), UsageError, "max_passages must be at least 1"),
         (PyDocs(test_share=0.0), UsageError, "test_share must be above 0"),
-        (PyDocs(dev_share=0.5, test_share=0.5), UsageError, "below 1 together"),
+        (PyDocs(dev_share=0.5, test_share=0.5), UsageError, "with a sum below 1"),
     ],
 )
 def test_refused(loader: PyDocs, error: type[Exception], message: str) -> None:

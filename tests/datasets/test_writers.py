@@ -71,10 +71,10 @@ def test_the_heading_is_taken_out_of_the_passage():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: InverseCloze(kept=2), "kept must be 0 to 1"),
+        (lambda: InverseCloze(kept=2), "kept must be between 0 and 1"),
         (lambda: InverseCloze(words=(5, 4)), "words must be two numbers"),
-        (lambda: Crop(shortest=0.6), "shortest and longest must be"),
-        (lambda: Crop(words=3), "words must be 4 or above"),
+        (lambda: Crop(shortest=0.6), "0 < shortest <= longest <= 1 is required"),
+        (lambda: Crop(words=3), "words must be at least 4"),
     ],
 )
 def test_options_that_make_no_sense(make, message):
@@ -101,7 +101,7 @@ def test_docstring_takes_the_first_sentence_and_leaves_code():
     assert others == [Written((), document) for document in documents[1:]]
     (few,) = FirstSentence(words=(6, 9)).write(documents[:1], count=1, seed=1)
     assert few == Written((), documents[0])
-    with pytest.raises(PluginError, match=r"words must be two numbers from 1, the smaller first, not \[4, 3\]"):
+    with pytest.raises(PluginError, match=r"words must be two numbers of at least 1, the smaller first, not \[4, 3\]"):
         FirstSentence(words=(4, 3))
 
 

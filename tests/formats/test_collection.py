@@ -63,7 +63,7 @@ def test_round_trip_with_counts_and_notes(tmp_path):
         "3 rows had no text",
         "train: 2 judgements of unknown queries, used in evaluation only",
         "train: 1 judgement of documents not in the corpus, used in evaluation only",
-        "train: 1 judgement repeated, left out",
+        "train: 1 repeated judgement left out",
         "train: 1 query without a relevant document",
     ]
     stored = StoredCollection.open(tmp_path)
@@ -88,7 +88,7 @@ def test_round_trip_with_counts_and_notes(tmp_path):
         (Made(docs=[("d1", "a"), ("d1", "b")]), "document id 'd1' occurs twice"),
         (Made(judged={"train": [("q1", "d1", 1), ("q1", "d1", 0)]}), "document d1: judged both 1 and 0"),
         (Made(asked={"../train": []}), "split '../train'"),
-        (Made(asked={"train": [("q1", "a")], "dev": [("q1", "b")]}), "'q1' of split dev: two splits give it"),
+        (Made(asked={"train": [("q1", "a")], "dev": [("q1", "b")]}), "'q1' of split dev has another text"),
     ],
 )
 def test_refused(tmp_path, made, message):
@@ -113,7 +113,7 @@ def test_missing_parts(tmp_path):
     (tmp_path / "qrels" / "train.txt").unlink()
     (tmp_path / "queries" / "train.arrow").unlink()
     for read in (stored.qrels, stored.queries, lambda _: stored.all_qrels()):
-        with pytest.raises(ArtifactError, match="again"):
+        with pytest.raises(ArtifactError, match="rerun"):
             read("train")
 
 

@@ -96,7 +96,7 @@ def test_bad_blocks_are_refused(tmp_path: Path) -> None:
     with FlatWriter(tmp_path, 3, 20) as writer:
         with pytest.raises(UsageError, match="shape"):
             writer.write(np.zeros((2, 4), np.float32))
-        with pytest.raises(UsageError, match="21 rows of 20"):
+        with pytest.raises(UsageError, match="expected 20 rows, got 21"):
             writer.write(np.zeros((21, 3), np.float32))
         with pytest.raises(ArtifactError, match="finite"):
             writer.write(np.full((2, 3), np.nan, np.float32))
@@ -118,5 +118,5 @@ def test_ids_that_are_not_as_many_as_the_vectors_are_told(tmp_path, lines):
         writer.write_doc_ids(["a", "b"])
         writer.close()
     (tmp_path / "docid").write_text(lines)
-    with pytest.raises(ArtifactError, match=r"docid: [013] document ids for 2 vectors: copy the index again"):
+    with pytest.raises(ArtifactError, match=r"docid: [013] document ids for 2 vectors; copy the index again"):
         FlatVectors.open(tmp_path).doc_ids[1]

@@ -65,7 +65,7 @@ def rows_of(path):
 def test_what_is_written_is_read_back_to_the_same_ids(corpus, tmp_path, form, name):
     path, lookup = tmp_path / name, TextLookup(QUERIES, corpus)
     counts = written(corpus, path, form, negatives=1)
-    assert list(counts) == ["rows", f"{BEYOND} 1 of a query"]
+    assert list(counts) == ["rows", f"{BEYOND} 1 per query"]
     found = plain(read_form(form, path, lookup))
     assert [row[:3] for row in found] == [("q1", ["d0", "d1"], ["d2"]), ("q2", ["d2"], ["d3"])]
     assert not +lookup.counts
@@ -83,7 +83,7 @@ def test_scores_are_kept(corpus, tmp_path, form, name):
 def test_columns_of_sentence_transformers(corpus, tmp_path):
     for ending in ("parquet", "jsonl"):
         path = tmp_path / f"t.{ending}"
-        assert written(corpus, path, "triplet", negatives=1) == {"rows": 3, f"{BEYOND} 1 of a query": 1}
+        assert written(corpus, path, "triplet", negatives=1) == {"rows": 3, f"{BEYOND} 1 per query": 1}
         texts = {"anchor": "flowers", "positive": "Tulips tulips in spring", "negative": "the sea is cold"}
         assert list(rows_of(path)[1].items()) == list(texts.items())
         assert written(corpus, path, "labeled-list") == {"rows": 3}
@@ -154,7 +154,7 @@ def test_queries_of_one_text_are_read_as_the_first_and_told(corpus, tmp_path):
     row = json.dumps({"anchor": "sea", "positive": "the sea is cold", "negative": "a rose is a rose"}) + "\n"
     path.write_text(row + row)
     assert plain(read_form("triplet", path, lookup))[0][:3] == ("q2", ["d2"], ["d0"])
-    assert +lookup.counts == Counter({"texts that several queries have, read as the first of them": 1})
+    assert +lookup.counts == Counter({"query texts with several ids, matched to the first id": 1})
 
 
 BAD_LABELS = '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}'
@@ -166,10 +166,10 @@ BAD_LABELS = '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}'
         ("triplet", "x.jsonl", '{"anchor": "sea"}', "x.jsonl:1: field '"),
         ("triplet", "x.parquet", "no", "not a Parquet file"),
         ("n-tuple", "x.jsonl", '{"anchor": "sea", "positive": "a", "negative_1": 3}', "'negative_1' must be of type"),
-        ("labeled-list", "x.jsonl", BAD_LABELS, "2 labels for 1 documents"),
-        ("tevatron-v1", "x.jsonl", "\n[]", "x.jsonl:2: a JSON value that is not an object"),
-        ("tevatron-v2", "x.jsonl", "{", "x.jsonl:1: not JSON"),
-        ("dpr", "x.json", '{"question": "sea"}', "must contain one JSON array"),
+        ("labeled-list", "x.jsonl", BAD_LABELS, "field 'labels' needs one number per document (1), not 2"),
+        ("tevatron-v1", "x.jsonl", "\n[]", "x.jsonl:2: expected a JSON object"),
+        ("tevatron-v2", "x.jsonl", "{", "x.jsonl:1: expected one JSON object per line"),
+        ("dpr", "x.json", '{"question": "sea"}', "not a JSON array"),
         ("dpr", "x.json", '[{"question": "sea"}, {"a"', "x.json:1: field 'hard_negative_ctxs'"),
         ("dpr", "x.json", "[", "x.json: not JSON"),
         ("dpr", "missing.json", None, "cannot be opened"),

@@ -109,5 +109,5 @@ def test_batches_and_lists_of_a_step_mask_them(stored):
 
 def test_the_document_of_a_query_s_id_does_not_count_where_that_is_said(tmp_path):
     counts = write_collection(Made(), tmp_path, Silent(), exclude_own=True)
-    assert counts["excluded"] == 3 and "excluded: 3 pairs of a query and a document" in counts["notes"]
+    assert counts["excluded"] == 3 and "excluded: 3 query-document pairs" in counts["notes"]
     assert StoredCollection.open(tmp_path).excluded() == {"q1": ["q1"], "q2": ["q2"], "3": ["3"]}

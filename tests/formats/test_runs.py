@@ -58,14 +58,14 @@ def test_an_empty_run_is_refused(tmp_path, text):
 
 
 def test_what_is_no_text_is_told(tmp_path):
-    with pytest.raises(DataError, match="run:1: not UTF-8 text: save the file as UTF-8"):
+    with pytest.raises(DataError, match="run:1: not UTF-8 text; save the file as UTF-8"):
         read_run(_written(tmp_path / "run", _GOOD.encode("utf-16")))
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("q1 Q0 d2 2 1.0\n", "5 columns"),
+        ("q1 Q0 d2 2 1.0\n", "expected 6 columns .*found 5"),
         ("q1 Q0 d2 2 high t\n", "not a number"),
         ("q1 Q0 d2 2 1_0 t\n", "not a number"),
         ("q1 Q0 d2 2 nan t\n", "finite"),
@@ -212,7 +212,7 @@ def test_a_stream_needs_the_lines_of_a_query_together(tmp_path, monkeypatch):
     path = _written(tmp_path / "run", "q1 Q0 a 1 2 t\nq2 Q0 a 1 2 t\nq1 Q0 b 2 1 t\n")
     assert doc_lists(read_run(path)) == [["a", "b"], ["a"]]
     monkeypatch.setattr(text_lines, "_CHUNK", 20)
-    with pytest.raises(DataError, match="query q1 are not contiguous: sort the run"):
+    with pytest.raises(DataError, match="query q1 are not contiguous; sort the run"):
         list(stream_run(path))
 
 

@@ -71,14 +71,14 @@ def not_finite():
     ("kind", "change", "message"),
     [
         ("npy", {"ids": IDS[:3]}, "ids.txt: 3 ids for 4 vectors"),
-        ("npy", {"ids": ["a", "b", "c", "b"]}, "ids.txt:4: id 'b' repeats that of "),
-        ("jsonl", {"ids": ["a", "b", "b", "c"]}, "e.jsonl:3: id 'b' repeats that of "),
+        ("npy", {"ids": ["a", "b", "c", "b"]}, "ids.txt:4: id 'b' already occurs at "),
+        ("jsonl", {"ids": ["a", "b", "b", "c"]}, "e.jsonl:3: id 'b' already occurs at "),
         ("npy", {"ids": ["a", "b c", "d", "e"]}, "ids.txt:2: id 'b c'"),
         ("npy", {"vectors": not_finite()}, "v.npy: row 2: the vector is not finite"),
         ("jsonl", {"vectors": not_finite()}, "e.jsonl:3: the vector is not finite"),
         ("npy", {"vectors": VECTORS.astype(np.int64)}, "floating-point numbers"),
         ("npy", {"vectors": VECTORS[0]}, "shape [vectors, dimension]"),
-        ("jsonl", {"ids": []}, "no vectors in this file"),
+        ("jsonl", {"ids": []}, "contains no vectors"),
     ],
 )
 def test_mistakes_have_their_place(tmp_path, kind, change, message):
@@ -91,7 +91,7 @@ def test_mistakes_have_their_place(tmp_path, kind, change, message):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"id": "x", "vector": [1, 2]}', "e.jsonl:5: a vector of dimension 2; the first has 3"),
+        ('{"id": "x", "vector": [1, 2]}', "e.jsonl:5: dimension 2, but the first vector has 3"),
         *(
             (line, "e.jsonl:5: 'vector' must be a list of finite numbers")
             for line in (
@@ -107,7 +107,7 @@ def test_mistakes_have_their_place(tmp_path, kind, change, message):
             "e.jsonl:5: id 'x\\x00' is empty or contains white space or control",
         ),
         ('{"id": 7, "vector": [1, 2, 3]}', "e.jsonl:5: 'id' must be a string"),
-        ("{", "e.jsonl:5: not JSON"),
+        ("{", "e.jsonl:5: expected one JSON object per line"),
     ],
 )
 def test_bad_lines(tmp_path, line, message):
@@ -134,8 +134,8 @@ def test_what_is_no_array_of_vectors(tmp_path: Path) -> None:
         (whole[:-5], "not a .npy file, or damaged ("),
         (whole[:20], "not a .npy file, or damaged ("),
         (saved(path, np.array([[{}, "x"]], object)), "not a .npy file, or damaged ("),
-        (saved(path, VECTORS[0]), "float32 of shape (3,); write floating-point numbers of shape [vectors, dimension]"),
-        (saved(path, VECTORS.astype(np.int64)), "int64 of shape (4, 3); write floating-point numbers"),
+        (saved(path, VECTORS[0]), "has float32 values of shape (3,); write floating-point numbers of shape"),
+        (saved(path, VECTORS.astype(np.int64)), "int64 values of shape (4, 3); write floating-point numbers"),
     ]
     for content, message in cases:
         path.write_bytes(content)
@@ -161,20 +161,20 @@ FEW = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"vector": FEW}, "needs columns 'id' and 'vector'; it has vector"),
+        ({"vector": FEW}, "expected columns 'id' and 'vector', found vector"),
         (
             {"id": list("abcd"), "vector": [1.0, 2.0, 3.0, 4.0]},
             "not a Parquet file of ids and lists of numbers, or damaged",
         ),
-        ({"id": list("abcd"), "x": FEW}, "needs columns 'id' and 'vector'; it has id, x"),
+        ({"id": list("abcd"), "x": FEW}, "expected columns 'id' and 'vector', found id, x"),
         ({"id": ["a", None, "c", "d"], "vector": FEW}, "row 1: id '' is empty or contains white space"),
         ({"id": ["a", "b", "c d", "d"], "vector": FEW}, "row 2: id 'c d' is empty or contains white space"),
-        ({"id": ["a", "b", "c", "a"], "vector": FEW}, "row 3: id 'a' repeats that of "),
-        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0]]}, "row 3: a vector of dimension 1; the first has 2"),
-        ({"id": list("abcd"), "vector": [*FEW[:2], None, FEW[3]]}, "row 2: a vector of dimension 0; the first has 2"),
+        ({"id": ["a", "b", "c", "a"], "vector": FEW}, "row 3: id 'a' already occurs at "),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0]]}, "row 3: dimension 1, but the first vector has 2"),
+        ({"id": list("abcd"), "vector": [*FEW[:2], None, FEW[3]]}, "row 2: dimension 0, but the first vector has 2"),
         ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, None]]}, "row 3: the vector is not finite"),
-        ({"id": list("abcd"), "vector": [[], *FEW[:3]]}, "row 0: a vector of dimension 0"),
-        ({"id": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "no vectors in this file"),
+        ({"id": list("abcd"), "vector": [[], *FEW[:3]]}, "row 0: dimension 0"),
+        ({"id": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "contains no vectors"),
     ],
 )
 def test_mistakes_in_parquet(tmp_path: Path, columns: dict[str, object], message: str) -> None:
@@ -186,10 +186,10 @@ def test_mistakes_in_parquet(tmp_path: Path, columns: dict[str, object], message
 
 def test_which_file_needs_ids(tmp_path: Path) -> None:
     save(tmp_path)
-    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: also give a file of them"):
+    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids; also give a file of ids"):
         open_vectors(tmp_path / "v.npy")
     for name in ("p.parquet", "e.jsonl"):
-        with pytest.raises(DataError, match=rf"{name}: already has ids: omit .*ids\.txt"):
+        with pytest.raises(DataError, match=rf"{name}: already has ids; omit .*ids\.txt"):
             open_vectors(tmp_path / name, tmp_path / "ids.txt")
     with pytest.raises(DataError, match=r"none\.parquet: no such file; give a \.npy, Parquet or"):
         open_vectors(tmp_path / "none.parquet")
@@ -216,14 +216,14 @@ def test_wanted_vectors_that_are_not_there(tmp_path: Path) -> None:
     save(tmp_path)
     with pytest.raises(DataError) as caught:
         arrange_vectors(opened(tmp_path, "npy"), owners("d1", "x", "d0", "y"), tmp_path / "out", Silent())
-    told = "no vector for 2 of 4 documents, the first is 'x'; encode them too"
+    told = "no vector for 2 of 4 documents, such as 'x'; encode them too"
     assert str(caught.value) == f"{tmp_path / 'v.npy'}: {told}"
 
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_vectors_that_are_all_zero_are_refused(tmp_path, kind):
     save(tmp_path, np.zeros_like(VECTORS))
-    with pytest.raises(DataError, match="all zero: every text would tie"):
+    with pytest.raises(DataError, match="all zero, so that all texts would tie"):
         bring(tmp_path, kind)
     some = np.zeros_like(VECTORS)
     some[-1, 0] = 1

@@ -103,7 +103,7 @@ def test_a_count_of_negatives(mined, tmp_path, bad):
 
 def test_no_query_has_so_many_negatives(mined, tmp_path):
     (tmp_path / "mined.jsonl").write_text("as it was")
-    told = r"form n-tuple: there is no row to write: rows left out: fewer than 99 negatives \(1\)"
+    told = r"form n-tuple: no rows to write \(1 rows left out: fewer than 99 negatives\)"
     for call in (
         lambda: mined.to_dataset(negatives=99),
         lambda: mined.write(tmp_path / "mined.jsonl", negatives=99, overwrite=True),

@@ -100,7 +100,7 @@ def test_negatives_as_tables(place, at):
         "scores": found.scores.tolist(),
     }
     beyond = sum(len(row.negatives) - 3 for row in mined)
-    left_out = {"negatives left out: beyond the first 3 of a query": beyond}
+    left_out = {"negatives left out: beyond the first 3 per query": beyond}
     assert mined.write(place / "three.jsonl", "triplet", negatives=3) == {"rows": 36 * 3, **left_out}
     assert mined.path.name == NEGATIVES
 

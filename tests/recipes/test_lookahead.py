@@ -159,7 +159,7 @@ def test_a_plan_tells_what_is_missing_without_the_network(tmp_path: Path, monkey
     result = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200"})
     assert result.exit_code == 0
     assert 'before it can run: pyserini not installed: pip install "hardneg[lucene]"' in result.output
-    assert "data/nq: neither psgs_w100.tsv nor psgs_w100.tsv.gz; `hardneg data fetch nq`" in result.output
+    assert "data/nq: no psgs_w100.tsv or psgs_w100.tsv.gz; `hardneg data fetch nq`" in result.output
 
 
 def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,8 +118,8 @@ def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]],
 @pytest.mark.parametrize(
     ("name", "rows", "dimension", "message"),
     [
-        ("documents", range(59), 4, "documents.parquet: no vector for 1 of 60 documents, the first is 'd59'"),
-        ("queries", range(5, 50), 4, "queries.parquet: no vector for 5 of 36 queries, the first is 'q0'"),
+        ("documents", range(59), 4, "documents.parquet: no vector for 1 of 60 documents, such as 'd59'"),
+        ("queries", range(5, 50), 4, "queries.parquet: no vector for 5 of 36 queries, such as 'q0'"),
         ("queries", range(60), 3, "queries.parquet: vectors of dimension 3, but given has 4; encode the queries"),
     ],
 )

@@ -262,9 +262,9 @@ def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         list(read_query_file(file, {"q1": "known words"}, Counter()))
     assert str(caught.value).splitlines() == [
-        f"{file}:2: 1 column; expected an id, a tab and a text",
+        f"{file}:2: expected 2 columns (id and text, with a tab between), found 1",
         f"{file}:3: query 'a' repeats the id of line 1; make ids unique",
-        f"{file}:4: query 'q1' is one of the dataset's, with another text; give it another id",
+        f"{file}:4: query 'q1' has another text in the dataset; give it a new id",
         f"{file}:5: query 'c' has no text",
     ]
 

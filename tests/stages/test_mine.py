@@ -110,9 +110,9 @@ def test_positives_are_those_known_and_those_that_files_tell(stored, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("q0 0 d3 1\nnobody 0 d3 1\n", "qrels:2: judges query 'nobody', which the dataset does not have"),
-        ("q0 0 nothing 1\n", "qrels:1: judges document 'nothing', which the dataset does not have"),
-        ("", "holds no judgements; leave it out"),
+        ("q0 0 d3 1\nnobody 0 d3 1\n", "qrels:2: query 'nobody' is not in the dataset"),
+        ("q0 0 nothing 1\n", "qrels:1: document 'nothing' is not in the dataset"),
+        ("", "contains no judgements; omit this file"),
     ],
 )
 def test_what_the_dataset_lacks_is_one_line(stored, tmp_path, lines, told):

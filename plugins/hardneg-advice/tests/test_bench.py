@@ -53,17 +53,17 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
     (folder / "in-batch").mkdir()
     shutil.copy("near.jsonl", "in-batch/near.jsonl")
     (folder / "elsewhere.jsonl").write_text('{"anchor": "who", "positive": "a", "negative": "b"}\n')
-    assert problem("lost.jsonl", "--form", "triplet") == "NEGATIVES: no file lost.jsonl"
-    assert "--form: near.jsonl: a file of form hardneg ends in .arrow" in problem("near.jsonl")
-    assert "--form: unknown form 'pairs'; there are: triplet" in problem("near.jsonl", "--form", "pairs")
+    assert problem("lost.jsonl", "--form", "triplet") == "NEGATIVES: no such file lost.jsonl"
+    assert "--form: near.jsonl: the name must end in .arrow for form hardneg" in problem("near.jsonl")
+    assert "--form: unknown form 'pairs'; available: triplet" in problem("near.jsonl", "--form", "pairs")
     told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rat=0.1")
     assert told.count("--train-option.learning_rat: no such option; did you mean 'learning_rate'?") == 1
     told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rate=0.1")
-    assert told == "bench: each arm's learning rate is chosen: give --rate to choose from"
-    assert problem("near.jsonl", "--form", "triplet", "--rate", "0").startswith("--rate: learning rates are numbers")
-    with pytest.raises(HardnegError, match="negatives: 'random' is a row of its own; name the file otherwise"):
+    assert told == "bench: omit learning_rate, which is chosen from --rate for each row"
+    assert problem("near.jsonl", "--form", "triplet", "--rate", "0").startswith("--rate: learning rates must be")
+    with pytest.raises(HardnegError, match="negatives: 'random' is the name of a baseline; use another name"):
         hn.bench({"random": "near.jsonl"}, "beir:data", form="triplet", model="model", store="store")
-    with pytest.raises(HardnegError, match=r"^seeds: the tests need at least 2"):
+    with pytest.raises(HardnegError, match=r"^seeds: must be at least 2 for the tests"):
         hn.bench("near.jsonl", "beir:data", form="triplet", seeds=1, store="store")
     assert not (folder / "store").exists()
     tiny_static(folder / "model")

@@ -41,7 +41,7 @@ def test_a_finished_run_is_diagnosed(finished):
 
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):
     lines = hardneg("diagnose", finished[0], "--store", tmp_path).stdout.splitlines()
-    lacking = [line for line in lines if f"the store {tmp_path} lacks what " in line]
+    lacking = [line for line in lines if f"is not in the store {tmp_path};" in line]
     assert len(lacking) == 5 and all(line.startswith("unknown") for line in lacking)
 
 

@@ -78,7 +78,7 @@ def test_several_seeds_are_tested_over_seeds(seeded: HandmadeRun) -> None:
     measured = Measured(results, by_seed={"STAR": by_seed}, over_seeds=tests)
     write_metrics(seeded.folder / "metrics.json", measured)
     result = outcome(seeded, "STAR")
-    assert result.sentence == "worse: mrr@10 is -0.0985 against start over 200 queries and 2 seeds"
+    assert result.sentence == "worse: mrr@10 differs by -0.0985 from 'start' over 200 queries and 2 seeds"
     assert result.state == "suspect"
 
 
@@ -87,13 +87,13 @@ def test_a_few_steps_tell_nothing_and_dev_at_the_end_alone_little(run: HandmadeR
     assert learning_curve(run, "star").state == "unknown"
     history(run, [1.0] * 19, [0.5])
     result = learning_curve(run, "star")
-    assert result.state == "unknown" and "without a dev curve a rate too high" in result.sentence
+    assert result.state == "unknown" and "without a dev curve, too high a rate" in result.sentence
 
 
 def test_where_training_made_it_worse_rate_and_steps_are_named_first(run: HandmadeRun) -> None:
     scores(run, HALF, DOWN, False)
     history(run, [1.0] * 20)
-    assert outcome(run, "STAR").advice.startswith("first lower options.learning_rate to a third, or train fewer steps")
+    assert outcome(run, "STAR").advice.startswith("first cut options.learning_rate to a third, or train fewer steps")
     history(run, [1.0] * 20, [0.4, 0.5])  # dev rose: something else is why
     assert outcome(run, "STAR").advice.startswith("see the other suspects")
 

@@ -49,7 +49,7 @@ def test_no_positive_and_tables_and_the_figure(tmp_path):
         def relevant(self):
             return {}
 
-    with pytest.raises(DataError, match="run: no query has a known positive that is in the corpus"):
+    with pytest.raises(DataError, match="run: no query has a labelled positive in the corpus"):
         measured(Unknown)
     analysis, results = PositiveRanks(run="run", depth=2), measured()
     assert analysis.table(results).rows == [["3", "3", "0.0%", "33.3%", "66.7%", "83.3%"]]

@@ -41,10 +41,10 @@ def model(tmp_path):
 def test_trainings_choose_and_a_recipe_is_written(hardneg, model, tmp_path):
     options = ("--train", "2", "--train-option", "batch_size=8")
     first = hardneg(*options, "--output", "best.yaml").stdout
-    assert first.startswith(("Train with ", "Train nothing: ")) and " on 10 queries" in first.splitlines()[0]
-    assert all(row in first for row in ("the model as shipped", "in-batch negatives alone", "topk, 10 a query", "BM25"))
+    assert first.startswith(("Train with ", "Do not train: ")) and " on 10 queries" in first.splitlines()[0]
+    assert all(row in first for row in ("the model as shipped", "in-batch negatives alone", "topk, 10 per", "BM25"))
     assert all(rate in first for rate in ("at 0.01", "at 0.03", "at 0.1"))
-    assert "Without trainings the advice would have been: in-batch negatives alone. " in first
+    assert "Without training runs, the advice would have been: in-batch negatives alone. " in first
     assert first.splitlines()[-1] == "best.yaml: hardneg recipe run best.yaml"
     recipe = load_recipe(tmp_path / "best.yaml", None, [])
     assert recipe.stages["model"].options.max_steps == 2 and recipe.stages["scores"].split == "test"
@@ -57,7 +57,7 @@ def test_trainings_choose_and_a_recipe_is_written(hardneg, model, tmp_path):
 @pytest.mark.slow
 def test_without_a_training_the_rule_guesses(hardneg, model, tmp_path):
     first = hardneg("--train", "0", "--train-option", "batch_size=2").stdout
-    assert first.startswith("A guess without a training: ") and "This is a guess" in first
+    assert first.startswith("A guess without training runs: ") and "This is a guess" in first
     recipe = load_recipe(tmp_path / "recommended.yaml", None, [])
     assert recipe.stages["model"].options.learning_rate == 0.01 and recipe.stages["model"].options.max_steps == 400
     again = hardneg("--train", "0", "--json", "--overwrite")
@@ -79,11 +79,11 @@ def test_a_plan_is_shown_and_nothing_is_made(hardneg, model, tmp_path):
 
 
 def test_mistakes_are_told_before_any_work(hardneg, tmp_path):
-    with pytest.raises(UsageError, match=r"best.txt: must be a recipe; give a name that ends in .yaml"):
+    with pytest.raises(UsageError, match=r"best.txt: the name of a recipe must end in .yaml"):
         hardneg("--output", "best.txt")
     with pytest.raises(RecipeError) as told:
         hardneg("--train-option", "learning_rat=1", "--set", "model.nam=x")
     assert all(part in str(told.value) for part in ("learning_rat", "model.nam"))
     assert not (tmp_path / "recommended.yaml").exists()
-    with pytest.raises(UsageError, match="split test is for the final evaluation of systems"):
+    with pytest.raises(UsageError, match="split test is reserved for the final evaluation"):
         hn.recommend("beir:nowhere", split="test")

@@ -45,7 +45,7 @@ def recipe_of(answer, folder):
 
 def test_the_best_training_at_its_best_rate_is_the_answer():
     answer = answer_of(rows(0.2, 0.3, 0.4))
-    start = "Train with topk, 10 a query: learning rate 0.03, 5 steps, loss infonce. mrr@10 0.4000 ["
+    start = "Train with topk, 10 per query: learning rate 0.03, 5 steps, loss infonce. mrr@10 0.4000 ["
     assert answer.answer().startswith(start) and answer.answer().endswith("on 90 queries, as shipped 0.2000.")
     assert answer.arm == "first" and answer_of(rows(0.2, 0.4, 0.3)).arm == "in-batch"
     assert answer_of(rows(0.2, 0.4, 0.4)).arm == "in-batch"  # of equal ones the first
@@ -56,8 +56,8 @@ def test_the_best_training_at_its_best_rate_is_the_answer():
 
 def test_the_model_as_shipped_may_be_the_answer():
     answer = answer_of(rows(0.45, 0.3, 0.4))
-    assert answer.answer().startswith("Train nothing: as shipped the model has mrr@10 0.4500")
-    assert answer.answer().endswith("no training more; best of these: topk, 10 a query.")
+    assert answer.answer().startswith("Do not train: as shipped, the model has mrr@10 0.4500")
+    assert answer.answer().endswith("no run beats it; best of these: topk, 10 per query.")
     assert answer.to_dict()["train"] is False
     assert not answer_of(rows(0.4, 0.3, 0.4)).to_dict()["train"]  # nothing is gained
 
@@ -74,16 +74,16 @@ def test_intervals_and_p_of_trainings():
 def test_the_rule_takes_the_first_documents_where_few_are_above_the_positive_and_batches_do_not_reach():
     facts, rule, guess, recall = answer_of().reasons()
     assert facts == (
-        "3,200 documents, 32 queries a step; best positives of 90 queries: median rank 4 [2, 12], 60.0% in the first "
+        "3,200 documents, 32 queries per step; best positives of 90 queries: median rank 4 [2, 12], 60.0% in the first "
         "10; of the first 10, 40.0% score above it."
     )
     assert rule == (
-        "By the rule topk, 10 a query. 40.0% of the first 10 score above the best positive, so it is these that it is "
-        "mistaken for, and batches seldom have them: the nearest in-batch negative of 32 queries stands at about rank "
-        "100."
+        "By the rule: topk, 10 per query. 40.0% of the first 10 score above the best positive, so these are what the "
+        "model confuses with it, and batches seldom contain them: the nearest in-batch negative of 32 queries is at "
+        "about rank 100."
     )
-    assert guess.startswith("This is a guess") and recall.startswith("For recall (R@100) train with in-batch")
-    assert answer_of().answer() == "A guess without a training: topk, 10 a query."
+    assert guess.startswith("This is a guess") and recall.startswith("For recall (R@100), train with in-batch")
+    assert answer_of().answer() == "A guess without training runs: topk, 10 per query."
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_recipe_trains_as_the_best_trial_did(tmp_path):
     scores = recipe.stages["scores"]
     assert {"Hard Neg", "In-Batch Neg", "BM25", "as shipped"} == set(scores.runs)
     assert scores.baselines == ("In-Batch Neg", "as shipped", "BM25")
-    assert "# Train with topk, 10 a query: learning rate 0.03, 5 steps" in (tmp_path / "r.yaml").read_text()
+    assert "# Train with topk, 10 per query: learning rate 0.03, 5 steps" in (tmp_path / "r.yaml").read_text()
     assert recipe_of(answer_of(rows(0.2, 0.4, 0.3)), tmp_path).outputs["model"] == "in-batch"
 
 
@@ -132,8 +132,8 @@ def test_a_guess_is_a_recipe_too(tmp_path):
     trials = Trials("dev", 0, options, [0.5], {"weight_decay": 0.0}, temperature=1.0)
     recipe = recipe_of(answer_of(trials=trials), tmp_path)
     head = (tmp_path / "r.yaml").read_text().partition("title:")[0]
-    assert "# There is no split test: it is measured on split dev, which it was chosen on." in head
-    assert "# A guess without a training: topk" in head
+    assert "# There is no split test, so the recipe is tested on split dev, on which it was chosen." in head
+    assert "# A guess without training runs: topk" in head
     assert all(line.startswith("#") and len(line) <= 120 for line in head.replace(str(tmp_path), "").splitlines())
     assert recipe.seed == 7 and recipe.stages["scores"].split == "dev" and recipe.stages["start-run"].split == "dev"
     assert recipe.stages.keys().isdisjoint({"bm25-index", "bm25-run"})

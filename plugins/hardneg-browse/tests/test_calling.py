@@ -108,7 +108,7 @@ def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_m
     monkeypatch.chdir(out)
     here = of_run_folder(Path(), Store(tmp_path / "store"))
     assert (here.title, here.marks) == ("r", found.marks)
-    with pytest.raises(DataError, match="no split 'test' in this collection; it has train"):
+    with pytest.raises(DataError, match="no split 'test' in this collection; available: train"):
         of_run_folder(out, Store(tmp_path / "store"), "test")
     result = CliRunner().invoke(app, ["browse", str(out), "--export", str(tmp_path / "pages"), *store])
     assert result.exit_code == 0 and "5 queries" in result.output

@@ -107,7 +107,7 @@ def test_what_stands_in_the_file_already_stays(tmp_path):
 def test_a_file_of_something_else_is_refused_and_unchanged(tmp_path):
     path = tmp_path / "marks.qrels"
     path.write_text("dear diary\n")
-    with pytest.raises(DataError, match=r"marks\.qrels:1: 2 columns"):
+    with pytest.raises(DataError, match=r"marks\.qrels:1: expected 4 columns"):
         Marks(path)
     dataset = tmp_path / "train.tsv"
     dataset.write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")

@@ -101,8 +101,8 @@ def test_streams_are_checked_to_their_first_error() -> None:
         "documents:4: shelf:7: not UTF-8 (torn)",
         "documents:1: id 'a b' is empty or contains white space or control characters",
         "documents:3: repeats the document id of documents:2",
-        "judgements of test:1: query 'q' is judged here, in test, and in dev at judgements of dev:1",
-        "judgements of test:1: query 'q' is judged here, in test, and in dev.small at judgements of dev.small:1",
+        "judgements of test:1: query 'q' is judged both here in test and in dev at judgements of dev:1",
+        "judgements of test:1: query 'q' is judged both here in test and in dev.small at judgements of dev.small:1",
     ]
 
 
@@ -125,7 +125,7 @@ def rows(**texts: str) -> str:
 def test_a_query_of_two_splits_is_told_with_both_judgements(tmp_path: Path) -> None:
     qrels = {"train": "q2 0 d1 1\nq1 0 d1 0\nq1 0 d2 1\n", "test": "q1 0 d1 1\nq1 0 d2 1\n"}
     write(tmp_path, GOOD, rows(q1="a", q2="b"), **qrels)
-    reason = "query 'q1' is judged here, in test, and in train at qrels/train.tsv:2"
+    reason = "query 'q1' is judged both here in test and in train at qrels/train.tsv:2"
     assert told(tmp_path) == [("queries in two splits", f"qrels/test.tsv:1: {reason}", False)]
 
 
@@ -134,8 +134,8 @@ def test_leakage_by_text(tmp_path: Path) -> None:
     qrels = {"train": "q1 0 d1 1\nq2 0 d1 1\n", "dev": "q3 0 d1 1\nq5 0 d1 1\n", "test": "q6 0 d2 1\nq4 0 d1 1\n"}
     write(tmp_path, GOOD, rows(**texts), **qrels)
     kind, texts_at = "leakage between splits", "texts at queries.jsonl:{} and queries.jsonl:{}"
-    alike = "qrels/test.tsv:2: query 'q4' of test has the text, but for case and form, of query 'q1' of train at"
-    others = "qrels/dev.tsv:2: query 'q5' of dev has the text, but for case and form, of query 'q2' of train at"
+    alike = "qrels/test.tsv:2: query 'q4' of test has the text (ignoring case and form) of query 'q1' of train at"
+    others = "qrels/dev.tsv:2: query 'q5' of dev has the text (ignoring case and form) of query 'q2' of train at"
     same = "qrels/test.tsv:1: query 'q6' of test has the text of query 'q1' of train at"
     assert told(tmp_path) == [
         (kind, f"{others} qrels/train.tsv:2; {texts_at.format(5, 2)}", True),
@@ -150,11 +150,11 @@ def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:
     found = {(item.category, item.line): item.reason for item in problems(tmp_path)}
     assert (
         found["lines that are not JSON objects", 4]
-        == "not JSON: an object over several lines, or an array; write one object a line"
+        == "expected one JSON object per line, found an array or an object over several lines"
     )
     assert "over several lines" in found["lines that are not JSON objects", 5]
-    assert found["wrong numbers of columns", 1].startswith("1 column; qrels have 4 (TREC) or 3 (BEIR)")
-    assert found["relevance that is not a whole number", 1].endswith("; a header ends in label, rel, relevance, score")
+    assert found["wrong numbers of columns", 1].startswith("expected 4 columns (TREC) or 3 (BEIR)")
+    assert found["relevance that is not a whole number", 1].endswith("header must end in label, rel, relevance, score")
 
 
 def test_splits_without_anything_relevant(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_splits_without_anything_relevant(tmp_path: Path) -> None:
     write(tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", **qrels)
     found = [item for item in told(tmp_path) if item[0] == "nothing to judge by"]
     assert found == [
-        ("nothing to judge by", "qrels/dev.tsv: split dev: nothing readable in it", True),
-        ("nothing to judge by", "qrels/test.tsv: split test: none of the 2 is above zero", True),
+        ("nothing to judge by", "qrels/dev.tsv: split dev: no readable record", True),
+        ("nothing to judge by", "qrels/test.tsv: split test: none of the 2 grades is above zero", True),
     ]
 
 
@@ -188,13 +188,13 @@ def test_a_query_with_two_texts(tmp_path: Path) -> None:
     told = refused(MsMarcoPassage(str(tmp_path)).load(), tmp_path)
     place, _, reason = told.partition(": ")
     assert place == f"{tmp_path}/queries.dev.tsv:2"
-    assert reason == "query id 'q1' of split dev: two splits give it different texts; make it unique"
+    assert reason == "query id 'q1' of split dev has another text in an earlier split; make ids unique"
 
 
 @pytest.mark.parametrize("name", ["my split", "-x", "été"])
 def test_names_of_splits(tmp_path: Path, name: str) -> None:
     collection = beir(tmp_path, test=name)
-    rule = f"split {name!r}: use letters, digits, '.', '_' and '-', starting with a letter or digit; rename it"
+    rule = f"split {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit; rename it"
     assert refused(collection, tmp_path) == rule
     found = [problem for problem in check(parts_of(collection)) if problem.category == "names of splits"]
     assert [str(problem) for problem in found] == [f"{tmp_path}/qrels/{name}.tsv: {rule}"]
@@ -235,4 +235,4 @@ def test_mistakes_in_documents_have_their_lines(tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"fine\n\xff\xfe bad")
     (tmp_path / "rows.jsonl").write_text('{"title": "no text"}\n{"text": "fine"}\n')
     checked = call("data check", f"documents:{tmp_path}").stdout
-    assert "bad.txt:2: not UTF-8" in checked and "rows.jsonl:1: no 'text' in this object" in checked
+    assert "bad.txt:2: not UTF-8" in checked and "rows.jsonl:1: missing field 'text'" in checked

@@ -49,10 +49,10 @@ def test_dpr_files(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> No
     known = {"queries": 2, "judgements": 2, "without_relevant": 0, "highest_grade": 1, "with_answers": 1}
     assert facts["splits"]["train"] == known
     assert facts["notes"] == [
-        "nq-train.qa.csv: left out, biencoder-nq-train.json is read for train",
+        "nq-train.qa.csv: left out; biencoder-nq-train.json is read for train",
         "biencoder-nq-train.json: 1 positive passages without an id left out",
-        "biencoder-nq-train.json: 3 negatives left out: a collection has positives only",
-        "biencoder-nq-train.json: 1 hard negatives left out: a collection has positives only",
+        "biencoder-nq-train.json: 3 negatives left out: a collection has only positives",
+        "biencoder-nq-train.json: 1 hard negatives left out: a collection has only positives",
         "test: 2 queries without a relevant document",
     ]
     assert StoredCollection.open(stored).answers("train") == {"train-0": ("him",)}
@@ -68,25 +68,25 @@ def test_a_stray_backslash_is_no_warning(tmp_path: Path, recwarn: pytest.Warning
 
 def test_several_sets(folder: Path) -> None:
     (folder / "biencoder-trivia-dev.json").write_text(json.dumps(TRAIN))
-    with pytest.raises(DataError, match="choose with `questions`; there are: nq, trivia"):
+    with pytest.raises(DataError, match="choose a set with `questions`; available: nq, trivia"):
         Dpr(str(folder)).load()
     assert Dpr(str(folder), questions="trivia").load().splits() == ["dev"]
     by_hand = Dpr(str(folder), splits={"dev": "nq-test.qa.csv"}).load()
     assert [query.query_id for query in by_hand.queries("dev")] == ["dev-0", "dev-1"]
-    with pytest.raises(DataError, match="neither wiki"):
+    with pytest.raises(DataError, match="no wiki"):
         Dpr(str(folder), corpus="wiki.tsv").load()
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("psgs_w100.tsv", "id\ttext\ttitle\n1\ttext\n", "psgs_w100.tsv:2: 2 columns"),
+        ("psgs_w100.tsv", "id\ttext\ttitle\n1\ttext\n", "psgs_w100.tsv:2: expected 3 columns"),
         ("psgs_w100.tsv", "1 2\ttext\ttitle\n", "psgs_w100.tsv:1: id '1 2'"),
-        ("nq-test.qa.csv", "who\n", "nq-test.qa.csv:1: 1 column"),
-        ("nq-test.qa.csv", "who\t__import__('os')\n", "nq-test.qa.csv:1: answers must be a list of texts"),
-        ("nq-test.qa.csv", "who\t" + "[" * 500 + "\n", "nq-test.qa.csv:1: answers must be a list of texts"),
-        ("nq-test.qa.csv", "who\t[1]\n", "nq-test.qa.csv:1: answers must be a list of texts"),
-        ("biencoder-nq-train.json", '[\n{"answers": []}]', "biencoder-nq-train.json:1: no 'question'"),
+        ("nq-test.qa.csv", "who\n", "nq-test.qa.csv:1: expected 2 columns"),
+        ("nq-test.qa.csv", "who\t__import__('os')\n", "nq-test.qa.csv:1: answers must be a list of strings"),
+        ("nq-test.qa.csv", "who\t" + "[" * 500 + "\n", "nq-test.qa.csv:1: answers must be a list of strings"),
+        ("nq-test.qa.csv", "who\t[1]\n", "nq-test.qa.csv:1: answers must be a list of strings"),
+        ("biencoder-nq-train.json", '[\n{"answers": []}]', "biencoder-nq-train.json:1: missing field 'question'"),
         ("biencoder-nq-train.json", '[{"question": "q", "positive_ctxs": [1]}]', "'positive_ctxs' must be a list"),
         ("biencoder-nq-train.json", '[{"question": "q", "answers": "a"}]', "'answers' must be a list"),
         ("biencoder-nq-train.json", '[{"question": "q"},', "biencoder-nq-train.json: not JSON"),

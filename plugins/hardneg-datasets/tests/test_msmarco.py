@@ -65,8 +65,8 @@ def test_official_names_of_passages(tmp_path, packed):
     assert list(collection.qrels("train")) == [Judgement("12", "1", 1), Judgement("10", "0", 1)]
     end = ".gz" if packed else ""
     assert collection.notes() == [
-        f"queries.dev.tsv{end}: left out, no counterpart",
-        f"queries.eval.tsv{end}: left out, no counterpart",
+        f"queries.dev.tsv{end}: left out; no matching file",
+        f"queries.eval.tsv{end}: left out; no matching file",
         f"{folder}/queries.train.tsv{end}: 1 query without judgements left out",
     ]
     assert loader.size_hint() == 2
@@ -83,7 +83,7 @@ def test_official_names_of_documents(tmp_path, packed):
     assert list(collection.qrels("test2019")) == [Judgement("7", "D1", 3), Judgement("7", "D2", 0)]
     end = ".gz" if packed else ""
     assert collection.notes() == [
-        f"topics.dl20.txt{end}: left out, no counterpart",
+        f"topics.dl20.txt{end}: left out; no matching file",
         f"{folder}/msmarco-doctrain-queries.tsv{end}: 1 query without judgements left out",
     ]
     assert list(check(collection.parts())) == []
@@ -108,22 +108,22 @@ def test_splits_by_hand(documents):
     (documents / "topics.dl20.txt").write_text("<top>\n<num> Number: 7\n<title> where\n</top>\n")
     assert list(loader.load().queries("test")) == [Query("7", "where")]
     wrong = MsMarcoDocument(str(documents), splits={"test": ("topics.dl20.txt", "no.txt")})
-    with pytest.raises(DataError, match=r"neither no\.txt nor no\.txt\.gz, which `splits` names"):
+    with pytest.raises(DataError, match=r"no no\.txt or no\.txt\.gz, which `splits` refers to"):
         wrong.load()
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "text", "message"),
     [
-        (MsMarcoPassage, "collection.tsv", "0\ta\n1 b\n", "collection.tsv:2: 1 column"),
-        (MsMarcoPassage, "collection.tsv", "0\ta\tb\n", "collection.tsv:1: 3 columns"),
+        (MsMarcoPassage, "collection.tsv", "0\ta\n1 b\n", "collection.tsv:2: expected 2 columns"),
+        (MsMarcoPassage, "collection.tsv", "0\ta\tb\n", "collection.tsv:1: expected 2 columns"),
         (MsMarcoPassage, "collection.tsv", "a b\tc\n", "collection.tsv:1: id 'a b'"),
         (MsMarcoPassage, "collection.tsv", "0\ta\n0\tb\n", "document id '0' occurs twice"),
         (MsMarcoPassage, "queries.train.tsv", "10\ta\n10\ta\n", "queries.train.tsv:2: query id '10' is repeated"),
         (MsMarcoPassage, "qrels.train.tsv", "10\t0\t1\tx\n", "qrels.train.tsv:1: relevance 'x'"),
-        (MsMarcoDocument, "msmarco-docs.tsv", "D1\ta\tb\n", "msmarco-docs.tsv:1: 3 columns"),
+        (MsMarcoDocument, "msmarco-docs.tsv", "D1\ta\tb\n", "msmarco-docs.tsv:1: expected 4 columns"),
         (MsMarcoDocument, "msmarco-docs.tsv", "D 1\ta\tb\tc\n", "msmarco-docs.tsv:1: id 'D 1'"),
-        (MsMarcoDocument, "msmarco-docdev-queries.tsv", "5 who was\n", "msmarco-docdev-queries.tsv:1: 1 column"),
+        (MsMarcoDocument, "msmarco-docdev-queries.tsv", "5 who was\n", "msmarco-docdev-queries.tsv:1: expected 2"),
         (MsMarcoDocument, "queries.dev.tsv", "5\twho was\n", "both belong to split dev"),
     ],
 )
@@ -144,7 +144,7 @@ def test_mistakes(tmp_path, kind, name, text, message):
 )
 def test_missing_files(tmp_path, kind, files, texts, both):
     without_texts = written(tmp_path / "no texts", {name: text for name, text in files.items() if name != texts})
-    with pytest.raises(DataError, match=re.escape(f"neither {texts} nor")):
+    with pytest.raises(DataError, match=re.escape(f"no {texts} or")):
         kind(without_texts).load()
     unjudged = written(tmp_path / "no qrels", {name: text for name, text in files.items() if "qrels" not in name})
     with pytest.raises(DataError, match=f"no split has both {both}"):

@@ -39,7 +39,7 @@ def test_rows_and_corpus(tmp_path: Path) -> None:
     assert list(collection.qrels("train")) == [Judgement("1", "d1", 1)]
     facts = write_collection(collection, tmp_path / "stored", Silent())
     assert facts["notes"] == [
-        f"{tmp_path}/nq[default] train: 3 negatives left out: a collection has positives only",
+        f"{tmp_path}/nq[default] train: 3 negatives left out: a collection has only positives",
         "train: 1 query without a relevant document",
     ]
     assert StoredCollection.open(tmp_path / "stored").answers("train") == {"1": ("a", "b")}
@@ -61,10 +61,10 @@ def test_parquet_rows(tmp_path: Path) -> None:
     ("row", "message"),
     [
         ({"query_id": "a b"}, "nq[default]:1: column 'query_id' must contain ids without white space"),
-        ({"query": None}, "nq[default]:1: column 'query' must contain text"),
+        ({"query": None}, "nq[default]:1: column 'query' must contain strings"),
         ({"positive_passages": "d1"}, "nq[default]:1: column 'positive_passages' must contain lists of passages"),
-        ({"positive_passages": [{"text": "t"}]}, "nq[default]:1: no column 'docid'"),
-        ({"answers": "a"}, "nq[default]:1: column 'answers' must contain lists of texts"),
+        ({"positive_passages": [{"text": "t"}]}, "nq[default]:1: missing column 'docid'"),
+        ({"answers": "a"}, "nq[default]:1: column 'answers' must contain lists of strings"),
     ],
 )
 def test_mistakes(tmp_path: Path, row: dict[str, Any], message: str) -> None:

@@ -115,11 +115,11 @@ def test_tabs_and_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("7\ta\tb\n", "topics:1: 3 columns"),
+        ("7\ta\tb\n", "topics:1: expected 2 columns"),
         ("7 8\ta\n", "topics:1: id '7 8'"),
-        ('{"title": "a"}\n', "topics:1: no 'qid'"),
-        ('{"qid": "1"}\n', "topics:1: no 'title'"),
-        ('[{"qid": "1", "title": "a"}]\n', "topics:1: a JSON value that is not an object"),
+        ('{"title": "a"}\n', "topics:1: missing field 'qid'"),
+        ('{"qid": "1"}\n', "topics:1: missing field 'title'"),
+        ('[{"qid": "1", "title": "a"}]\n', "topics:1: expected a JSON object"),
         ("<top>\n<num> 1\n<title> a\n<top>\n<num> 2\n<title> b\n</top>", "topics:1: this <top> has no </top>"),
         ("<top>\n<num> 1\n<title> a\n", "topics:1: this <top> has no </top>"),
         ("<top>\n<title> a\n</top>", "topics:1: this <top> has no <num>"),
@@ -176,7 +176,7 @@ def test_options(folder: Path) -> None:
     assert list(loader.load().documents()) == [Document("a", "old water", "River"), Document("7", "a bridge")]
     assert list(loader.load().queries("test")) == [Query("2", "who")]
     assert loader.fingerprint() != Pyserini(str(folder), corpus="corpus/one.jsonl", title_line=True).fingerprint()
-    with pytest.raises(DataError, match="no file with suffix"):
+    with pytest.raises(DataError, match="no file ending in"):
         Pyserini(str(folder), corpus="index").load()
     with pytest.raises(DataError, match="no such folder"):
         Pyserini(str(folder / "none")).load()

@@ -37,10 +37,10 @@ def test_vectors_come_in_the_order_of_the_texts(served):
         (lambda rows: [rows[0], rows[0]], "`index` are not 0 to 1, each once"),
         (lambda rows: [{**row, "index": None} for row in rows], "`index` are not 0 to 1"),
         (lambda rows: [{**row, "index": row["index"] == 1} for row in rows], "`index` are not 0 to 1"),
-        (lambda rows: [rows[0], {**rows[1], "embedding": [1.0]}], "vectors of 1 and 8 numbers in one answer"),
-        (lambda rows: [rows[0], {**rows[1], "embedding": [float("nan")] * 8}], "empty, or not finite"),
-        (lambda rows: [rows[0], {**rows[1], "embedding": [1e300] * 8}], "empty, or not finite"),
-        (lambda rows: [{**row, "embedding": []} for row in rows], "empty, or not finite"),
+        (lambda rows: [rows[0], {**rows[1], "embedding": [1.0]}], "vectors of dimensions 1 and 8 in one response"),
+        (lambda rows: [rows[0], {**rows[1], "embedding": [float("nan")] * 8}], "empty or not finite"),
+        (lambda rows: [rows[0], {**rows[1], "embedding": [1e300] * 8}], "empty or not finite"),
+        (lambda rows: [{**row, "embedding": []} for row in rows], "empty or not finite"),
         (lambda rows: [{**row, "embedding": ["1"]} for row in rows], "is not a list of numbers"),
         (lambda rows: [{**row, "embedding": "AAAA"} for row in rows], "is not a list of numbers"),
         (lambda rows: [{**row, "embedding": [10**400]} for row in rows], "cannot be read as float32"),
@@ -49,7 +49,7 @@ def test_vectors_come_in_the_order_of_the_texts(served):
 )
 def test_answers_that_are_wrong(served, change, told):
     served.change = change
-    with pytest.raises(ModelError, match="not an answer of /v1/embeddings: ") as caught:
+    with pytest.raises(ModelError, match="invalid response of /v1/embeddings ") as caught:
         client(served).embed(["a", "b"])
     assert told in str(caught.value) and len(served.requests) == 1
 

@@ -59,7 +59,7 @@ def test_what_does_not_pass_is_not(served: Echo, status: int) -> None:
     served.fault = lambda number, handler: handler.reply(status, body, Location="/elsewhere") or True
     with pytest.raises(ModelError) as caught:
         post(served, "s3cret")
-    advice = "; the server rejects this API key: set the variable that `key` names"
+    advice = "; the server rejects this API key, so correct the environment variable in `key`"
     told = f"model 'm' at {served.url}: status {status}: no, not with (the key)"
     assert str(caught.value) == told + (advice if status in (401, 403) else "")
     assert len(served.requests) == 1
@@ -123,21 +123,21 @@ def test_it_is_given_up_at_the_deadline(served: Echo, monkeypatch: pytest.Monkey
     served.fault = lambda number, handler: handler.reply(503, b"overloaded") or True
     moments = iter(range(1000))  # a second passes between two looks at the clock
     monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: float(next(moments))))
-    with pytest.raises(ModelError, match=r"given up after 3 attempts in 9 s; the last one: status 503: overloaded$"):
+    with pytest.raises(ModelError, match=r"gave up after 3 attempts in 9 s; last error: status 503: overloaded$"):
         post(served, deadline=9)
     assert len(served.requests) == 3
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(ModelError, match=r"127\.0\.0\.1:9/v1: given up after .*ConnectError"):
+    with pytest.raises(ModelError, match=r"127\.0\.0\.1:9/v1: gave up after .*ConnectError"):
         asked(NOBODY, deadline=0.1).post("/echo", {}, 1)
-    with pytest.raises(ModelError, match=r"no answer \(ConnectError.*start the server, or give another url"):
+    with pytest.raises(ModelError, match=r"no response \(ConnectError.*start the server, or set another url"):
         asked(NOBODY).reach()
 
 
 def test_an_answer_that_is_too_long(served: Echo) -> None:
     served.fault = lambda number, handler: handler.reply(200, b"x" * ((1 << 20) + 1)) or True
-    with pytest.raises(ModelError, match="an answer of more than 1 MiB"):
+    with pytest.raises(ModelError, match="the response has more than 1 MiB"):
         post(served)
 
 
@@ -153,12 +153,12 @@ def test_the_key_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key_of("m", None) is None
     monkeypatch.setenv("A_KEY", " s3cret\n")
     assert key_of("m", "A_KEY") == "s3cret"
-    for key, told in (("s3cret\nX: y", "has characters that an HTTP header cannot have"), ("s3crét", "has characters")):
+    for key, told in (("s3cret\nX: y", "has characters that are not allowed"), ("s3crét", "has characters")):
         monkeypatch.setenv("A_KEY", key)
         with pytest.raises(ModelError, match=f"model 'm': the environment variable A_KEY {told}"):
             key_of("m", "A_KEY")
     monkeypatch.setenv("A_KEY", "")
-    with pytest.raises(ModelError, match="model 'm': no API key: set the environment variable A_KEY"):
+    with pytest.raises(ModelError, match="model 'm': no API key; set the environment variable A_KEY"):
         key_of("m", "A_KEY")
 
 
@@ -167,8 +167,8 @@ def test_the_key_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (b"", b"", "ReadTimeout"),
         (b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"he', b"", "ReadTimeout"),
-        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", "the answer did not begin"),
-        (b"", b"HTTP/1.1 102 Processing\r\n\r\n", "the answer did not begin"),
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", "the response did not start"),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n", "the response did not start"),
     ],
 )
 def test_the_deadline_bounds_a_server_that_falls_silent_or_drips(served: Echo, begun: bytes, again: bytes, told: str):
@@ -183,7 +183,7 @@ def test_the_deadline_bounds_a_server_that_falls_silent_or_drips(served: Echo, b
         return True
 
     served.fault, began = slow, time.monotonic()
-    with pytest.raises(ModelError, match=rf"given up after 1 attempt in 0.5 s; the last one: {told}"):
+    with pytest.raises(ModelError, match=rf"gave up after 1 attempt in 0.5 s; last error: {told}"):
         post(served, deadline=0.5)
     given_up.set()
     assert time.monotonic() - began < 5

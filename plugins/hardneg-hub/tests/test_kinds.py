@@ -100,14 +100,14 @@ def test_what_a_table_tells_of_its_writer_stays(hub, store, scratch, tmp_path):
 
 
 def test_a_runs_negatives_come_from_the_store(run, store, scratch):
-    with pytest.raises(ArtifactError, match="has no negatives of 'static': give the right one with store"):
+    with pytest.raises(ArtifactError, match="has no negatives of 'static'; set store to the run's store"):
         prepare(run, "org/made", store, scratch, "negatives")
 
 
 def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scratch):
     (run / LOCK).unlink()
     for what in (None, "index", "model"):
-        with pytest.raises(DataError, match=r"not a finished run: recipe.lock.yaml is missing; run the recipe again"):
+        with pytest.raises(DataError, match=r"not a finished run, as recipe.lock.yaml is missing; rerun the recipe"):
             prepare(run, "org/made", store, scratch, what)
 
 

@@ -21,10 +21,10 @@ def prepared(folder: Path, store: Store, **wanted: Any) -> Upload:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("mine, of {home}/models", "config.json: holds {home}, which is private"),
-        ("mine, of {store}/0123", "config.json: holds {store}, which is private"),
-        ("/srv/models/bert", "config.json: holds /srv/models/bert, which is private"),
-        ("hf_abcdefghijklmnop", "config.json: holds what looks like a token, which is private"),
+        ("mine, of {home}/models", "config.json: contains {home}, which is private"),
+        ("mine, of {store}/0123", "config.json: contains {store}, which is private"),
+        ("/srv/models/bert", "config.json: contains /srv/models/bert, which is private"),
+        ("hf_abcdefghijklmnop", "config.json: contains what looks like a token, which is private"),
     ],
 )
 def test_what_is_private_in_a_models_files_stops_the_push(run, store, tmp_path, text, told):
@@ -71,7 +71,7 @@ def test_a_folder_without_a_manifest_gives_its_modules_alone(run, tmp_path):
 def test_weights_in_a_pickle_are_refused(run, tmp_path):
     folder = (run / "model").rename(tmp_path / "alone")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pytorch_model\.bin: is a pickle, which may hold code"):
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin: is a pickle, which may contain code"):
         prepared(folder, Store(tmp_path / "none"))
 
 
@@ -85,7 +85,7 @@ def test_a_link_out_of_the_folder_is_refused(run, tmp_path):
 
 
 def test_a_folder_of_nothing_is_told_what_could_be_there(tmp_path):
-    with pytest.raises(HardnegError, match="no run folder, and no model, index or negatives in it"):
+    with pytest.raises(HardnegError, match="contains no run, model, index or negatives"):
         prepared(tmp_path, Store(tmp_path / "none"))
 
 
@@ -101,7 +101,7 @@ def test_an_own_card_is_kept_and_gets_what_the_run_tells(run, store):
 
 def test_metadata_that_is_none_is_told(run, store):
     (run / "model" / "README.md").write_text("---\na: [\n---\n# Ours\n")
-    with pytest.raises(DataError, match="invalid metadata block"):
+    with pytest.raises(DataError, match="invalid card metadata"):
         prepared(run, store)
 
 

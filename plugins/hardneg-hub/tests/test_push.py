@@ -51,7 +51,7 @@ def test_what_others_put_there_stays(hub, run, store):
     there(hub)["notes.txt"] = b"mine"
     card = run / "model" / "README.md"
     card.write_text(card.read_text() + "\nMore of it.\n")
-    assert "there, private" in push(run, store)
+    assert "exists, private" in push(run, store)
     assert there(hub)["notes.txt"] == b"mine" and b"More of it." in there(hub)["README.md"]
 
 
@@ -106,10 +106,10 @@ def test_the_cards_say_that_the_queries_were_written(hub, run, store):
 @pytest.mark.parametrize(
     ("method", "status", "line"),
     [
-        ("repo_info", 401, "does not know the token"),
+        ("repo_info", 401, "rejects the token"),
         ("create_repo", 403, "does not let this token write there"),
-        ("create_commit", 412, "has a new commit since the push began"),
-        ("create_commit", 500, "cannot do it now: try again later"),
+        ("create_commit", 412, "has a new commit since this push started"),
+        ("create_commit", 500, "is not available; try again later"),
     ],
 )
 def test_what_the_hub_refuses_is_one_line_without_the_token(hub, run, store, method, status, line):
@@ -130,10 +130,10 @@ def test_without_a_login_without_a_network_and_offline(hub, run, store, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(hub, "repo_info", lost)
-        assert "cannot be reached: check the network" in push(run, store)
+        assert "; check the network; push again" in push(run, store)
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", "/nowhere")
-    assert "not logged in to the hub: run `hf auth login`, or set HF_TOKEN" in push(run, store)
+    assert "not logged in to the hub; run `hf auth login`, or set HF_TOKEN" in push(run, store)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE is set" in push(run, store)
 
@@ -167,7 +167,7 @@ def by_command(*words: object) -> str:
 @pytest.mark.parametrize("what", ["model", "index", "negatives"])
 def test_a_push_of_what_a_run_lacks(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / LOCK).write_text("{keys: {}, tree: {stages: {}}, recipe: none, preset: null, start_model: a}")
-    told = f"no {what} there: give {{}} as one of"
+    told = f"contains no {what}; set {{}} to one of"
     assert told.format("wanted") in str(refused(lambda: pushing.push(tmp_path, "a/b", what, store=tmp_path)))
     line = ("push", tmp_path, "--repo", "a/b", "--dry-run", "--what", what, "--store", tmp_path)
     assert told.format("--what") in by_command(*line)
@@ -175,8 +175,8 @@ def test_a_push_of_what_a_run_lacks(what: str, tmp_path: Path, monkeypatch: pyte
 
 def test_a_push_names_what_it_cannot_take(tmp_path: Path) -> None:
     line = ("push", tmp_path, "--repo", "a/b", "--dry-run")
-    assert str(refused(lambda: pushing.push(tmp_path, "a/b", "texts"))).startswith("wanted 'texts': is one of")
-    assert by_command(*line, "--what", "texts").startswith("--what 'texts': is one of")
+    assert str(refused(lambda: pushing.push(tmp_path, "a/b", "texts"))).startswith("wanted 'texts': must be one of")
+    assert by_command(*line, "--what", "texts").startswith("--what 'texts': must be one of")
     assert by_command(*line, "--model", "a b").startswith("--model 'a b': not a repository name")
     assert str(refused(lambda: pushing.push(tmp_path, "a b"))).startswith("repo 'a b': not a repository name")
     assert by_command("push", tmp_path, "--repo", "a b", "--dry-run").startswith("--repo 'a b': not a repository name")

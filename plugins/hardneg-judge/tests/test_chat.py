@@ -119,7 +119,7 @@ def test_the_key_is_sent_and_stands_nowhere(served: Served, tmp_path: Path, monk
     assert written and not any(b"s3cret" in content for content in written)
     assert "s3cret" not in repr(asked) + str(plugin_identity("chat", asked))
     monkeypatch.delenv("A_KEY")
-    with pytest.raises(ModelError, match="model 'm': no API key: set the environment variable A_KEY"):
+    with pytest.raises(ModelError, match="model 'm': no API key; set the environment variable A_KEY"):
         list(asked.rerank([("q", ["a"])]))
 
 
@@ -136,8 +136,8 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"url": "nowhere"}, "url: 'nowhere' is not an address"),
-        ({"url": "http://[::1"}, "url: 'http://[::1' is not an address"),
+        ({"url": "nowhere"}, "url: 'nowhere' is not an http or https address"),
+        ({"url": "http://[::1"}, "url: 'http://[::1' is not an http"),
         ({"url": "http://me:pw@host/v1"}, "url: must not contain a user, key or query string"),
         ({"batch": 0}, "batch: 0 must be above 0"),
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),

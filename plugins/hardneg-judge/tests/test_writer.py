@@ -117,7 +117,7 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
         ({"prompt": "{passage}", "examples": '{"passage": "a", "queries": "b"}'}, "prompt: has no {examples}, but"),
         ({"examples": "nowhere.jsonl"}, "examples: nowhere.jsonl cannot be read (No such file or directory)"),
         ({"examples": "{}"}, "examples: line 1 is not a JSON object"),
-        ({"url": "nowhere"}, "url: 'nowhere' is not an address"),
+        ({"url": "nowhere"}, "url: 'nowhere' is not an http or https address"),
     ],
 )
 def test_mistakes_in_options(options: dict[str, Any], line: str) -> None:

@@ -160,7 +160,7 @@ def test_passages_queries_and_groups(packages: tuple[str, str]) -> None:
 def test_what_is_left_out_is_counted(packages: tuple[str, str]) -> None:
     """Each reason twice where the second package has the same; its copies of code that is kept are left out as such."""
     assert PyCode(packages).load().left_out == {
-        "files of tests": 2,
+        "test files": 2,
         "files that do not parse": 1,
         "further docstrings of one name": 2,
         "definitions with under 10 words of code": 2,

@@ -1,4 +1,4 @@
-"""`bench`: files of negatives, mined by any program, compared by one training protocol."""
+"""`bench`: files of negatives, mined by any program, compared with one training protocol."""
 
 import json
 from collections import Counter
@@ -36,7 +36,7 @@ _VERSION = 2
 _DEPTH, _TOKENS = 1000, 128
 _OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
 _INSTEAD = {"epochs": "max_steps", "warmup_ratio": "warmup_steps"}
-"""Options that duplicate what other arguments set."""
+"""Options that replace the default of another one."""
 
 
 def _shown(rates: Sequence[float]) -> str:
@@ -44,20 +44,20 @@ def _shown(rates: Sequence[float]) -> str:
 
 
 _TRAINED = " and ".join(f"{name}={value}" for name, value in TRAINED.items())
-_RATES = f"A learning rate to try on dev queries; default {_shown(STATIC_RATES)} for a static model, else "
+_RATES = f"Learning rate to try on dev queries; default {_shown(STATIC_RATES)} for a static model, else "
 _OPTION = replace(arguments.TRAIN_OPTION, help=f"{arguments.TRAIN_OPTION.help[:-1]}; default {_TRAINED}.")
-_FORM = arguments.Arg(f"Their form: {', '.join(forms.NAMES)}.", words=forms.NAMES)
+_FORM = arguments.Arg(f"Form of the files: {', '.join(forms.NAMES)}.", words=forms.NAMES)
 Files = Annotated[
     str | Path | Sequence[str | Path] | Mapping[str, str | Path],
     arguments.Arg(
-        "Files of negatives of the training queries, one row each.",
-        "a dict of files by the names of their rows",
+        "Files of negatives for the training queries; each is a row of the result.",
+        "a dict of files by row name",
         cli=list[Path],
         metavar="NEGATIVES",
         operand=True,
     ),
 ]
-Student = Annotated[arguments.Model, arguments.Arg("The student that is trained: a folder or a hub id.")]
+Student = Annotated[arguments.Model, arguments.Arg("Model to train: a folder or a hub id.")]
 Rates = Annotated[
     float | Sequence[float], arguments.Arg(f"{_RATES}{_shown(OTHER_RATES)}.", cli=list[float], flag="rate")
 ]
@@ -71,19 +71,19 @@ def bench(
     form: Annotated[str, _FORM] = forms.OWN,
     model: Student = "packaged:wordllama",
     options: Annotated[Mapping[str, Any], _OPTION] = {},
-    seeds: Annotated[int, arguments.Arg("The number of trainings of each arm, at least 2.", least=2)] = 5,
+    seeds: Annotated[int, arguments.Arg("Number of training runs per row, at least 2.", least=2)] = 5,
     rates: Rates = (),
     **where: Unpack[arguments.Where],
 ) -> "BenchResult":
-    """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
+    """Compare files of negatives, mined by any program, by training with each, and with random and in-batch negatives.
 
-    A small model is trained with each file, with random negatives, and with one more in-batch negative per query
-    instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds.
-    The report also counts labelled and planted positives in the files, and shows how hard and how varied they are. The
-    same file gives the same figures.
+    A small model is trained with each file, with random negatives, and with one more in-batch negative per query. Each
+    learning rate is chosen on the dev queries; tests are over queries and seeds. The report also counts labelled and
+    planted positives in the files, and shows how hard and how varied the negatives are. Results are reproducible: the
+    same file always gets the same figures.
 
     Raises:
-        UsageError: two rows have one name.
+        UsageError: two rows have the same name.
         RecipeError: a file does not exist, or its suffix does not fit the form.
         DataError: a file has a mistake, or no negatives of the dataset's training queries.
 
@@ -93,11 +93,11 @@ def bench(
     chosen_options = arguments.mapping_of("options", options)
     tried = sorted({float(rate) for rate in ([rates] if isinstance(rates, int | float) else rates)})
     if not all(0 < rate < float("inf") for rate in tried):
-        raise errors.UsageError(f"{{rates}}: learning rates are numbers above 0, not {_shown(tried)}", "rates")
+        raise errors.UsageError(f"{{rates}}: learning rates must be above 0, not {_shown(tried)}", "rates")
     if arguments.whole_number("seeds", seeds) < 2:
-        raise errors.UsageError("{seeds}: the tests need at least 2", "seeds")
+        raise errors.UsageError("{seeds}: must be at least 2 for the tests", "seeds")
     if "learning_rate" in chosen_options:
-        raise errors.UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
+        raise errors.UsageError("bench: omit learning_rate, which is chosen from {rates} for each row", "rates")
     protocol = Protocol(files, form, chosen_options, int(seeds))
     reading = {f"{protocol.negatives_of(label)}.file": "negatives" for label in files}
     recipe = session.recipe(bench, dataset, model, protocol.tree, reading)
@@ -137,24 +137,24 @@ def bench(
 
 
 def _files(value: Any) -> dict[str, Path]:
-    """Return files by row label: a dict's keys, else file names."""
+    """Return files by row label: the keys of a dict, or else the file names."""
     if isinstance(value, Mapping):
         return {str(label): arguments.file_path(each, "negatives") for label, each in value.items()}
     paths = arguments.files_of("negatives", value)
     if lost := [str(path) for path in paths if not path.is_file()]:
-        raise errors.UsageError(f"{{negatives}}: no file {', '.join(lost)}", "negatives")
+        raise errors.UsageError(f"{{negatives}}: no such file {', '.join(lost)}", "negatives")
     names = Counter(path.name for path in paths)
     return {path.name if names[path.name] == 1 else str(path): path for path in paths}
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """One student, loss and protocol, and arms that differ in their negatives alone: `in-batch`, `random`, and files.
+    """One model, loss and protocol, with arms that differ only in their negatives: `in-batch`, `random`, and files.
 
-    Each arm scores as many documents a query: `in-batch` has a positive of another query where the others have a mined
-    negative. files: of negatives, by the label of their row. recipe: the command's recipe, whose stages are filled in
-    here. options: of all trainings. rates: the learning rate of each arm, else the usual one. tuning: whether it
-    chooses the rates, with one seed, measured on the dev queries.
+    All arms score the same number of documents per query: where the others have a mined negative, `in-batch` has a
+    positive of another query. files: the files of negatives by row label. recipe: the command's recipe, without its
+    stages. options: the options of all training runs. rates: the learning rate of each arm, by default the same one.
+    tuning: whether to measure on the dev queries with one seed, to choose the rates.
     """
 
     files: Mapping[str, Path]
@@ -167,7 +167,9 @@ class Protocol:
 
     def __post_init__(self) -> None:
         if taken := {*BASELINES, SHIPPED} & {*self.files}:
-            raise errors.UsageError(f"negatives: {taken.pop()!r} is a row of its own; name the file otherwise")
+            raise errors.UsageError(
+                f"negatives: {taken.pop()!r} is the name of a baseline; use another name for the file"
+            )
 
     @property
     def stages(self) -> dict[str, str]:
@@ -187,7 +189,7 @@ class Protocol:
 
     @property
     def tree(self) -> dict[str, Any]:
-        """Return the stages in the form of YAML."""
+        """The stages, as in a YAML recipe."""
         of_split = {"split": "dev"} if self.tuning else {}
         search = {"stage": "search", "depth": _DEPTH, **of_split}
         top = {"name": "topk", "depth": 10}
@@ -238,7 +240,7 @@ class Protocol:
 def _tuned(
     protocol: Protocol, rates: Sequence[float], session: sessions.Session
 ) -> tuple[dict[str, str], dict[str, dict[float, float]]]:
-    """The key of the scores of each rate on the dev queries, with one seed; the mean by arm and rate."""
+    """Return the key of each rate's scores on the dev queries, with one seed, and the means by arm and rate."""
     keys, on_dev = dict[str, str](), dict[str, dict[float, float]]()
     for rate in rates:
         tried = replace(protocol, rates=dict.fromkeys(protocol.stages, rate), tuning=True)
@@ -272,7 +274,7 @@ def _write(
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Files of negatives, judged: `path` is a folder with `bench.json`, `bench.md`, a report and its recipe."""
+    """The result of `bench`; `path` is a folder with `bench.json`, `bench.md`, a report and its recipe."""
 
     name: str
     key: str

@@ -1,4 +1,4 @@
-"""The rows of a bench: faults in a file of negatives, and the results of training with it."""
+"""The rows of `bench`: statistics of each file of negatives, and the results of training with it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from hardneg_advice.positive_ranks import percent
 IN_BATCH, RANDOM = "in-batch", "random"
 BASELINES = (IN_BATCH, RANDOM)
 METRIC = "mrr@10"
-"""The metric that chooses learning rates."""
+"""The metric for choosing learning rates."""
 _TRAIN = "train"
 _COUNTS = ("queries", "negatives", "labelled", "withheld", "taken", "seen")
 _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")
@@ -21,14 +21,14 @@ _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")
 def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str, Any]:
     """Return counts of a file of negatives, over the training queries, in one pass.
 
-    queries: with a negative. negatives: all of theirs. labelled: negatives that the qrels call relevant to their own
-    query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: of those,
-    how many the file has as a negative. elsewhere: by other split, negatives that are relevant to its queries; seen: to
-    those of any. left_out: counts of skipped entries by reason. Shares: of the negatives; `taken_share` of the
-    withheld positives, None if there are none.
+    queries: queries with a negative. negatives: their negatives. labelled: negatives labelled relevant to their own
+    query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: withheld
+    positives among the negatives. elsewhere: negatives relevant to queries of another split, by split; seen: negatives
+    relevant to queries of any other split. left_out: counts of skipped entries by reason. Shares are of the negatives,
+    except `taken_share`, of the withheld positives, which is None if there are none.
 
     Raises:
-        UsageError, DataError: as `ListsOfFile`, or there are no negatives of these queries in the file.
+        UsageError, DataError: as in `ListsOfFile`, or the file has no negatives for these queries.
     """
     lists, counts = ListsOfFile(path, form, collection, _TRAIN), Counter[str]()
     known, hidden = qrels_files.positives(collection.all_qrels()), qrels_files.positives(collection.withheld())
@@ -49,9 +49,7 @@ def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str
         counts.update({f"of {split}": len(negatives & documents) for split, documents in others.items()})
         counts["seen"] += len(negatives & anywhere)
     if not counts["negatives"]:
-        raise errors.DataError(
-            f"{path}: has no negatives of queries of split {_TRAIN}: name its own collection and form"
-        )
+        raise errors.DataError(f"{path}: no negatives for queries of split {_TRAIN}; check the dataset and the form")
     return {
         **{name: counts[name] for name in _COUNTS},
         "elsewhere": {split: counts[f"of {split}"] for split in others},
@@ -68,11 +66,11 @@ def content_of(
     hardness: Mapping[str, Any],
     on_dev: Mapping[str, Mapping[float, float]],
 ) -> dict[str, Any]:
-    """Return `baselines`, the rows of comparison, and `rows`, one per file.
+    """Return `baselines`, the rows to compare with, and `rows`, one per file.
 
-    files: by label the counts of a file, and the facts of the negatives used in training, without known positives and
-    their copies. metrics: the evaluation's JSON. hardness: that analysis's results by label. on_dev: by arm and
-    learning rate the mean on the dev queries.
+    files: by label, the counts of a file, and the facts of the negatives used in training, without labelled positives
+    and their copies. metrics: the evaluation's JSON. hardness: the analysis's results by label. on_dev: the mean on the
+    dev queries by arm and learning rate.
     """
     means_of = metrics["metrics"]
     shipped = {label: {"metrics": means_of[label]} for label in means_of if label not in on_dev}
@@ -92,7 +90,7 @@ def content_of(
 
 
 def _trained(metrics: Mapping[str, Any], label: str, by_rate: Mapping[float, float]) -> dict[str, Any]:
-    """Return the rate, whether it is at the end of the grid, and the metrics with their deviation over seeds."""
+    """Return the rate, whether it is at the end of the grid, and the metrics with standard deviations over seeds."""
     rate = max(by_rate, key=by_rate.__getitem__)
     seeds = [measuring.means(scores) for scores in metrics["per_seed"][label].values()]
     return {
@@ -110,7 +108,7 @@ def _effect(tests: Sequence[Mapping[str, Any]], label: str, baseline: str) -> di
 
 
 def as_markdown(content: Mapping[str, Any]) -> str:
-    """Return a table of the files' contents, one of the results of training with them, and remarks."""
+    """Return a table of the files' statistics, a table of results of training with them, and notes."""
     protocol, rows = content["protocol"], content["rows"]
     steps = ", ".join(f"{name} {value}" for name, value in protocol["options"].items())
     rates = ", ".join(f"{rate:g}" for rate in protocol["learning_rates"])
@@ -119,15 +117,15 @@ def as_markdown(content: Mapping[str, Any]) -> str:
         "# Bench for negatives",
         "",
         *map(_answer, rows),
-        f"Student {protocol['student']}; {steps}; {protocol['seeds']} seeds; learning rate of each arm from {rates} by "
+        f"Model {protocol['student']}; {steps}; {protocol['seeds']} seeds; learning rate of each row from {rates} by "
         f"{protocol['chosen_by']}.",
         "",
         *_table([_FILE, *map(_file_cells, rows)]),
         "",
         *_table([_EFFECT, *_effects(arms)]),
         "",
-        f"Effects: t-test over queries and seeds, 95% interval without a correction, p after Holm's; equivalent within "
-        f"±{protocol['equivalence_margin']:g}. In brackets: the standard deviation over seeds.",
+        f"Effects: t-test over queries and seeds, uncorrected 95% interval, Holm-corrected p; equivalent within "
+        f"±{protocol['equivalence_margin']:g}. In brackets: standard deviation over seeds.",
     ]
     return "\n".join([*lines, *_notes(arms)]) + "\n"
 
@@ -142,10 +140,10 @@ def _answer(row: Mapping[str, Any]) -> str:
 _FILE = (
     "negatives",
     "queries",
-    "a query",
+    "per query",
     "labelled relevant",
-    "withheld taken",
-    "relevant to other splits",
+    "withheld positives used",
+    "relevant in other splits",
     "ranks 1-10",
     "above the positive",
     "distinct",
@@ -183,12 +181,12 @@ def _notes(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield remarks on the figures."""
     for label, each in arms.items():
         counts = dict(each["file"]["left_out"]) if "file" in each else {}
-        counts["queries that got a random negative"] = each.get("trained_with", {}).get(
+        counts["queries with a random negative instead"] = each.get("trained_with", {}).get(
             "queries with random negatives", 0
         )
         yield from (f"\n{label}: {reason}: {count:,}." for reason, count in counts.items() if count)
         if each.get("at_the_end_of_the_grid"):
-            yield f"\n{label}: its learning rate is at the end of the grid; another may do better."
+            yield f"\n{label}: the learning rate is at the end of the grid; a rate beyond it may do better."
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

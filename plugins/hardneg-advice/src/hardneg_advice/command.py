@@ -18,15 +18,15 @@ _JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
 
 def _recipe(output: Path) -> Path:
     if output.suffix != ".yaml":
-        raise errors.UsageError(f"{output}: must be a recipe; give a name that ends in .yaml")
+        raise errors.UsageError(f"{output}: the name of a recipe must end in .yaml")
     return output
 
 
 class RecommendCommand(Command):
-    """The command that writes a recipe and gives the reasons."""
+    """The command that writes a recipe and explains the choice."""
 
     output = typer.Option(
-        "recommended.yaml", "--output", "-o", help="The recipe to write, NAME.yaml.", callback=_recipe,
+        "recommended.yaml", "--output", "-o", help="Recipe to write, NAME.yaml.", callback=_recipe,
         rich_help_panel="What is written",
     )  # fmt: skip
 
@@ -61,19 +61,19 @@ class BenchCommand(Command):
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")
-"""Choose a way to train for a collection by short trainings, and write its recipe with the evidence."""
+"""Choose how to train on a collection from short training runs, and write the recipe with the evidence."""
 bench = BenchCommand(_bench, _SHOWN).command("bench")
-"""Judge files of negatives, mined by any program, by training with them, random and in-batch negatives."""
+"""Compare files of negatives, mined by any program, by training with them, random and in-batch negatives."""
 
 
 def diagnose(
-    folder: Path = typer.Argument(..., metavar="RUNFOLDER", help="The folder of a finished recipe."),
-    store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
+    folder: Path = typer.Argument(..., metavar="RUNFOLDER", help="Run folder of a finished recipe."),
+    store: str | None = typer.Option(None, help="Artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."),
     as_json: bool = _JSON,
 ) -> None:
-    """Check why a training did not help, or made results worse: figures, and changes to make.
+    """Check why training did not help, or made results worse, and suggest changes.
 
-    Exits with 0 whatever the checks say. Artifacts missing from the store are named, and not checked.
+    Exits with 0 whatever the checks find. Artifacts missing from the store are listed but not checked.
 
     Example: hardneg diagnose runs/star-passage-demo
     """

@@ -33,19 +33,19 @@ from hardneg_advice.positive_ranks import scores_of
 TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01
 MOST_ABOVE = 2 / 3
-"""The share with a weak start model is high; at 60 % mined negatives still helped (recipe `dose-start`, static)."""
+"""The share is high for a weak start model: at 60 %, negatives still helped (recipe `dose-start`, static)."""
 MOST_HIDDEN = 0.5
 MOST_FALL = 0.01
 MOST_CLOSER = 0.2
 LEAST_KEPT = 1 / 3
-"""Small batches of mined negatives preserved half of the dimensions, and helped (recipe `dose-batches`)."""
+"""Small batches with mined negatives kept half of the dimensions, and helped (recipe `dose-batches`)."""
 _EACH = 20
 _PARTS = 5
 _LEAST_STEPS = 20
 _ERRORS = 3.0
 _ELSE = "see the other suspects; `hardneg recommend` compares several learning rates with the model as shipped"
-_LOWER = "lower options.learning_rate to a third, or train fewer steps; check that warmup_steps covers a tenth of them"
-_WATCH = "; `validation` with options.evaluate_every shows on dev when it turns"
+_LOWER = "cut options.learning_rate to a third, or train fewer steps; check that warmup_steps is a tenth of the steps"
+_WATCH = "; use `validation` with options.evaluate_every to see when dev scores start to fall"
 Figures = dict[str, float | int | str]
 Points = list[tuple[float, float]]
 
@@ -84,9 +84,9 @@ def near_copies(run: FinishedRun, stage: str) -> CheckResult:
     share = copies / max(count, 1)
     return CheckResult.of(
         share > MOST_COPIES,
-        f"{share:.1%} of {count:,} negatives have nearly the words of a positive of their query",
+        f"{share:.1%} of {count:,} negatives have almost the same words as a positive of their query",
         {"share": share, "negatives": count, "copies": copies},
-        "these are false negatives: mine with the filter near-copies (`filters: [near-copies]`)",
+        "these are false negatives; mine with the filter near-copies (`filters: [near-copies]`)",
     )
 
 
@@ -100,37 +100,37 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
             compared += int(np.isfinite(scores).sum())
             above += int((scores > best).sum())
     if not compared:
-        return CheckResult("unknown", "no list has both a negative and a positive, so that no scores can be compared")
+        return CheckResult("unknown", "no list has both a negative and a positive, so no scores can be compared")
     share = above / compared
     return CheckResult.of(
         share > MOST_ABOVE,
-        f"{share:.1%} of {compared:,} negatives score above the best positive of their query, by the run mined from",
+        f"{share:.1%} of {compared:,} negatives score above the best positive of their query in the mined run",
         {"share": share, "negatives": compared, "above": above},
-        "many may be relevant but unlabelled: inspect some with `hardneg browse`; then mine with pos-percent, "
-        "max-score or denoised, deeper with a window, or filter them by a reranker or judge",
+        "many may be relevant but unlabelled; inspect some with `hardneg browse`, then mine with pos-percent, "
+        "max-score or denoised, mine deeper with a window, or filter with a reranker or judge",
     )
 
 
 def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
-    """Check the share of queries without a positive in the list that was mined from."""
+    """Check the share of queries without a positive in the list that negatives were mined from."""
     rows = list(run.listed(stage))
     depth = max((len(ranked.doc_ids) for _, ranked in rows), default=0)
     hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
     share = hidden / max(len(rows), 1)
     return CheckResult.of(
         share > MOST_HIDDEN,
-        f"{share:.1%} of {len(rows):,} training queries have no positive in the first {depth:,} of the run mined from",
+        f"{share:.1%} of {len(rows):,} training queries have no positive in the top {depth:,} of the mined run",
         {"share": share, "queries": len(rows), "depth": depth},
-        "the model does not confuse these negatives with the positive yet: train on in-batch negatives first, or start "
-        "from a better model, and mine again with it; check that labels and documents match",
+        "the model cannot rank these positives yet; first train with in-batch negatives or start from a better model, "
+        "then mine again with that model; also check that labels and documents match",
     )
 
 
 def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
-    """Check for a rising loss, or validation that falls after its best; for several seeds the mean curve.
+    """Check for a rising loss, or a dev metric that falls after its best value; seeds are averaged.
 
     The loss rises if the mean of its last fifth exceeds that of its lowest fifth by three standard errors and by a
-    tenth. Refreshed negatives raise it by design. A falling loss proves nothing: validation counts.
+    tenth. Refreshed negatives raise it by design. A falling loss proves nothing: only the dev metric counts.
     """
     curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()
@@ -143,23 +143,23 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         lowest, last = float(means[low]), float(means[-1])
         risen = last - lowest > _ERRORS * (errors[-1] + errors[low]) ** 0.5 and last > 1.1 * lowest
         figures |= {"lowest_loss": lowest, "last_loss": last}
-        line = f"the mean loss of the last fifth of the steps is {last:.4g}, of the lowest fifth {lowest:.4g}"
+        line = f"the mean loss is {last:.4g} in the last fifth of the steps and {lowest:.4g} in the lowest fifth"
         (problems if risen else said).append(line)
     if curves:
         wanted = getattr(getattr(run.recipe.stages[stage], "options", None), "metric", "")
         metric = wanted if wanted in curves else next(iter(curves))
         (step, best), (end, last) = max(curves[metric], key=lambda point: point[1]), curves[metric][-1]
         figures |= {"metric": metric, "best": best, "best_step": int(step), "last": last}
-        line = f"{metric} on dev is {best:.4f} at its best, at step {step:,.0f}, and {last:.4f} at step {end:,.0f}"
+        line = f"{metric} on dev peaks at step {step:,.0f} ({best:.4f}) and is {last:.4f} at step {end:,.0f}"
         (problems if best - last > MOST_FALL else said).append(line)
     if problems or _watched(curves):
         return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
-    said.append("without a dev curve a rate too high or too many steps cannot be ruled out, as the loss falls then too")
+    said.append("without a dev curve, too high a rate or too many steps cannot be ruled out: the loss still falls")
     return CheckResult("unknown", "; ".join(said), figures, _LOWER + _WATCH)
 
 
 def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
-    """Return the loss and the dev metrics by step, means over the seeds that have the step."""
+    """Return the loss and the dev metrics by step, averaged over the seeds that have the step."""
     values: dict[str, dict[float, list[float]]] = {}
     for name in run.copies(stage):
         lines = (run.artifact(name).path / layout.HISTORY).read_text("utf-8").splitlines()
@@ -175,7 +175,7 @@ def _watched(curves: Mapping[str, Points]) -> bool:
 
 
 def trained_rows(run: FinishedRun) -> list[str]:
-    """Return the rows of the metrics that are searches with trained models."""
+    """Return the rows of the metrics that were searched with trained models."""
     return [label for label, encoder in _encoders(run).items() if encoder != START]
 
 
@@ -184,7 +184,7 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
     encoders, measured = _encoders(run), run.measured
     shipped = next((row for row, encoder in encoders.items() if encoder == START), "")
     if not {label, shipped} <= measured.results.keys():
-        return CheckResult("unknown", "the metrics have no row of the start model; search and evaluate with it too")
+        return CheckResult("unknown", "the metrics have no row for the start model; search and evaluate with it too")
     metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)
     if metric is None:
         return CheckResult("unknown", f"{label} and {shipped} have no metric in common")
@@ -198,7 +198,7 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
     decided, queries = significance.verdict(test, measured.significance_level), len(measured.results[label][metric])
     figures: Figures = {"metric": metric, "baseline": shipped, "difference": difference}
     figures |= {"verdict": decided, "queries": queries}
-    line = f"{metric} is {difference:+.4f} against {shipped} over {queries:,} queries"
+    line = f"{metric} differs by {difference:+.4f} from '{shipped}' over {queries:,} queries"
     if seeds := getattr(test, "seeds", None):
         line += f" and {max(seeds)} seeds"
     if decided == "difference":
@@ -208,12 +208,12 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
         return CheckResult.of(difference < 0, f"{'better' if difference > 0 else 'worse'}: {line}", figures, advice)
     if decided == "equivalent":
         return CheckResult("suspect", f"equivalent, so training did not help: {line}", figures, _ELSE)
-    advice = "undecided does not mean worse: evaluate on more queries, and train with several `seeds`"
+    advice = "undecided does not mean worse; evaluate on more queries, and train with several `seeds`"
     return CheckResult("unknown", f"undecided: {line}", figures, advice)
 
 
 def _encoders(run: FinishedRun) -> dict[str, str]:
-    """Return, by row of the evaluations, the training (or `start`) whose model encodes the queries of its search."""
+    """Return, for each row of the evaluations, the stage (or `start`) that trained its query encoder."""
     encoders = dict[str, str]()
     for name in run.stages("evaluate"):
         for label, runs in run.recipe.stages[name].runs.items():
@@ -225,7 +225,7 @@ def _encoders(run: FinishedRun) -> dict[str, str]:
 
 
 def trained_indexes(run: FinishedRun) -> list[str]:
-    """Return the indexes that trained models have encoded."""
+    """Return the indexes that were encoded by trained models."""
     return [name for name in run.stages("encode") if run.encoder_of(name) not in ("", START)]
 
 
@@ -238,10 +238,10 @@ def collapse(run: FinishedRun, index: str) -> CheckResult:
     (before, wide), (after, narrow) = (_spread(run, name) for name in (first, index))
     return CheckResult.of(
         after - before > MOST_CLOSER or narrow < LEAST_KEPT * wide,
-        f"the mean cosine of two documents is {after:.3f} ({first}: {before:.3f}), their effective dimensions are "
+        f"the mean cosine of two documents is {after:.3f} ({first}: {before:.3f}), and the effective dimensions are "
         f"{narrow:.1f} ({wide:.1f})",
         {"cosine": after, "start_cosine": before, "dimensions": narrow, "start_dimensions": wide},
-        "the vectors collapse: lower the learning rate, raise the temperature or the batch size, and use fewer or "
+        "the vectors collapse; lower the learning rate, raise the temperature or the batch size, and use fewer or "
         "easier negatives",
     )
 
@@ -272,7 +272,7 @@ def effective_dimensions(vectors: NDArray[np.float64]) -> float:
 
 
 _mined, _trainings = methodcaller("stages", "mine"), methodcaller("stages", *TRAININGS)
-_NO_NEGATIVES = "the recipe has no stage that mines"
+_NO_NEGATIVES = "the recipe has no mining stage"
 Check = tuple[Callable[[FinishedRun, str], CheckResult], Callable[[FinishedRun], Sequence[str]], str]
 CHECKS: dict[str, Check] = {
     "outcome": (outcome, trained_rows, "the recipe evaluates no model that it trains"),
@@ -325,10 +325,10 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
 
     Raises:
         DataError: the folder is not a run folder, or its lock file is damaged.
-        RecipeError: the recipe is not one of this hardneg's.
+        RecipeError: the recipe does not fit this version of hardneg.
     """
     run = FinishedRun.open(arguments.file_path(folder, "folder"), sessions.usual_store(store))
     steps = list[tuple[str, str]]()
-    with suppress(faults.HardnegError):  # without metrics that can be read there are none
+    with suppress(faults.HardnegError):  # there are none without readable metrics
         steps = recipes.next_steps(run.recipe, run.folder, diagnosed=True)
     return Diagnosis(tuple(_results(run)), tuple(steps))

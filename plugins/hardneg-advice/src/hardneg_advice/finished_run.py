@@ -26,7 +26,7 @@ from hardneg.plugin import (
 
 DATASET, START = "dataset", "start"
 SAMPLED = 1_000
-"""The largest number of queries or vectors in a check."""
+"""The maximum number of queries or vectors in a check."""
 
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
@@ -37,7 +37,7 @@ def sample(count: int, purpose: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run folder and the store of its artifacts; reading a missing one raises ArtifactError."""
+    """A run folder and the store of its artifacts; reading a missing artifact raises ArtifactError."""
 
     folder: Path
     recipe: Any
@@ -46,11 +46,11 @@ class FinishedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "FinishedRun":
-        """Open the run of a folder.
+        """Open the run in a folder.
 
         Raises:
             DataError: the folder is not a run folder, or its lock file is damaged.
-            RecipeError: the recipe is not one of this hardneg's.
+            RecipeError: the recipe does not fit this version of hardneg.
         """
         lock = recipes.read_lock(folder)
         return cls(
@@ -63,7 +63,7 @@ class FinishedRun:
         return metrics_files.read_metrics(self.folder / "metrics.json")
 
     def stages(self, *verbs: str) -> list[str]:
-        """Return the stages of these verbs; for several seeds the first copy."""
+        """Return the stages with these verbs; with several seeds, only the first copy."""
         later = {name for copies in self.recipe.copies.values() for name in list(copies.values())[1:]}
         return [name for name, spec in self.recipe.stages.items() if spec.stage in verbs and name not in later]
 
@@ -73,12 +73,12 @@ class FinishedRun:
         return next((names for names in families if stage in names), [stage])
 
     def artifact(self, stage: str) -> Any:
-        """Return the artifact of a stage. Raises ArtifactError if the store lacks it."""
+        """Return the artifact of a stage. Raises ArtifactError if it is not in the store."""
         key = self.keys.get(stage, "")
         artifact = self.store.find(key) if key.isalnum() else None
         if artifact is None:
             raise errors.ArtifactError(
-                f"the store {self.store.root} lacks what {stage} made; name the store of the run"
+                f"the artifact of {stage} is not in the store {self.store.root}; use the store of this run"
             )
         return artifact
 
@@ -89,33 +89,33 @@ class FinishedRun:
         return Path(self.artifact(stage).path, self.recipe.stages[stage].parts.get("index", "."))
 
     def dataset_of(self, stage: str) -> str:
-        """Return the stage whose collection a stage reads: `dataset`, or one that makes a collection."""
+        """Return the stage that provides a stage's collection: `dataset`, or a stage that writes one."""
         return str(self.recipe.stages[stage].dataset or DATASET)
 
     def collection(self, maker: str) -> StoredCollection:
-        """Return the collection of a stage. Raises ArtifactError if the store lacks it."""
+        """Return the collection of a stage. Raises ArtifactError if it is not in the store."""
         return StoredCollection.open(self.artifact(maker).path)
 
     def encoder_of(self, index: str) -> str:
-        """Return `start`, or the training or average, whose model encodes an index's queries; empty if none does."""
+        """Return the stage that trained or averaged the query encoder of an index, or `start`; empty if unknown."""
         maker = self.recipe.view(index).query_model(index) if index in self.recipe.stages else None
         trained = isinstance(self.recipe.stages.get(maker), train_config.ValidationOptions)
         return maker if maker and (maker == START or trained) else ""
 
     def mined(self, stage: str) -> list[Negatives]:
-        """Return a sample of a stage's negatives. Raises ArtifactError if the store lacks them."""
+        """Return a sample of a stage's negatives. Raises ArtifactError if they are not in the store."""
         file = negatives_files.read_negatives(self.artifact(stage).path / layout.NEGATIVES)
         return [file[row] for row in sample(len(file), "queries").tolist()]
 
     def listed(self, stage: str) -> Iterator[tuple[Negatives, RankedList]]:
-        """Yield the sample with the lists of the first run mined from, empty for queries that it lacks.
+        """Yield the sample with the lists of the first mined run, empty for queries that are not in it.
 
         Raises:
-            ArtifactError: the store lacks the negatives or the run, or they were mined from none.
+            ArtifactError: the negatives or the run are not in the store, or no run was mined from.
         """
         rows, runs = self.mined(stage), list(self.recipe.stages[stage].runs.values())
         if not runs:
-            raise errors.ArtifactError(f"{stage} has no run that it mines from")
+            raise errors.ArtifactError(f"{stage} does not mine from a run")
         lists = _lists(self.artifact(runs[0]).path / layout.RUN, {row.query_id for row in rows})
         return ((row, lists.get(row.query_id, _NOT_LISTED)) for row in rows)
 

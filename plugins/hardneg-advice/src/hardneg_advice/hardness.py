@@ -1,4 +1,4 @@
-"""Hardness and variety of negatives: their ranks and scores in one model's lists."""
+"""Hardness and variety of negatives, by their ranks and scores in one model's lists."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ _BANDS = ("ranks 1-10", "ranks 11-50", "ranks 51-200", "deeper")
 
 
 class Hardness(Analysis):
-    """Show how hard negatives are by one model's lists of their queries, and how varied they are.
+    """Show how hard negatives are in one model's ranked lists, and how varied they are.
 
     Example: hardneg analyze hardness --negatives mined.arrow --negatives theirs.arrow --run train.trec.gz
     """
@@ -24,17 +24,16 @@ class Hardness(Analysis):
     name = "hardness"
     title = "hardness of negatives"
     explained = (
-        "Ranks are those in the model's lists, known positives left out. Above the positive: of the negatives listed "
-        "for a query with a listed positive, the share that scores higher than its best one. Distinct: documents that "
-        "are a negative of some query, for each 100 negatives. Relevant elsewhere: negatives that are positives of "
-        "another query."
+        "Ranks are those in the model's lists without labelled positives. Above the positive: the share of listed "
+        "negatives that score higher than the best positive, over queries with a listed positive. Distinct: different "
+        "documents per 100 negatives. Relevant elsewhere: negatives that are positives of another query."
     )
     drawn = slice(3, 7)
 
     negatives: Annotated[dict[fields.Name, fields.Name], fields.Reference(("negatives",))] = Field(
-        min_length=1, description="A negatives.arrow."
+        min_length=1, description="A file of negatives, negatives.arrow."
     )
-    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="A model's run of their queries.")
+    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="A model's run for the same queries.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Return counts and shares by label of the negatives."""
@@ -45,7 +44,7 @@ class Hardness(Analysis):
         }
 
     def table(self, results: Any) -> Table:
-        head = ("negatives", "queries", "a query", *_BANDS, "above the positive", "distinct", "relevant elsewhere")
+        head = ("negatives", "queries", "per query", *_BANDS, "above the positive", "distinct", "relevant elsewhere")
         rows = []
         for label, each in results.items():
             shares = (*each["by_rank"], each["above"], each["distinct"], each["elsewhere"])
@@ -62,14 +61,14 @@ def hardness(
     """Return the ranks of negatives in a model's lists, and the frequency of each document.
 
     Args:
-        negatives: of some queries.
-        lists: the model's run of these queries, streamed.
+        negatives: the negatives of some queries.
+        lists: the model's run for these queries, streamed.
         relevant: the positives of all queries, by query.
 
     Returns:
-        `queries` with a negative; how many `negatives` they have; and shares of these: `by_rank`, of ranks 1 to 10, 11
-        to 50, 51 to 200, and below or not listed; `above`, of those whose score is compared with a positive's, None
-        where there are none; `distinct` documents; `elsewhere`, positives of another query.
+        `queries`, the number with a negative; `negatives`, their number; and shares of the negatives: `by_rank`, at
+        ranks 1 to 10, 11 to 50, 51 to 200, and deeper or unlisted; `above`, scored above the best positive, among those
+        that can be compared, or None; `distinct` documents; `elsewhere`, positives of another query.
     """
     documents = Counter(chain.from_iterable(item.negatives for item in negatives))
     bands, compared, above = np.zeros(len(_BANDS), np.int64), 0, 0

@@ -1,4 +1,4 @@
-"""Ranks of known positives in a run, the evidence for mining."""
+"""Ranks of labelled positives in a run, as evidence for how to mine."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Table, errors, 
 
 
 class PositiveRanks(Analysis):
-    """Show where a run ranks the known positives, and how many of the first documents score higher.
+    """Show where a run ranks the labelled positives, and how many of the top documents score higher.
 
     Example: hardneg analyze positive-ranks --run dev.trec.gz --qrels dev.tsv
     """
@@ -20,23 +20,21 @@ class PositiveRanks(Analysis):
     version = 2
     title = "where positives rank"
     explained = (
-        "Of each query the known positive with the highest score; other known positives and copies are left out of the "
-        "list. Above it: of the first documents, the share with a higher score."
+        "For each query, the labelled positive with the highest score; other positives and copies are removed from the "
+        "list. Above it: the share of the first documents with a higher score."
     )
     asks = ("qrels",)
     drawn = slice(2, None)
 
-    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(
-        description="The TREC run that negatives are to be taken from."
-    )
-    depth: int = Field(10, gt=0, description="How many documents of each list to compare with the positive.")
+    run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="The TREC run to mine negatives from.")
+    depth: int = Field(10, gt=0, description="Number of top documents to compare with the positive.")
     split: Annotated[fields.Name, fields.Option("-")] = "dev"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return ranks and shares as means over queries with a known positive; `ranks` has all ranks, ascending.
+        """Return ranks and mean shares over queries with a labelled positive; `ranks` has all ranks, ascending.
 
         Raises:
-            DataError: no query has a known positive.
+            DataError: no query has a labelled positive.
         """
         known, ranks, listed, shares, longest = known_positives(inputs, self.split), [], [], [], 0
         for (query_id, positives), ranking in zip(known.items(), inputs.lists("run", list(known)), strict=True):
@@ -49,7 +47,7 @@ class PositiveRanks(Analysis):
             shares += [min(above, first) / first] if first else []
             longest = max(longest, len(others))
         if not ranks:
-            raise errors.DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
+            raise errors.DataError(f"{inputs.location('run')}: no query has a labelled positive in the corpus")
         within = {cut: float((np.array(listed) & (np.array(ranks) <= cut)).mean()) for cut in {1, self.depth, 100}}
         return {
             "split": self.split,
@@ -70,7 +68,7 @@ class PositiveRanks(Analysis):
 
 
 def rank_in_words(results: Any) -> str:
-    """Return the median rank in words; it may be below the lists."""
+    """Return the median rank in words, which may be below the end of the lists."""
     beyond = results["median_rank"] > results["listed"]
     return f"below {results['listed']:,}" if beyond else f"{results['median_rank']:g}"
 
@@ -87,7 +85,7 @@ def scores_of(doc_ids: Sequence[str], ranked: RankedList) -> NDArray[np.float32]
 
 
 def known_positives(inputs: AnalysisInputs, split: str) -> dict[str, list[str]]:
-    """Return the positives of each query of a split that are in the corpus, as far as that is known."""
+    """Return the positives in the corpus for each query of a split; without a corpus, all positives."""
     known = inputs.relevant()
     query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
     there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))

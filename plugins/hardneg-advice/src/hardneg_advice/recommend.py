@@ -1,4 +1,4 @@
-"""`recommend`: whether to train with mined negatives, by short trainings compared on dev queries, or by a rule."""
+"""`recommend`: whether to train with mined negatives, decided by short training runs on dev queries, or by a rule."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,14 @@ STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
 """Learning rates to choose from, for a static model and for a transformer."""
 TEMPERATURE = 0.05
 STEPS = 400
-"""The default steps of each training, as in the trainings that evaluated the rule."""
+"""The default steps per training run, as in the runs that evaluated the rule."""
 _DEPTH = 200
 _WIDTH = 110
 _LOSS = "infonce"
 _SYSTEM, _BASELINE = "Hard Neg", "In-Batch Neg"
-_SPLIT = arguments.Arg("The queries to choose on; never the test queries.")
+_SPLIT = arguments.Arg("Split of the queries to choose on; never the test split.")
 _OPTION = replace(arguments.TRAIN_OPTION, help="A training option, such as learning_rate=1e-4.", panel="Tuning")
-_STEPS = arguments.Arg("Steps of each training; 0 trains nothing, and the answer is a guess.", least=0)
+_STEPS = arguments.Arg("Steps per training run; with 0, nothing is trained and the answer is a guess.", least=0)
 
 
 @arguments.spelled_out
@@ -50,25 +50,25 @@ def recommend(
     train_options: Annotated[Mapping[str, Any], _OPTION] = {},
     **where: Unpack[arguments.Where],
 ) -> "RecommendedNegatives":
-    """Choose how to train for a collection by short trainings, show why, and write a recipe for it.
+    """Choose how to train on a collection from short training runs, show why, and write a recipe for it.
 
-    In-batch negatives alone and the first documents of the model's lists are each trained at three learning rates, and
-    compared on the dev queries with the untrained model and with BM25.
+    The model is trained with in-batch negatives alone, and with the top documents of its lists, each at three learning
+    rates. The results are compared on the dev queries with the untrained model and with BM25.
 
     Raises:
         UsageError: the split is the test split.
         RecipeError: training has no such option.
-        DataError: the dataset has no such split, or none to train with.
+        DataError: the dataset has no such split, or no split train.
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
     """
     session, options = sessions.Session.of(where, recommend), arguments.mapping_of("train_options", train_options)
     steps = arguments.whole_number("train", train)
     if split == "test":
-        raise errors.UsageError("{split} test is for the final evaluation of systems; choose by another split", "split")
+        raise errors.UsageError("{split} test is reserved for the final evaluation; choose on another split", "split")
     trials = Trials(split, steps and options.get("max_steps", steps), options)
     recipe = session.recipe(recommend, dataset, model, trials.stages())
-    trials = trials.fitted(recipe.check(lambda note: None).model)  # its plan tells the notes
+    trials = trials.fitted(recipe.check(lambda note: None).model)  # its plan reports the notes
     plan = session.begin(replace(recipe, stages=trials.stages()))
     artifacts = session.make(plan).artifacts
     ranks = json.loads((artifacts["ranks"].path / "positive-ranks.json").read_text("utf-8"))
@@ -82,7 +82,7 @@ def recommend(
 
 @dataclass(frozen=True)
 class Trials:
-    """The trainings to compare, of `steps` steps each (0: none), with the training options `options`.
+    """The training runs to compare, of `steps` steps each (0: none), with the training options `options`.
 
     rates: learning rates to choose from. usual: defaults for the kind of model. bm25: whether to compare with BM25.
     """
@@ -138,7 +138,7 @@ class Trials:
         return stages | {"trials": {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
 
     def recipe(self, rates: Mapping[str, float], chosen: str, tested: str) -> dict[str, Any]:
-        """Return stages and outputs of a recipe that trains both arms like the trials; tested: the split to test on."""
+        """Return stages and outputs of a recipe that trains both arms as in the trials; tested: the test split."""
         beside, runs = self._beside(tested)
         stages = {"index": {"stage": "encode"}, **beside, "train-run": self._list("train"), "negatives": _MINING}
         for arm, name in _TRAINED.items():
@@ -185,9 +185,9 @@ _TRAINED = {ALONE: ALONE, FIRST: "model"}
 
 @dataclass(frozen=True)
 class RecommendedNegatives:
-    """The chosen way to train, its reasons and its recipe; keys: of the steps behind it.
+    """The chosen way to train, with its reasons and its recipe; keys: the keys of the artifacts behind it.
 
-    ranks: ranks of the positives. rows: results by row; None without trainings, when the rule guesses.
+    ranks: ranks of the positives. rows: results by row; None without training runs, when the rule guesses.
     """
 
     ranks: Mapping[str, Any] = field(repr=False)
@@ -211,11 +211,11 @@ class RecommendedNegatives:
         """Return the advice in a sentence."""
         best, rows = ARMS[self.arm], self.rows
         if rows is None:
-            return f"A guess without a training: {best}."
+            return f"A guess without training runs: {best}."
         name, row = next((name, row) for name, row in rows.items() if row["best"])
         scores = f"{METRIC} {tables.number(row['mean'])} {rule.ends_of(row)} on {self.ranks['queries']:,} queries"
         if name == SHIPPED:
-            return f"Train nothing: as shipped the model has {scores}, no training more; best of these: {best}."
+            return f"Do not train: as shipped, the model has {scores}, and no run beats it; best of these: {best}."
         how = f"learning rate {row['rate']:g}, {self.trials.steps:,} steps, loss {_LOSS}"
         return f"Train with {best}: {how}. {scores}, as shipped {tables.number(rows[SHIPPED]['mean'])}."
 
@@ -223,11 +223,11 @@ class RecommendedNegatives:
         """Return the evidence, the rule's advice, and its limits."""
         arm, reason = self._guess
         queries, said = self.ranks["queries"], f"{ARMS[arm]}. {reason}"
-        few = [f"Too few queries to choose by: {queries}, less than {FEW}."] if queries < FEW else []
+        few = [f"Too few queries to choose on: {queries}, fewer than {FEW}."] if queries < FEW else []
         facts = rule.facts(self.ranks, int(self.dataset["documents"]), self.trials.batch)
         if self.rows is None:
-            return [*few, facts, f"By the rule {said}", *rule.doubts(self.ranks)]
-        return [*few, *rule.sentences(self.rows), facts, f"Without trainings the advice would have been: {said}"]
+            return [*few, facts, f"By the rule: {said}", *rule.doubts(self.ranks)]
+        return [*few, *rule.sentences(self.rows), facts, f"Without training runs, the advice would have been: {said}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return measurements and choice as JSON values."""
@@ -244,7 +244,7 @@ class RecommendedNegatives:
         head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]
         head += [f"  hardneg recipe run {path}", " ", self.answer(), *self.reasons()]
         if tested == trials.split:
-            head.append(f"There is no split test: it is measured on split {tested}, which it was chosen on.")
+            head.append(f"There is no split test, so the recipe is tested on split {tested}, on which it was chosen.")
         rates = {arm: float(rows[arm]["rate"]) if rows else trials.rates[0] for arm in ARMS}
         shared = {key: self.tree[key] for key in ("dataset", "model", "seed")}
         tree = {"title": "Recommended negatives", **shared, **trials.recipe(rates, self.arm, tested)}
@@ -255,15 +255,15 @@ class RecommendedNegatives:
         """Write the recipe, with the evidence as comments.
 
         Raises:
-            UsageError: a file is there, and `overwrite` is not given.
+            UsageError: the file exists, and `overwrite` is not set.
         """
         file = arguments.file_path(path)
         if file.exists() and not overwrite:
-            raise errors.UsageError(f"{file}: already exists; give another path, or overwrite=True")
+            raise errors.UsageError(f"{file}: already exists; use another path, or overwrite=True")
         stores.replace_text(file, self.recipe(file))
 
     def section(self) -> tables.Section:
-        """Return the trainings and the reasons; the answer is printed first."""
+        """Return the training runs and the reasons; the answer is printed first."""
         return tables.Section("", [rule.table(self.rows)] if self.rows else [], lines=self.reasons())
 
     def __repr__(self) -> str:

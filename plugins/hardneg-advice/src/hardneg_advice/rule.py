@@ -1,4 +1,4 @@
-"""The decision of `recommend`: the comparison of trainings, and the rule without trainings."""
+"""The decision of `recommend`: the comparison of training runs, and the rule that guesses without them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
@@ -10,15 +10,15 @@ from hardneg_advice.positive_ranks import percent, rank_in_words
 SHIPPED, LEXICAL = "as shipped", "BM25"
 ALONE, FIRST = "in-batch", "first"
 TOP = 10
-"""The number of documents per list that arm `first` takes as negatives."""
-ARMS = {ALONE: "in-batch negatives alone", FIRST: f"topk, {TOP} a query"}
+"""The number of documents per list that arm `first` uses as negatives."""
+ARMS = {ALONE: "in-batch negatives alone", FIRST: f"topk, {TOP} per query"}
 LABELS = {SHIPPED: "the model as shipped", **ARMS, LEXICAL: LEXICAL}
 METRIC = "mrr@10"
 LEVEL = 0.01
 MOST_ABOVE, UNKNOWN = 0.5, (0.45, 0.6)
-"""The largest share of first documents above the positive for which they are used, and the range of doubt."""
+"""The largest share of top documents above the positive with which they are used, and the range of doubt."""
 FEW = 50
-"""The least number of queries for a choice."""
+"""The minimum number of queries for a choice."""
 
 
 def trial(arm: str, rate: float) -> str:
@@ -29,9 +29,9 @@ def trial(arm: str, rate: float) -> str:
 def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float]) -> dict[str, dict[str, Any]]:
     """Return the results by row: the model as shipped, each arm at its best rate, and BM25 if it was measured.
 
-    measured: the metric by row and dev query. `best` is the highest mean but BM25's, the first of equal ones. `p` is
-    the larger of two paired tests against the best, with Holm's correction over all pairs, as the best is known only
-    from its scores. `as_good`: not significantly different from the best.
+    measured: the metric by row and dev query. `best` is the highest mean except BM25's, the first one if tied. `p` is
+    the larger one of two paired tests against the best, Holm-corrected over all pairs, because the best row is chosen
+    by its scores. `as_good`: not significantly different from the best.
     """
     by_rate = {arm: {rate: fmean(measured[trial(arm, rate)].values()) for rate in rates} for arm in ARMS}
     best_rate = {arm: max(means, key=means.__getitem__) for arm, means in by_rate.items()}
@@ -74,17 +74,17 @@ def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"Not significantly different from the highest ({test}): {'; '.join(good)}. Any of these will do."
     if LEXICAL in rows and rows[LEXICAL]["mean"] > best["mean"]:
         p, mean = tables.equation("p", rows[LEXICAL]["p"]), tables.number(rows[LEXICAL]["mean"])
-        yield f"BM25, without any training, reaches {mean}, more than all of these ({p})."
+        yield f"BM25, without any training, scores {mean}, more than all of these ({p})."
     for arm in ARMS:
         rates = [float(rate) for rate in rows[arm]["by_rate"]]
         if len(rates) > 1 and rows[arm]["rate"] in (min(rates), max(rates)):
             rate = f"{rows[arm]['rate']:g}"
-            yield f"{ARMS[arm]}: its rate, {rate}, is the lowest or highest tried; another may do better."
-    yield "One seed, chosen on these queries: expect less on others."
+            yield f"{ARMS[arm]}: the best rate, {rate}, is the lowest or highest tried; a rate beyond it may do better."
+    yield "One seed, chosen on these queries: expect lower scores on others."
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return one row per training at its best rate, and rows of the model as shipped and of BM25."""
+    """Return one row per arm at its best rate, and rows for the model as shipped and for BM25."""
     rates = [*rows[ALONE]["by_rate"]]
     columns = ("trained with", f"{METRIC} on dev", "95% interval", "p against the best", "")
     cells = []
@@ -97,34 +97,34 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def advice(ranks: Mapping[str, Any], documents: int, batch: int) -> tuple[str, str]:
-    """Return the arm to train without any trial, and the reason; the first condition that holds decides.
+    """Return the arm to train, chosen without any trial, and the reason; the first condition that holds decides.
 
     ranks: results of analysis `positive-ranks`. documents: size of the corpus. batch: queries per step.
     """
     first, above, reach = f"the first {TOP}", ranks["above"], documents / batch
-    in_batch = f"the nearest in-batch negative of {batch:,} queries stands at about rank {reach:,.0f}."
+    in_batch = f"the nearest in-batch negative of {batch:,} queries is at about rank {reach:,.0f}."
     seen = f"{percent(above)} of {first} score above the best positive, so"
     if ranks["within"]["1"] > 0.5:
-        alone = "Most queries have their best positive first: little to gain, so train little, or not at all"
+        alone = "Most queries already rank a positive first, so there is little to gain: train briefly, or not at all"
     elif above is None or above > MOST_ABOVE:
-        alone = f"{seen} these are but few of those above it"
+        alone = f"{seen} these are only a few of the documents above it"
     elif reach <= TOP:
-        alone = f"Of {documents:,} documents batches already have what {first} would bring"
+        alone = f"With {documents:,} documents, batches already contain what {first} would add"
     else:
-        return FIRST, f"{seen} it is these that it is mistaken for, and batches seldom have them: {in_batch}"
+        return FIRST, f"{seen} these are what the model confuses with it, and batches seldom contain them: {in_batch}"
     return ALONE, f"{alone}; {in_batch}"
 
 
 def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
     """Yield the limits of the rule, in sentences."""
     yield (
-        "This is a guess: on collections that it was not made with, the rule was never shown better than in-batch "
-        "negatives alone, and on two of eight worse, by .013 and .020 MRR@10. The rate counts more; none is chosen."
+        "This is a guess: on new collections, the rule was never shown to be better than in-batch negatives alone, and "
+        "it was worse on two of eight, by .013 and .020 MRR@10. The rate matters more, and none is chosen."
     )
-    yield f"For recall (R@100) train with {ARMS[ALONE]}: mined ones were shown to raise it on no collection."
+    yield f"For recall (R@100), train with {ARMS[ALONE]}: mined negatives were not shown to raise it on any collection."
     low, high = UNKNOWN
     if ranks["above"] is not None and low <= ranks["above"] <= high:
-        yield f"It is unknown which is better if {low:.0%} to {high:.0%} score above the positive: train to find out."
+        yield f"If {low:.0%} to {high:.0%} score above the positive, it is unclear which is better: train to find out."
 
 
 def facts(ranks: Mapping[str, Any], documents: int, batch: int) -> str:
@@ -133,6 +133,6 @@ def facts(ranks: Mapping[str, Any], documents: int, batch: int) -> str:
     ends = f" [{ranks['ranks'][beyond - 1]:,}, {ranks['ranks'][-beyond]:,}]" if beyond else ""
     first, within = f"the first {ranks['depth']}", percent(ranks["within"][str(ranks["depth"])])
     return (
-        f"{documents:,} documents, {batch:,} queries a step; best positives of {ranks['queries']:,} queries: median "
+        f"{documents:,} documents, {batch:,} queries per step; best positives of {ranks['queries']:,} queries: median "
         f"rank {rank_in_words(ranks)}{ends}, {within} in {first}; of {first}, {percent(ranks['above'])} score above it."
     )

@@ -1,1 +1,1 @@
-"""Datasets of hardneg in the forms of DPR, Tevatron, Pyserini and MS MARCO, and their published files."""
+"""Loaders for datasets in the formats of DPR, Tevatron, Pyserini and MS MARCO, and downloads of published files."""

@@ -1,4 +1,4 @@
-"""The check of a collection for all mistakes in one pass, with 64-bit hashes of ids and texts, 100 bytes a document."""
+"""A check for all mistakes of a collection in one pass, with 64-bit hashes of ids and texts; 100 bytes per document."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ class _Table:
 
 
 class _Members(NamedTuple):
-    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, else of themselves."""
+    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, or of the queries."""
 
     split: str
     rows: Rows
@@ -111,7 +111,7 @@ class _Checker:
                     yield from take(located, part.split)
             task.advance(len(block))
         if part.split is not None and not count:
-            yield _nothing_to_judge_by(part, "nothing readable in it")
+            yield _nothing_to_judge_by(part, "no readable record")
 
     def finish(self) -> Iterator[Problem]:
         members = [self._members(split) for split in self._contents.splits]
@@ -188,7 +188,7 @@ class _Checker:
         return {"documents": np.unique(rows["id"]), "own": np.unique(rows["own"])}
 
     def _members(self, split: str) -> _Members:
-        """The judged queries of a split; all of its own queries, if it has no judgements."""
+        """The judged queries of a split, or all of its queries if it has no judgements."""
         names = (split, None) if split in self._judged else (split,)
         rows = _joined(self._queries[name] for name in names if name in self._queries)
         if split not in self._judged:
@@ -216,9 +216,9 @@ class _Checker:
         for split, counts in self._contents.splits.items():
             if split in self._judged and not counts.relevant:
                 part = self._parts[int(self._judged[split].rows["at"][0]) >> _LINE_BITS]
-                yield _nothing_to_judge_by(part, f"none of the {counts.zero + counts.negative} is above zero")
+                yield _nothing_to_judge_by(part, f"none of the {counts.zero + counts.negative} grades is above zero")
         if not self._judged and not self._contents.splits:
-            yield Problem("nothing to judge by", self._parts[-1].name, 0, "no split", warning=True)
+            yield Problem("nothing to judge by", self._parts[-1].name, 0, "no splits", warning=True)
 
     def _repeated_ids(self, rows: Rows, what: str) -> Iterator[Problem]:
         for first, again in _repeats(rows["id"]):
@@ -229,7 +229,7 @@ class _Checker:
         for first, again in _repeats(rows["text"]):
             location = rows["at"][again]
             if rows["text"][again] and rows["id"][first] != rows["id"][again] and location not in leaked:
-                reason = f"the same text as {self._place(rows['at'][first])}, under another id"
+                reason = f"same text as {self._place(rows['at'][first])}, under another id"
                 yield self._problem(f"{what} texts under two ids", location, reason, warning=True)
 
     def _judged_twice(self, rows: Rows) -> Iterator[Problem]:
@@ -237,7 +237,7 @@ class _Checker:
             before, now = rows["relevance"][first], rows["relevance"][again]
             location, earlier = rows["at"][again], self._place(int(rows["at"][first]))
             if before == now:
-                yield self._problem("repeated judgements", location, f"as at {earlier}", warning=True)
+                yield self._problem("repeated judgements", location, f"same as {earlier}", warning=True)
             else:
                 reason = f"relevance {now}, but {before} at {earlier}"
                 yield self._problem("contradictory judgements", location, reason)
@@ -248,7 +248,7 @@ class _Checker:
         owner = np.repeat(np.arange(len(members)), [len(each.rows) for each in members])
         for first, again in _repeats(rows["id"]):
             if owner[first] != owner[again] and rows["text"][first] != rows["text"][again]:
-                reason = f"another text than at {self._place(rows['at'][first])}, under the same id"
+                reason = f"same id as {self._place(rows['at'][first])}, with another text"
                 yield self._problem("query ids with two texts", rows["at"][again], reason)
 
     def _shared(self, one: _Members, other: _Members, leaked: set[int]) -> Iterator[Problem]:
@@ -256,7 +256,7 @@ class _Checker:
         ids = pa.chunked_array(self._query_ids, pa.string())
         for a, b in _matches(one.rows["id"], other.rows["id"], other.lines):
             name, there = ids[other.rows["number"][b]].as_py(), self._place(one.lines[a])
-            reason = f"query {name!r} is judged here, in {other.split}, and in {one.split} at {there}"
+            reason = f"query {name!r} is judged both here in {other.split} and in {one.split} at {there}"
             yield self._problem("queries in two splits", other.lines[b], reason)
         in_both = np.isin(other.rows["id"], one.rows["id"])
         for a, b in _matches(one.rows["folded"], other.rows["folded"], other.lines):
@@ -265,7 +265,7 @@ class _Checker:
                 continue
             leaked.add(int(second["at"]))
             own, theirs = (ids[each["number"]].as_py() for each in (second, first))
-            same = "the text" if first["text"] == second["text"] else "the text, but for case and form,"
+            same = "the text" if first["text"] == second["text"] else "the text (ignoring case and form)"
             reason = f"query {own!r} of {other.split} has {same} of query {theirs!r} of {one.split} at"
             places = " and ".join(self._place(each["at"]) for each in (second, first))
             reason = f"{reason} {self._place(one.lines[a])}; texts at {places}"
@@ -288,7 +288,7 @@ def _joined(tables: Iterable[_Table], columns: np.dtype[Any] = _TEXTS) -> Rows:
 
 
 def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
-    """The positions of the first and of each further occurrence of repeated values, in order of the latter."""
+    """Yield the positions of the first and of each later occurrence of repeated values, ordered by the later one."""
     _, position, number = np.unique(values, return_index=True, return_inverse=True)
     first = position[number]
     again = np.flatnonzero(first != np.arange(len(values)))

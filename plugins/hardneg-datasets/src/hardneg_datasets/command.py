@@ -20,16 +20,16 @@ _UNPACKED = 4  # archives of texts expand about three times, and stay
 
 
 def check_dataset(
-    dataset: str = typer.Argument(help="beir:FOLDER, documents:FOLDER, hf:ID, or another loader's."),
+    dataset: str = typer.Argument(help="Dataset to check: beir:FOLDER, documents:FOLDER, hf:ID or another."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true."
     ),
-    limit: int = typer.Option(10, min=0, help="How many problems of each category to print; all are counted."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
+    limit: int = typer.Option(10, min=0, help="Number of problems to print per category; all are counted."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON and nothing else."),
 ) -> None:
-    """Report every mistake of a dataset with its file and line; exit with code 4 if there are errors.
+    """Report every mistake in a dataset with its file and line; exit with code 4 if there are errors.
 
-    Errors stop a run, are skipped, or falsify results; warnings are accepted.
+    Errors stop a run, are skipped, or distort results; warnings are accepted.
 
     Example: hardneg data check beir:scifact
     """
@@ -47,10 +47,10 @@ def check_dataset(
 
 
 def fetch_dataset(
-    name: str = typer.Argument(help="msmarco-passage, msmarco-document or nq."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="The folder; default data/NAME."),
+    name: str = typer.Argument(help="Dataset to download: msmarco-passage, msmarco-document or nq."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Folder to write; default data/NAME."),
 ) -> None:
-    """Download a dataset's published files, resuming where it stopped, and check the size and digest of each.
+    """Download a dataset's published files, resuming if interrupted, and check the size and digest of each.
 
     Example: hardneg data fetch msmarco-passage
     """
@@ -59,13 +59,13 @@ def fetch_dataset(
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in known.files)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
-        shortage = f"needs {records.size(wanted)}, {records.size(free)} are free"
+        shortage = f"needs {records.size(wanted)}, but only {records.size(free)} are free"
         raise errors.DataError(f"{folder}: {shortage}; choose another folder with --output")
     progress = terminal.Bars()
     progress.note(f"downloading into {folder}; terms of use: {known.terms}")
     for file in known.files:
         new = fetch(file, folder, progress)
-        progress.note(f"{file.name}: {'fetched and verified' if new else 'already there, verified'}")
+        progress.note(f"{file.name}: {'downloaded and verified' if new else 'already downloaded, verified'}")
     terminal.say(f"--dataset {known.loader}:{folder}")
 
 
@@ -83,7 +83,7 @@ def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:
 
 
 def _read(contents: Contents, folder: Path | None) -> dict[str, Any]:
-    """A summary of the contents. folder: that of the dataset's files, if any; their names are relative to it."""
+    """Summarize the contents. folder: the dataset's folder, if it has one; file names are relative to it."""
 
     def named(paths: Iterable[Path]) -> list[str]:
         return [str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path) for path in paths]

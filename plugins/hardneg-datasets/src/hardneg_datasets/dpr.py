@@ -1,4 +1,4 @@
-"""DPR's files of open-domain question answering: Wikipedia passages, and questions with answers and judgements."""
+"""DPR's files for open-domain question answering: Wikipedia passages, and questions with answers and judgements."""
 
 import ast
 import csv
@@ -25,7 +25,7 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its answers and positive passages' ids; left_out: counts of its other passages by reason."""
+    """A question, its answers and positive passages' ids; left_out: counts of passages left out, by reason."""
 
     text: str
     answers: tuple[str, ...]
@@ -39,7 +39,7 @@ class Dpr:
 
     In a JSON file the positive passages with an id are the judgements (relevance 1); negatives are left out and
     counted. A `.qa.csv` file has questions and answers, but no judgements. If a split has both, the JSON file is read.
-    Questions have no ids: the first one of `train` is `train-0`.
+    Questions have no ids of their own: the first one of `train` becomes `train-0`.
 
     Source: Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020.
 
@@ -47,7 +47,7 @@ class Dpr:
         source: the folder; each file plain or `.gz`.
         questions: the set of questions, such as nq or trivia, if the folder has several.
         corpus: the passages: id, text and title, with a header line.
-        splits: the file in the folder by split; empty finds them by name.
+        splits: the file in the folder by split; if empty, files are found by name.
     """
 
     source: str
@@ -64,7 +64,7 @@ class Dpr:
         if self.splits:
             return DprCollection.of(passages, {split: _file(folder, self.splits[split]) for split in self.splits})
         files, unread = self._find(folder)
-        notes = [f"{path.name}: left out, {files[split].name} is read for {split}" for split, path in unread]
+        notes = [f"{path.name}: left out; {files[split].name} is read for {split}" for split, path in unread]
         return DprCollection.of(passages, {split: files[split] for split in source_files.order_splits(files)}, notes)
 
     def fingerprint(self) -> str:
@@ -83,7 +83,7 @@ class Dpr:
         sets = sorted({match[1] for match in matches})
         if self.questions not in sets and (self.questions or len(sets) != 1):
             there = ", ".join(sets) or "none, such as biencoder-nq-train.json"
-            raise errors.DataError(f"{folder}: choose with `questions`; there are: {there}")
+            raise errors.DataError(f"{folder}: choose a set with `questions`; available: {there}")
         files: dict[str, Path] = {}
         unread: list[tuple[str, Path]] = []
         for match in matches:
@@ -95,14 +95,14 @@ class Dpr:
 
 @dataclass(frozen=True)
 class DprCollection(source_files.PartedCollection):
-    """The passages, and the questions by split, with counts of the other passages of each."""
+    """The passages, and the questions of each split, with counts of passages left out."""
 
     questions: Mapping[str, Path] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
-        """The collection of a file of passages, and a file of questions per split."""
+        """Return the collection for a file of passages and one file of questions per split."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
             {
@@ -129,7 +129,7 @@ class DprCollection(source_files.PartedCollection):
             yield records.Answers(f"{split}-{number}", question.answers)
 
     def notes(self) -> Sequence[str]:
-        """The files not read, and the counts of the questions' other passages."""
+        """The files not read, and the counts of passages left out."""
         read = [(self.questions[split].name, counts) for split, counts in self.counts.items()]
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
@@ -153,7 +153,7 @@ def _judgements(
 def _file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise errors.DataError(f"{folder}: neither {name} nor {name}.gz; `hardneg data fetch nq` downloads NQ")
+        raise errors.DataError(f"{folder}: no {name} or {name}.gz; `hardneg data fetch nq` downloads NQ")
     return path
 
 
@@ -163,16 +163,14 @@ def passage(path: Path, number: int, line: str) -> Document | None:
     if number == 1 and cells == _HEADER:
         return None
     if len(cells) != 3:
-        raise errors.DataError.at(
-            path, number, f"{records.counted(len(cells), 'column')}; expected an id, a text and a title"
-        )
+        raise errors.DataError.at(path, number, f"expected 3 columns (id, text, title), found {len(cells)}")
     return Document(text_lines.checked_id(path, number, cells[0]), *cells[1:])
 
 
 def read_questions(path: Path) -> Iterator[tuple[int, Question | errors.DataError]]:
-    """Numbered questions of a JSON array, of JSON Lines, or of lines of a question, a tab and a list of answers.
+    """Yield numbered questions from a JSON array, JSON Lines, or lines of a question, a tab and a list of answers.
 
-    Errors take the place of unreadable questions; in a JSON array the first error ends the reading.
+    Errors take the place of unreadable questions; a JSON array is read only up to the first error.
     """
     if path.name.endswith((".json", ".json.gz")):
         try:
@@ -199,7 +197,7 @@ def _judged_question(path: Path, number: int, row: dict[str, Any]) -> Question:
             left_out["positive passages without an id left out"] += 1
     for key, words in (("negative_ctxs", "negatives"), ("hard_negative_ctxs", "hard negatives")):
         if count := len(_passages(path, number, row, key)):
-            left_out[f"{words} left out: a collection has positives only"] += count
+            left_out[f"{words} left out: a collection has only positives"] += count
     answers = text_lines.texts_field(path, number, row, "answers")
     return Question(text_lines.text_field(path, number, row, "question"), answers, tuple(positives), left_out)
 
@@ -218,14 +216,12 @@ def _answered_question(path: Path, number: int, line: str) -> Question:
         return Question(text_lines.text_field(path, number, row, "question"), answers)
     cells = _cells(path, number, line)
     if len(cells) != 2:
-        raise errors.DataError.at(
-            path, number, f"{records.counted(len(cells), 'column')}; expected a question, a tab and a list of answers"
-        )
+        raise errors.DataError.at(path, number, f"expected 2 columns (question, list of answers), found {len(cells)}")
     return Question(cells[0], _listed(path, number, cells[1]))
 
 
 def _listed(path: Path, number: int, cell: str) -> tuple[str, ...]:
-    """The texts of a list in Python's notation; only literals are evaluated."""
+    """Parse a list of strings in Python's notation; only literals are evaluated."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an answer with a stray backslash is a SyntaxWarning
@@ -233,7 +229,7 @@ def _listed(path: Path, number: int, cell: str) -> tuple[str, ...]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         values = None
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise errors.DataError.at(path, number, f"answers must be a list of texts such as ['1901'], not {cell[:40]!r}")
+        raise errors.DataError.at(path, number, f"answers must be a list of strings like ['1901'], not {cell[:40]!r}")
     return tuple(values)
 
 
@@ -241,4 +237,4 @@ def _cells(path: Path, number: int, line: str) -> list[str]:
     try:
         return next(csv.reader([line], delimiter="\t"))
     except csv.Error as error:
-        raise errors.DataError.at(path, number, f"not tab-separated values: {error}") from error
+        raise errors.DataError.at(path, number, f"not tab-separated values ({error})") from error

@@ -24,9 +24,9 @@ _TABLE = Path(__file__).with_name("downloads.json")
 class Download:
     """One file of a dataset.
 
-    url: its address. name: its name in the dataset's folder. size: in bytes; about: the approximate size, if unknown.
-    md5: its published digest; lines: its number of lines, if no digest is published. members: files to extract from an
-    archive.
+    url: the address. name: the name in the dataset's folder. size: bytes; about: approximate bytes, if the size is
+    unknown. md5: the published digest; lines: the number of lines, if no digest is published. members: files to
+    extract from an archive.
     """
 
     url: str
@@ -45,7 +45,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset: the loader of its folder, the address of its terms, and its files."""
+    """A dataset: the loader of its folder, the address of its terms of use, and its files."""
 
     loader: str
     terms: str
@@ -53,7 +53,7 @@ class Published:
 
 
 def published() -> Mapping[str, Published]:
-    """The known datasets by name."""
+    """The datasets that can be downloaded, by name."""
     rows = json.loads(_TABLE.read_text(encoding="utf-8"))
     return TypeAdapter(dict[str, Published]).validate_python(
         {name: row for name, row in rows.items() if isinstance(row, dict)}
@@ -61,18 +61,18 @@ def published() -> Mapping[str, Published]:
 
 
 def find_published(name: str) -> Published:
-    """The dataset with a name. Raises UsageError for an unknown name, listing the known ones."""
+    """Return the dataset with a name. Raises UsageError for an unknown name, listing all names."""
     known = published()
     if name not in known:
-        choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
-        raise errors.UsageError(f"no dataset {name!r} can be fetched{records.suggestion(name, known)}; {choices}")
+        choices = f"available: {', '.join(known)}; read others from the hub, such as hf:mteb/scifact"
+        raise errors.UsageError(f"unknown dataset {name!r}{records.suggestion(name, known)}; {choices}")
     return known[name]
 
 
 def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
-    """Download one file, and extract an archive, which stays; return False if it was there already.
+    """Download one file, and extract it if it is an archive, which is kept; return False if it was already there.
 
-    Raises DataError if the download fails, or the file differs from the published one, which discards it.
+    Raises DataError if the download fails, or if the file differs from the published one and is discarded.
     """
     import pooch
 
@@ -106,7 +106,7 @@ def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
     if count != download.lines:
         Path(path).unlink()
         raise errors.DataError(
-            f"{download.url}: has {count:,} lines instead of the published {download.lines:,}: discarded"
+            f"{download.url}: expected {download.lines:,} lines, found {count:,}; the file was discarded"
         )
     return new or actions != ["fetch"]
 
@@ -146,7 +146,7 @@ def _unpack(download: Download, archive: Path) -> bool:
         with tarfile.open(archive) as tar:
             members = {Path(member.name).name: member for member in tar if member.isfile()}
             if lacking := [name for name in download.members if name not in members]:
-                raise errors.DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
+                raise errors.DataError(f"{archive}: the archive does not contain {', '.join(lacking)}")
             for name in download.members:
                 path, partial = archive.with_name(name), archive.with_name(f"{name}.partial")
                 if path.is_file() and path.stat().st_size == members[name].size:
@@ -156,5 +156,5 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise errors.DataError(f"{archive}: cannot be extracted: {records.first_line(error)}") from error
+        raise errors.DataError(f"{archive}: cannot be extracted ({records.first_line(error)})") from error
     return new

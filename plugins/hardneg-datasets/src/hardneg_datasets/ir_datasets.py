@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, source_files, stores
+from hardneg.plugin import Document, Judgement, Query, errors, hub_tables, records, source_files, stores
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 
@@ -17,16 +17,16 @@ _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", 
 class IrDatasets:
     """A dataset of the `ir_datasets` package, which downloads it or explains how to.
 
-    An id with queries and qrels, such as `beir/scifact/test`, is one split, named by its last word, or `test`. Of an id
-    with documents alone, such as `msmarco-passage`, the subsets train, dev (or valid) and test are the splits. A
-    document's title and text (or body) are read; for other fields, its default text. Queries without
-    judgements are left out and noted.
+    If the id has queries and qrels, such as `beir/scifact/test`, there is one split, named by the id's last part, or
+    `test`. If it has only documents, such as `msmarco-passage`, its subsets train, dev (or valid) and test are the
+    splits. A document's title and text (or body) are read; without these fields, its default text is used. Queries
+    without judgements are left out and noted.
 
     Source: MacAvaney et al., "Simplified Data Wrangling with ir_datasets", SIGIR 2021.
 
     Args:
         source: the id of the corpus.
-        splits: the id of the queries and qrels by split; empty finds them as described above.
+        splits: the id of the queries and qrels by split; if empty, they are found as described above.
     """
 
     source: str
@@ -47,9 +47,9 @@ class IrDatasets:
         return source_files.PartedCollection([documents], queries, qrels)
 
     def fingerprint(self) -> str:
-        """A digest of the ids and of the catalogue's entries of their files, without fetching any.
+        """A digest of the ids and of the catalogue's entries for their files, without downloading any.
 
-        For a dataset that the user registered outside the catalogue, the content counts.
+        For a dataset registered outside the catalogue, it is a digest of the content.
         """
         corpus, judged = self._opened()
         content = [_catalogued(self.source) or _content(corpus, "docs")]
@@ -71,7 +71,7 @@ class IrDatasets:
         """The opened documents; and for each split the id of its queries and qrels, and the opened dataset."""
         corpus, named = _open(self.source), dict(self.splits)
         if not corpus.has_docs():
-            raise errors.DataError(f"ir-datasets:{self.source}: no documents; give the id that has them")
+            raise errors.DataError(f"ir-datasets:{self.source}: no documents; use an id that has them")
         if not named and _judged(corpus):
             named = {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
         elif not named:
@@ -83,7 +83,7 @@ class IrDatasets:
         poor = [split for split, (_, each) in judged.items() if not _judged(each)]
         if poor or not judged:
             lack = f"{', '.join(poor)} without queries or qrels" if poor else "no subset with queries and qrels"
-            raise errors.DataError(f"ir-datasets:{self.source}: {lack}; name ids that have both in `splits`")
+            raise errors.DataError(f"ir-datasets:{self.source}: {lack}; set ids that have both in `splits`")
         return corpus, judged
 
 
@@ -98,10 +98,10 @@ def _open(name: str) -> Any:
         return ir_datasets.load(name)
     except KeyError as error:
         raise errors.DataError(
-            f"ir-datasets:{name}: the installed ir_datasets has no such id; `ir_datasets list`"
+            f"ir-datasets:{name}: no such id in the installed ir_datasets; run `ir_datasets list`"
         ) from error
     except Exception as error:
-        raise errors.DataError(f"ir-datasets:{name} cannot be opened: {str(error).splitlines()[0:1]}") from error
+        raise errors.DataError(f"ir-datasets:{name}: cannot be opened ({records.first_line(error)})") from error
 
 
 def _document(where: str, number: int, item: Any) -> Iterator[Document]:
@@ -122,7 +122,7 @@ def _judgement(where: str, number: int, item: Any) -> Iterator[Judgement]:
 
 
 def _catalogued(name: str) -> str:
-    """A digest of the installed catalogue's entry of an id's files; empty for an id that is not in it."""
+    """A digest of the catalogue's entry for an id's files; empty for an id that is not in the catalogue."""
     import ir_datasets
 
     top = name.partition("/")[0]

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import Document, errors, records, source_files, stores, text_lines
+from hardneg.plugin import Document, errors, source_files, stores, text_lines
 from hardneg_datasets.topics import paired
 
 _SMALL = ".small"
@@ -17,7 +17,7 @@ _CORPUS = "msmarco-docs.tsv"
 class MsMarcoPassage:
     """A folder with `collection.tsv`, and `queries.SPLIT.tsv` and `qrels.SPLIT.tsv` for each split.
 
-    The official names are read unchanged: `queries.dev.small.tsv` and `qrels.dev.small.tsv` are the split
+    The official file names are recognised: `queries.dev.small.tsv` and `qrels.dev.small.tsv` are the split
     `dev`, or `dev.small` if there is also a complete `dev`. Queries without judgements (many of
     `queries.train.tsv`, all of `queries.eval.tsv`) are left out and noted.
 
@@ -25,7 +25,7 @@ class MsMarcoPassage:
 
     Args:
         source: the folder; each file plain or `.gz`.
-        judged: false reads the passages alone, from a folder without qrels.
+        judged: whether to read queries and qrels; false reads only the passages, from a folder without qrels.
     """
 
     source: str
@@ -40,7 +40,7 @@ class MsMarcoPassage:
         corpus = text_lines.find_file(folder, "collection.tsv")
         if corpus is None:
             raise errors.DataError(
-                f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`"
+                f"{folder}: no collection.tsv or collection.tsv.gz; run `hardneg data fetch msmarco-passage`"
             )
         if not self.judged:
             return source_files.PartedCollection([source_files.line_part(corpus, _passage)], {}, {})
@@ -69,16 +69,16 @@ def _passage(path: Path, number: int, line: str) -> Document:
 class MsMarcoDocument:
     """A folder with `msmarco-docs.tsv` (id, URL, title, body), and topics and qrels for each split.
 
-    The official names are read unchanged: `msmarco-doctrain-queries.tsv` with `msmarco-doctrain-qrels.tsv` is the
-    split `train`, `msmarco-test2019-queries.tsv` with `2019qrels-docs.txt` is `test2019`; so do `queries.SPLIT.tsv` or
-    `topics.SPLIT.txt` with `qrels.SPLIT.tsv` or `.txt`. Queries without judgements are left out and noted.
+    The official file names are recognised: `msmarco-doctrain-queries.tsv` with `msmarco-doctrain-qrels.tsv` is the
+    split `train`, `msmarco-test2019-queries.tsv` with `2019qrels-docs.txt` is `test2019`. `queries.SPLIT.tsv` or
+    `topics.SPLIT.txt` with `qrels.SPLIT.tsv` or `.txt` also works. Queries without judgements are left out and noted.
 
     Source: Craswell et al., "Overview of the TREC 2019 Deep Learning Track", 2020.
 
     Args:
         source: the folder; each file plain or `.gz`.
-        url: start a document's text with its URL.
-        splits: topics and qrels by split, as file names in the folder; empty finds them by name.
+        url: whether to start a document's text with its URL.
+        splits: topics and qrels by split, as file names in the folder; if empty, files are found by name.
     """
 
     source: str
@@ -107,17 +107,13 @@ class MsMarcoDocument:
         folder = Path(self.source).expanduser()
         corpus = text_lines.find_file(folder, _CORPUS)
         if corpus is None:
-            raise errors.DataError(
-                f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz; `hardneg data fetch msmarco-document`"
-            )
+            raise errors.DataError(f"{folder}: no {_CORPUS} or {_CORPUS}.gz; run `hardneg data fetch msmarco-document`")
         return corpus
 
 
 def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
-        raise errors.DataError.at(
-            path, number, f"{records.counted(len(cells), 'column')}; expected an id, a URL, a title and a body"
-        )
+        raise errors.DataError.at(path, number, f"expected 4 columns (id, URL, title, body), found {len(cells)}")
     doc_id, url, title, body = cells
     return Document(text_lines.checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

@@ -25,7 +25,7 @@ _MOST = 100_000
 class Problem:
     """One mistake, counted by category; `line` is 0 if it concerns a whole file.
 
-    Errors stop a run, are skipped, or falsify results; warnings are accepted.
+    Errors stop a run, are skipped, or distort results; warnings are accepted.
     """
 
     category: str
@@ -59,7 +59,7 @@ class SplitContents:
 
 @dataclass
 class Contents:
-    """The counts of readable records; unjudged: queries without judgements in their split; parts: their names."""
+    """The counts of readable records; unjudged: queries without judgements in their split; parts: names of parts."""
 
     documents: int = 0
     splits: dict[str, SplitContents] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Contents:
         return [path for path in map(Path, dict.fromkeys(self.parts)) if path.is_file()]
 
     def not_read(self, folder: Path) -> list[Path]:
-        """The files below a folder that are not parts, without hidden ones."""
+        """The files in a folder that are not parts, except hidden files."""
         read = {os.path.realpath(path) for path in self.files()}
         files = (path for path in folder.rglob("[!.]*") if path.is_file())
         shown = (path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))

@@ -24,9 +24,9 @@ class Pyserini:
     Args:
         source: the folder of the topics, the qrels and the corpus; each file plain or `.gz`.
         corpus: the corpus in `source`, a folder with subfolders or one file.
-        title_line: the first line of `contents` is the title.
+        title_line: whether the first line of `contents` is the title.
         topic_field: the part of a `<top>` block to use as query: title, desc, narr, or any other tag.
-        splits: topics and qrels by split, as file names in `source`; empty finds them by name.
+        splits: topics and qrels by split, as file names in `source`; if empty, files are found by name.
     """
 
     source: str
@@ -62,7 +62,7 @@ class Pyserini:
         paths = [root] if root.is_file() else sorted(root.rglob("*"))
         files = [path for path in paths if path.is_file() and path.name.endswith(_ENDINGS)]
         if not files:
-            raise errors.DataError(f"{root}: no file with suffix {', '.join(_ENDINGS)}; name the corpus in `corpus`")
+            raise errors.DataError(f"{root}: no file ending in {', '.join(_ENDINGS)}; set `corpus` to the documents")
         return files
 
 

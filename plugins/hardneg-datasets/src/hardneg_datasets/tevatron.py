@@ -16,13 +16,13 @@ class Tevatron(hub_tables.TableLoader):
 
     A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and optionally `answers`; a row of the
     corpus `docid`, `text` and optionally `title`. The positives are the judgements (relevance 1);
-    `negative_passages` are left out and counted. No code of a repository is executed: one with a loading script is
-    refused.
+    `negative_passages` are left out and counted. Code in a repository is never executed; a repository
+    with a loading script is refused.
 
     Args:
         source: a hub id, or a local folder of the same layout.
         revision: a branch, tag or commit of the repository.
-        corpus: the table of documents, if not the repository or folder `source`-corpus.
+        corpus: the table of documents; by default the repository or folder `source`-corpus.
         config: the configuration of `source` with the rows, if there are several.
     """
 
@@ -75,17 +75,17 @@ class TevatronCollection(source_files.PartedCollection):
         return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """The answers to the queries of one split, maybe none."""
+        """The answers to the queries of one split, possibly none."""
         where = self.queries_in[split].name
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()
             if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
-                raise errors.DataError.at(where, number, "column 'answers' must contain lists of texts")
+                raise errors.DataError.at(where, number, "column 'answers' must contain lists of strings")
             yield records.Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
         """The numbers of negatives in the rows."""
-        words = "negatives left out: a collection has positives only"
+        words = "negatives left out: a collection has only positives"
         found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
         return [f"{title} {split}: {count} {words}" for title, split, count in found if count]
 

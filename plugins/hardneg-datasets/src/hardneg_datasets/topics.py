@@ -26,7 +26,7 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> s
         path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;
             or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
         split: the split of the queries.
-        field: the part of a block to use as text: title, or else query; desc, narr, or any other tag.
+        field: the tag with the text: title (or query, if there is no title), desc, narr, or any other tag.
     """
 
     def read() -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
@@ -96,7 +96,7 @@ def paired(
     Args:
         folder: the folder of topics and qrels; files without a counterpart are noted.
         documents: the corpus.
-        named: topics and qrels by split, relative to the folder; empty finds them by name.
+        named: topics and qrels by split, relative to the folder; if empty, files are found by name.
         field: as in `topics_part`.
 
     Raises DataError if a named file is missing, a split has two files, or no split has both.
@@ -114,14 +114,14 @@ def paired(
         documents,
         {split: topics_part(topics[split], split, field) for split in both},
         {split: source_files.line_part(qrels[split], None, split) for split in both},
-        [f"{name}: left out, no counterpart" for name in alone],
+        [f"{name}: left out; no matching file" for name in alone],
     )
 
 
 def _named_file(folder: Path, name: str) -> Path:
     path = text_lines.find_file(folder, name)
     if path is None:
-        raise errors.DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
+        raise errors.DataError(f"{folder}: no {name} or {name}.gz, which `splits` refers to")
     return path
 
 
@@ -134,7 +134,7 @@ def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> 
             continue
         if split in files:
             raise errors.DataError(
-                f"{folder}: {files[split].name} and {name} both belong to split {split}; name one in `splits`"
+                f"{folder}: {files[split].name} and {name} both belong to split {split}; choose one in `splits`"
             )
         files[split] = path
     return files

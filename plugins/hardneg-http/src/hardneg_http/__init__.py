@@ -1,1 +1,1 @@
-"""Encoders behind an embedding server that speaks OpenAI's /v1/embeddings, such as TEI, infinity and vLLM."""
+"""Encoders on an embedding server with OpenAI's /v1/embeddings API, such as TEI, infinity and vLLM."""

@@ -1,4 +1,4 @@
-"""Requests to an embedding server, with checked answers, and a cache of vectors on disk."""
+"""Requests to an embedding server with validated responses, and a cache of vectors on disk."""
 
 import hashlib
 import json
@@ -22,19 +22,19 @@ class EmbeddingClient(ModelServer):
     """A thread-safe client of one embedding server."""
 
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> Vector:
-        """The vectors of some texts, float32 [n, d]; no attempt starts once `ended` is set.
+        """Embed texts: float32 [n, d]; no attempt starts once `ended` is set.
 
-        Raises ModelError if the server refuses, answers in another format, or misses the deadline.
+        Raises ModelError if the server refuses, responds in another format, or misses the deadline.
         """
         content = self.post("/embeddings", {"input": list(texts)}, _BASE + len(texts) * _A_TEXT, ended)
         vectors = vectors_of(content, len(texts))
         if isinstance(vectors, str):
-            raise self.error(f"not an answer of /v1/embeddings: {vectors}")
+            raise self.error(f"invalid response of /v1/embeddings ({vectors})")
         return vectors
 
 
 def vectors_of(body: bytes, count: int) -> Vector | str:
-    """The vectors in an answer to `count` texts, float32 [count, d], ordered by `index`; or the problem as text."""
+    """Parse the response to `count` texts: vectors, float32 [count, d], ordered by `index`, or the problem as text."""
     try:
         rows = json.loads(body)["data"]
         places, values = [row["index"] for row in rows], [row["embedding"] for row in rows]
@@ -43,22 +43,22 @@ def vectors_of(body: bytes, count: int) -> Vector | str:
     if len(rows) != count:
         return f"{len(rows)} vectors for {count} texts"
     if {*map(type, places)} != {int} or sorted(places) != list(range(count)):
-        return f"the vectors' `index` are not 0 to {count - 1}, each once"
+        return f"the values of `index` are not 0 to {count - 1}, each once"
     if not all(isinstance(value, list) and {*map(type, value)} <= {int, float} for value in values):
         return "an `embedding` is not a list of numbers"
     if len(dimensions := {*map(len, values)}) > 1:
-        return f"vectors of {' and '.join(map(str, sorted(dimensions)))} numbers in one answer"
+        return f"vectors of dimensions {' and '.join(map(str, sorted(dimensions)))} in one response"
     try:
         with np.errstate(over="ignore"):
             vectors = np.array(values, np.float64).astype(np.float32)[np.argsort(places)]
     except OverflowError:
         return "an `embedding` cannot be read as float32 numbers"
-    return vectors if vectors.shape[1] and np.isfinite(vectors).all() else "a vector is empty, or not finite"
+    return vectors if vectors.shape[1] and np.isfinite(vectors).all() else "a vector is empty or not finite"
 
 
 _AT_ONCE = 500
 _PATIENCE = 60.0  # seconds to wait for a writing process
-_KEPT_SHARE = 0.9  # share of the maximal size that remains after a cleanup
+_KEPT_SHARE = 0.9  # share of the maximum size that remains after a cleanup
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +68,7 @@ def text_key(text: str) -> bytes:
 
 
 class VectorCache:
-    """A file of float32 vectors by text; errors of the file are logged and cost requests, not results.
+    """A cache file of float32 vectors by text; file errors are logged, and only cause more requests.
 
     Several processes and threads may share a file, and a killed process leaves it intact.
     """

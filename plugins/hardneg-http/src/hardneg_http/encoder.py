@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DEFAULTS = encoding.EncodeOptions()
 _SILENT = runtime.Silent()
 _PROBE = "The quick brown fox jumps over the lazy dog."
-_SAME = 0.99  # minimal cosine between answers of one model to one text, in any precision
+_SAME = 0.99  # minimum cosine between two responses of one model to one text, in any precision
 
 
 class HttpEncoder:
@@ -41,7 +41,7 @@ class HttpEncoder:
 
     @classmethod
     def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
-        """Open the model of a spec. Raises ModelError as `Http.load`."""
+        """Open the model of a spec. Raises ModelError like `Http.load`."""
         client = family.client(spec)
         path = stores.cache_folder() / "vectors" / f"{stores.digest(family.content(spec))}.sqlite"
         cache = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
@@ -76,7 +76,7 @@ class HttpEncoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
-        """The number of the first text and the vectors of each window, float32 [n, dimension], one window at a time."""
+        """Yield the number of the first text and the vectors, float32 [n, dimension], of each window."""
         for start, texts in windows:
             whole = (self.spec.prompt(side) + text for text in texts)
             sent = [text[: self._family.characters] or " " for text in whole]
@@ -89,9 +89,7 @@ class HttpEncoder:
     ) -> encoding.StoredRows:
         """The documents. Raises ModelError for segments, because only the server knows its tokens."""
         if cut is not None:
-            raise errors.ModelError(
-                f"model {self.spec.name!r}: a server's documents cannot be segmented: omit segments"
-            )
+            raise errors.ModelError(f"model {self.spec.name!r}: a served model cannot segment documents; omit segments")
         return corpus
 
     def writer(self, folder: Path, rows: encoding.StoredRows) -> encoding.StoreWriter:
@@ -116,7 +114,7 @@ class HttpEncoder:
         if self._cache is not None and key not in known:
             self._cache.keep({key: answer})
         elif key in known and not _alike(known[key], answer):
-            problem = "its vectors differ from those cached on this machine: its weights have changed"
+            problem = "its weights have changed, since its vectors differ from those cached on this machine"
             raise self._error(f"{problem}; set another model.revision")
         return len(answer)
 
@@ -134,7 +132,7 @@ class HttpEncoder:
                 self._cache.keep({keys[text]: vectors_of[text] for text in texts})
             advance(sum(counts[text] for text in texts))
         if other := next((vector for vector in vectors_of.values() if len(vector) != self._dimension), None):
-            raise self._error(f"a vector of dimension {len(other)}, the first had {self._dimension}")
+            raise self._error(f"a vector has dimension {len(other)}, but the first had {self._dimension}")
         if len(vectors_of) > 1 and not any(vector.any() for vector in vectors_of.values()):
             raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; check the server")
         return vectors_of

@@ -1,4 +1,4 @@
-"""The family `http`: a model on a server, known by what the recipe says of it."""
+"""The family `http`: a model on a server, identified only by its description in the recipe."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
@@ -21,16 +21,16 @@ class Http:
     """A model behind an OpenAI-compatible server, such as TEI, infinity or vLLM; it encodes and cannot be trained.
 
     Attributes:
-        url: The base URL before `/embeddings`, such as http://localhost:8080/v1; not part of keys.
-        key: The environment variable with the API key; without it no key is sent.
+        url: The base URL before `/embeddings`, such as http://localhost:8080/v1; not part of artifact keys.
+        key: The environment variable with the API key; if omitted, no key is sent.
         dimensions: The dimension to request from the server, for models that support several.
-        characters: The most characters of a text to send; by default all, and the server truncates.
-        batch: The most texts per request.
-        batch_characters: The most characters per request, unless a single text has more.
-        in_flight: The most concurrent requests.
-        timeout: Seconds to wait for the start of an answer, and between its parts.
+        characters: Maximum number of characters of a text to send; by default all, and the server truncates.
+        batch: Maximum number of texts per request.
+        batch_characters: Maximum number of characters per request, unless a single text has more.
+        in_flight: Maximum number of concurrent requests.
+        timeout: Seconds to wait for the start of a response, and between its parts.
         deadline: Seconds for a request with all its retries.
-        cache: The size of the cache of vectors on this machine, in gigabytes per model; 0 disables it.
+        cache: Maximum size of the vector cache on this machine, in gigabytes per model; 0 disables it.
     """
 
     version: ClassVar[int] = 1
@@ -52,19 +52,19 @@ class Http:
         server.check_address(self.url, "http://localhost:8080/v1")
         for name in ("dimensions", "characters", "batch", "batch_characters", "in_flight", "timeout", "deadline"):
             if (value := getattr(self, name)) is not None and value <= 0:
-                raise ValueError(f"{name}: {value} must be above 0")
+                raise ValueError(f"{name}: must be above 0, not {value}")
         if self.cache < 0:
-            raise ValueError(f"cache: {self.cache} must not be below 0")
+            raise ValueError(f"cache: must be at least 0, not {self.cache}")
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The complete spec; the defaults are no prompts and cosine similarity.
+        """The complete spec; by default without prompts, and with cosine similarity.
 
-        Raises ModelError for fields that only the server decides.
+        Raises ModelError for fields that only the server can set.
         """
         spec = model.spec
         plain = model_specs.ModelSpec(spec.name)
         if given := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
-            raise errors.ModelError(f"model {spec.name!r}: {', '.join(given)}: the server decides on that; omit it")
+            raise errors.ModelError(f"model {spec.name!r}: the server decides on {', '.join(given)}; omit it")
         own = {field.name: getattr(spec, field.name) for field in fields(model_specs.ModelSpec)}
         own_prompts = {f"{side}_prompt": getattr(spec, f"{side}_prompt") or "" for side in ("query", "document")}
         lengths = {name: getattr(model_specs.FullSpec, name) for name in ("query_length", "document_length")}
@@ -76,7 +76,7 @@ class Http:
     def digest(self, model: resolving.ResolvedModel) -> str:
         """A digest of the model's name, its revision and the options that change vectors, without asking the server.
 
-        The last digits of a vector differ between answers of one server, so vectors cannot identify a model. Set
+        The last digits of a vector differ between responses of one server, so vectors cannot identify a model. Set
         another `revision` when the server's weights change under the same name.
         """
         full = model.full
@@ -112,7 +112,7 @@ class Http:
         """Open the model with one request; the server decides on device and precision.
 
         Raises:
-            ModelError: the server does not answer correctly, or its weights differ from those of the cached vectors.
+            ModelError: the server's response is invalid, or its vectors differ from the cached ones.
         """
         from hardneg_http.encoder import HttpEncoder
 

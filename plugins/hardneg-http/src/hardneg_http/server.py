@@ -1,4 +1,4 @@
-"""Requests to a model server: retried while that may help, given up at a deadline; the API key is never shown."""
+"""Requests to a model server: retried while that may help, until a deadline; the API key is never shown."""
 
 import json
 import logging
@@ -18,16 +18,16 @@ from hardneg.plugin import errors
 
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
-_REFUSED = dict.fromkeys((401, 403), "; the server rejects this API key: set the variable that `key` names")
+_REFUSED = dict.fromkeys((401, 403), "; the server rejects this API key, so correct the environment variable in `key`")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
-_GRACE = 0.25  # seconds in which the client's own timeout says what is wrong
+_GRACE = 0.25  # seconds in which the client's own timeout reports what is wrong
 _SHOWN = 200  # characters
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
 class _Passing(Exception):
-    """A failure that may not recur at the next attempt; after: the seconds that the server asks to wait."""
+    """A failure that may not recur on the next attempt; after: the seconds to wait as requested by the server."""
 
     def __init__(self, reason: str, after: float = 0.0) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class _Passing(Exception):
 
 
 def check_address(url: str, example: str) -> None:
-    """Check that a text is the address of a server, without a secret in it.
+    """Check that a string is the address of a server and contains no secret.
 
     Raises ValueError: it is not an http or https URL, or has a user, a key or a query string.
     """
@@ -44,23 +44,23 @@ def check_address(url: str, example: str) -> None:
     except ValueError:  # such as brackets that are not closed
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"url: {url!r} is not an address: give it as {example}")
+        raise ValueError(f"url: {url!r} is not an http or https address, such as {example}")
     if parts.username or parts.password or parts.query:
-        raise ValueError("url: must not contain a user, key or query string: name a variable that holds a key in `key`")
+        raise ValueError("url: must not contain a user, key or query string; set `key` to an environment variable")
 
 
 def key_of(model: str, variable: str | None) -> str | None:
-    """Return the API key in an environment variable, or None if none is named.
+    """Return the API key in an environment variable, or None without a variable.
 
     Raises ModelError: the variable is not set, or cannot be sent as a header.
     """
     if variable is None:
         return None
     if not (key := os.environ.get(variable, "").strip()):
-        raise errors.ModelError(f"model {model!r}: no API key: set the environment variable {variable}")
+        raise errors.ModelError(f"model {model!r}: no API key; set the environment variable {variable}")
     if not (key.isascii() and key.isprintable()):
-        reason = f"the environment variable {variable} has characters that an HTTP header cannot have"
-        raise errors.ModelError(f"model {model!r}: {reason}: set it to the API key alone")
+        reason = f"the environment variable {variable} has characters that are not allowed in an HTTP header"
+        raise errors.ModelError(f"model {model!r}: {reason}; set it to the API key alone")
     return key
 
 
@@ -72,9 +72,9 @@ class ModelServer:
     ) -> None:
         """Set the address and the limits; nothing is sent yet.
 
-        url: of the server, without a path. key: the API key or None. said: fields of every request, with `model`.
-        timeout: seconds in which the server must begin to answer, and go on. deadline: seconds for a request with all
-        its attempts. connections: the largest number of simultaneous requests.
+        url: the server's URL without a path. key: the API key or None. said: the fields of every request, including
+        `model`. timeout: seconds to wait for the start of a response, and between its parts. deadline: seconds for a
+        request with all its attempts. connections: the maximum number of simultaneous requests.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
@@ -83,12 +83,12 @@ class ModelServer:
         self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
 
     def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
-        """Return the server's answer to a request with the fields of `said` and `body`.
+        """Return the server's response to a request with the fields of `said` and `body`.
 
-        Attempts come at growing random intervals, and not before the server's `Retry-After`; none begins once `ended`
-        is set. mebibytes: the largest size of an answer.
+        Attempts follow at growing random intervals, and not before the server's `Retry-After`; none starts once `ended`
+        is set. mebibytes: the maximum size of a response.
 
-        Raises ModelError: the server refuses, answers at greater length, or not within the deadline.
+        Raises ModelError: the server refuses, its response is too large, or it does not respond within the deadline.
         """
         end, ended, longest, attempts = time.monotonic() + self._deadline, ended or Event(), _FIRST_WAIT, 0
         while not ended.is_set():
@@ -101,9 +101,9 @@ class ModelServer:
                 longest = min(2 * longest, _LONGEST_WAIT)
                 if time.monotonic() + pause > end:
                     tried = f"{attempts} attempt{'s' if attempts > 1 else ''} in {self._deadline:g} s"
-                    raise self.error(f"given up after {tried}; the last one: {error}") from None
+                    raise self.error(f"gave up after {tried}; last error: {error}") from None
                 level, self._warned = logging.INFO if self._warned else logging.WARNING, True
-                _log.log(level, "%s: %s; trying again in %.1f s", self.url, self.without_key(str(error)), pause)
+                _log.log(level, "%s: %s; retrying in %.1f s", self.url, self.without_key(str(error)), pause)
                 ended.wait(pause)
         raise self.error("another request has failed")
 
@@ -113,7 +113,7 @@ class ModelServer:
             soon = min(_SOON, self._timeout)
             status = _within(soon, partial(self._http.get, f"{self.url}/models", timeout=soon)).status_code
         except (_Passing, httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self.error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
+            raise self.error(f"no response ({self._reason(error)}); start the server, or set another url") from None
         if status in _REFUSED:
             raise self.error(f"status {status}{_REFUSED[status]}")
 
@@ -138,9 +138,9 @@ class ModelServer:
                 for part in response.iter_bytes():
                     content += part
                     if len(content) > mebibytes << 20:
-                        raise self.error(f"an answer of more than {mebibytes} MiB")
+                        raise self.error(f"the response has more than {mebibytes} MiB")
                     if time.monotonic() > end:
-                        raise _Passing("the answer did not end")
+                        raise _Passing("the response did not end")
         except httpx.TransportError as error:
             raise _Passing(self._reason(error)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -159,7 +159,7 @@ class ModelServer:
 
 
 def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """Return the result of work in a thread, or raise _Passing: a server that drips headers outlasts read timeouts."""
+    """Return the result of work in a thread, or raise _Passing; a server that drips headers outlasts read timeouts."""
     result = Future[_Result]()
 
     def run() -> None:
@@ -172,7 +172,7 @@ def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
     try:
         return result.result(seconds + _GRACE)
     except TimeoutError:
-        raise _Passing("the answer did not begin") from None
+        raise _Passing("the response did not start") from None
 
 
 def _first_line(text: str) -> str:

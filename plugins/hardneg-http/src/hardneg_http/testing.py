@@ -13,9 +13,9 @@ from typing import Any, ClassVar, TypeVar
 class ServedModel(ABC):
     """A served model: its requests, answers and faults.
 
-    path: of the URL. requests, keys: the requests and their `Authorization`, in order. fault: called with the number of
-    a request and its handler, whose `reply` answers; True: it has answered. pause: seconds before each answer.
-    together: the first answers wait for this number of concurrent requests.
+    path: the path of the URL. requests, keys: the requests and their `Authorization`, in order. fault: called with a
+    request's number and handler; it may answer with the handler's `reply` and then returns True. pause: seconds before
+    each answer. together: the first answers wait for this number of concurrent requests.
     """
 
     path: ClassVar[str]
@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply(200, served.answer(request))
 
     def reply(self, status: int, content: Any, **headers: str) -> None:
-        """Send bytes as they are, anything else as JSON; `Retry_After` is the header Retry-After."""
+        """Send bytes unchanged, anything else as JSON; `Retry_After` is the header Retry-After."""
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():

@@ -43,7 +43,7 @@ class RecordedRun:
 
     @property
     def dataset(self) -> str:
-        """The dataset as the recipe names it, folders cut to their names."""
+        """The dataset as in the recipe, with folders cut to their names."""
         named = dataset_name(self.lock["tree"].get(DATASET, ""))
         return str(named.get("source") or named.get("name")) if isinstance(named, Mapping) else str(named)
 
@@ -60,7 +60,7 @@ class RecordedRun:
 
     @property
     def shown_lock(self) -> bytes:
-        """The lock file for publication, without the command: paths of this machine are cut to names."""
+        """The lock file for publication, without the command, and with paths cut to their last part."""
         tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
         return yaml.safe_dump({**self.lock, "command": "", "tree": tree}, sort_keys=False, allow_unicode=True).encode()
 
@@ -73,7 +73,7 @@ class RecordedRun:
         return self.store.find(key) if (key := self.key(stage)).isalnum() else None
 
     def output(self, output_type: str) -> str | None:
-        """The stage whose model or index the folder holds."""
+        """The stage that wrote the model or index in the folder."""
         return self.recipe.outputs.get(output_type) if self.recipe else None
 
     def negatives_of(self, stage: str | None) -> list[str]:
@@ -101,15 +101,14 @@ class RecordedRun:
 
     @property
     def queries(self) -> str:
-        """Kind of queries of the published metrics: `written queries` if generated, else `queries`."""
+        """The kind of queries behind the published metrics: `written queries` if generated, otherwise `queries`."""
         spec, recipe = self.evaluation, self.recipe
         return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
-        """Systems searched only with the model of a stage, and the metrics of these and of the baselines.
+        """Return the systems searched only with a stage's model, and the metrics of these systems and the baselines.
 
-        The metrics are the content of a metrics file for these systems and the baselines, or without baselines all
-        other systems.
+        The metrics have the format of a metrics file. Without baselines, they include all other systems.
         """
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
@@ -148,7 +147,7 @@ searcher = open_store(Path(folder))"""
 def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str]) -> str:
     """The hub card of a model, from the card in its folder; text added by the user stays.
 
-    repo: the repository. model: the stage of `run` that trained it. paragraphs: on its origin.
+    repo: the repository. model: the stage of `run` that trained it. paragraphs: paragraphs on its origin.
 
     Raises DataError for a card without valid metadata.
     """
@@ -159,7 +158,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
         card = ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).partition("\n")[0]
-        raise errors.DataError(f"README.md: invalid metadata block of a card: {first}") from None
+        raise errors.DataError(f"README.md: invalid card metadata ({first})") from None
     card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         own, content = run.scores(model)
@@ -170,7 +169,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
             data.model_name = repo.rpartition("/")[2]
             data.eval_results = [result for system in own for result in eval_results(run, content["metrics"][system])]
             paragraphs = [*_scores_section(run, own, content), *paragraphs]
-    if paragraphs:  # before the section on use, in place of an earlier table of scores
+    if paragraphs:  # before the section on use, replacing an earlier table of scores
         before, heading, after = card.text.rpartition(_USE)
         kept = re.sub(r"\n## Scores\n.*?(?=\n## |\Z)", "", before if heading else card.text, flags=re.DOTALL).rstrip()
         card.text = "\n\n".join([kept, *paragraphs]) + (f"\n\n{heading}{after}" if heading else "\n")
@@ -220,7 +219,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
 
 
 def table(rows: Mapping[str, Mapping[str, str]]) -> str:
-    """Scores by row and metric, in Markdown."""
+    """Return a Markdown table of scores by row and metric."""
     metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
     lines += [[name, *(row.get(metric, "") for metric in metrics)] for name, row in rows.items()]
@@ -281,7 +280,7 @@ def listed(facts: Mapping[str, object]) -> str:
 def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
     """Code that opens the index of a repository, with Pyserini if possible, else with hardneg.
 
-    folder: of the index. encoder: the repository of its model, empty if unknown. run: of an index in a run folder.
+    folder: the index. encoder: the repository of its model, empty if unknown. run: the run of an index in a run folder.
     """
     fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
     card = f"the card of {encoder}" if encoder else "its model's card"

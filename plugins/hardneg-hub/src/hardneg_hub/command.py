@@ -19,18 +19,18 @@ def push(
     folder: Path = typer.Argument(help="A run folder, a folder of a model, index or negatives, or a negatives file."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
     what: str | None = typer.Option(
-        None, help="From a run folder: model, index or negatives; default model.", autocompletion=lambda: [*UPLOADS]
+        None, help="From a run folder: model (default), index or negatives.", autocompletion=lambda: [*UPLOADS]
     ),
     model: str = typer.Option("", help="For an index: the repository of the model that encoded it, for the card."),
-    public: bool = typer.Option(False, "--public", help="Make it readable by everybody; asks first. Default: private."),
+    public: bool = typer.Option(False, "--public", help="Make the repository public, after asking; default private."),
     yes: bool = typer.Option(False, "--yes", help="Do not ask for confirmation."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Show files and card, without contacting the hub."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show the files and the card without contacting the hub."),
     message: str = typer.Option("", help="The commit message."),
-    store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
+    store: str | None = typer.Option(None, help="Artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store."),
 ) -> None:
     """Upload a model, an index or negatives to the Hugging Face hub, with a card; private content is refused.
 
-    The token is that of `hf auth login`, or HF_TOKEN. All files go in one commit.
+    The token comes from `hf auth login` or HF_TOKEN. All files go in one commit.
 
     Example: hardneg push runs/star-passage-demo --repo org/name --dry-run
 
@@ -53,7 +53,7 @@ def push(
             terminal.say("dry run: nothing was sent")
             return
         ready = Push.planned(upload, repo, public, message)
-        state = "new" if ready.there is None else "there, public" if ready.there else "there, private"
+        state = "new" if ready.there is None else "exists, public" if ready.there else "exists, private"
         terminal.say(f"{upload.repo_type} {ready.name}: {state}")
         if ready.opens and not yes:
             _ask(f"{ready.name} {'is' if ready.there else 'will be'} public, so the pushed files will be public")
@@ -63,7 +63,7 @@ def push(
 
 
 def _ask(question: str) -> None:
-    """Ask for confirmation. Raises UsageError without it."""
+    """Ask for confirmation. Raises UsageError if it is not given."""
     if not sys.stdin.isatty():
         raise errors.UsageError(f"{question}; pass --yes")
     terminal.say(f"{question}. Type yes to push: ", err=True, nl=False)

@@ -52,15 +52,15 @@ _INDEX_FILES = (
 
 
 def check_name(name: str, argument: str = "repo") -> None:
-    """Raise UsageError for an invalid repository name, given by this argument."""
+    """Raise UsageError for an invalid repository name; argument: the argument with the name."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
-        rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
-        raise errors.UsageError(f"{{{argument}}} {name!r}: not a repository name: give {rule}", argument)
+        rule = f"at most {_LONGEST} letters, digits, `-`, `_` and `.`, such as org/name"
+        raise errors.UsageError(f"{{{argument}}} {name!r}: not a repository name; use {rule}", argument)
 
 
 @dataclass(frozen=True)
 class PushedFolder:
-    """The folder or file to push. part: its path in the artifact; run, stage: that made it."""
+    """The folder or file to push. part: its path in the artifact; run, stage: the run and stage that created it."""
 
     folder: Path
     artifact: Any = None
@@ -73,7 +73,7 @@ class PushedFolder:
         if self.artifact is not None:
             return listed_files(self.folder, self.artifact, self.part, notes, changed)
         if self.run is not None:
-            notes.append(f"its files are not compared with a manifest, as the store {self.run.store.root} has none")
+            notes.append(f"files are not compared with a manifest, because the store {self.run.store.root} has none")
         return files_where(self.folder, taken, notes)
 
     @property
@@ -90,8 +90,8 @@ def prepare(
     what: one of `UPLOADS`, or None for the default. encoder: the repository of an index's model.
 
     Raises:
-        UsageError: nothing of this kind in the folder, or an invalid name.
-        DataError: a file with private content, or a link out of the folder.
+        UsageError: the folder has nothing of this kind, or a name is invalid.
+        DataError: a file has private content, or is a link out of the folder.
         ArtifactError: a file has changed since it was written.
         ModelError: the model cannot be uploaded.
     """
@@ -101,7 +101,7 @@ def prepare(
     if encoder:
         check_name(encoder, "encoder")
     if what not in (None, *UPLOADS):
-        raise errors.UsageError(f"{{wanted}} {what!r}: is one of {', '.join(UPLOADS)}", "wanted")
+        raise errors.UsageError(f"{{wanted}} {what!r}: must be one of {', '.join(UPLOADS)}", "wanted")
     folder = folder.expanduser().absolute()
     kind, pushed = _of_run(folder, what, store) or _alone(folder, what)
     notes: list[str] = []
@@ -124,18 +124,18 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
     elif inner and what in (None, inner) and (folder.parent / LOCK).is_file():
         run, what = RecordedRun.open(folder.parent, store), inner
     elif not (folder / stores.MANIFEST).is_file() and any((folder / name).is_dir() for name in _FOLDERS.values()):
-        message = f"{folder}: not a finished run: {LOCK} is missing; run the recipe again, or push its model or index"
+        message = f"{folder}: not a finished run, as {LOCK} is missing; rerun the recipe, or push its model or index"
         raise errors.DataError(message)
     else:
         return None
     others = ", ".join(each for each in UPLOADS if each != what)
-    lacking = errors.UsageError(f"{run.folder}: no {what} there: give {{wanted}} as one of {others}", "wanted")
+    lacking = errors.UsageError(f"{run.folder}: contains no {what}; set {{wanted}} to one of {others}", "wanted")
     if what == "negatives":
         mined = [name for name, spec in run.stages.items() if spec.artifact_type == what]
         if not (stages := run.negatives_of(run.output("model")) or mined[-1:]):
             raise lacking
         if (artifact := run.artifact(stages[0])) is None:
-            message = f"the store {store.root} has no negatives of {stages[0]!r}: give the right one with {{store}}"
+            message = f"the store {store.root} has no negatives of {stages[0]!r}; set {{store}} to the run's store"
             raise errors.ArtifactError(message, "store")
         return what, PushedFolder(artifact.path, artifact, run=run, stage=stages[0])
     if not (run.folder / _FOLDERS[what]).is_dir():
@@ -149,7 +149,7 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
 def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
     """The upload of an artifact, its model, index or file, or of a folder or file outside a store."""
     if not path.exists():
-        raise errors.UsageError(f"{path}: does not exist; give the folder of a finished recipe")
+        raise errors.UsageError(f"{path}: does not exist; use the folder of a finished recipe")
     pushed = PushedFolder(path)
     for made in (path, path.parent):
         if (made / stores.MANIFEST).is_file():
@@ -167,9 +167,9 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
     elif (folder / layout.NEGATIVES).is_file() or any(folder.glob("*.parquet")):
         kind = "negatives"
     if kind is None or what not in (None, kind):
-        lacking = what or "run folder, and no model, index or negatives"
+        lacking = what or "run, model, index or negatives"
         raise errors.UsageError(
-            f"{path}: no {lacking} in it: give the folder of a finished recipe, or of the model, index or negatives"
+            f"{path}: contains no {lacking}; use the folder of a finished recipe, a model, an index or negatives"
         )
     return kind, pushed
 
@@ -180,17 +180,17 @@ def _model(pushed: PushedFolder, repo: str, notes: list[str]) -> dict[str, Path 
     for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
         if not any(path.parent.glob("*.safetensors")):
             raise errors.ModelError(
-                f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it"
+                f"{path}: is a pickle, which may contain code; save the model with safetensors, then push it"
             )
     files = pushed.files(
         lambda name: (folder / name).parent in modules and known(Path(name).name), notes, changed=[CARD]
     )
     if not any(name.endswith(".safetensors") for name in files):
-        raise errors.ModelError(f"{folder}: no weights in safetensors there: give the folder of a model")
+        raise errors.ModelError(f"{folder}: contains no safetensors weights; use the folder of a model")
     text = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else f"# {repo}\n"
     card = pushed_model_card(text, repo, pushed.run if pushed.stage else None, pushed.stage or "", pushed.origin)
     if not any(line.startswith("license:") for line in card.split("---")[1].splitlines()):
-        notes.append(f"the card names no licence: write `license: ...` into the first lines of {CARD}")
+        notes.append(f"the card has no licence; add `license: ...` to the first lines of {CARD}")
     return {CARD: card.encode(), **files}
 
 
@@ -198,7 +198,7 @@ def _index(pushed: PushedFolder, repo: str, encoder: str, notes: list[str]) -> d
     folder, run = pushed.folder, pushed.run
     files = pushed.files(matching(*_INDEX_FILES), notes)
     form = form_in(folder) or "token-vectors"
-    lucene = f"a Lucene index{' of weights of terms' if (folder / TERMS).exists() else ''}"
+    lucene = f"a Lucene index{' of term weights' if (folder / TERMS).exists() else ''}"
     facts = {"Form": lucene if any(folder.glob("segments_*")) else form.replace("-", " ")}
     if (folder / DOC_IDS).is_file():
         with (folder / DOC_IDS).open("rb") as lines:
@@ -250,23 +250,23 @@ def _sources(path: Path) -> dict[str, Path]:
         return {"train": path}
     files = {source.stem: source for source in sorted(path.glob("*.parquet"))}
     if wrong := [name for name in files if not re.fullmatch(r"\w+(\.\w+)*", name)]:  # as `datasets` has it
-        raise errors.UsageError(f"{path / wrong[0]}.parquet: a split must be one word, such as train: rename the file")
+        raise errors.UsageError(f"{path / wrong[0]}.parquet: a split must be one word, such as train; rename the file")
     return files or {"train": path / layout.NEGATIVES}
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Write the rows, without metadata of the source files, such as who wrote them."""
+    """Write the rows without metadata of the source file, which may have private content."""
     try:
         if arrow := source.suffix == ".arrow":
             table = pa.ipc.open_file(pa.memory_map(str(source))).read_all()
         else:
             table = parquet.read_table(source, partitioning=None)
     except (OSError, pa.ArrowException) as error:
-        raise errors.DataError(f"{source}: cannot be read ({records.first_line(error)}): mine again") from None
+        raise errors.DataError(f"{source}: cannot be read ({records.first_line(error)}); mine again") from None
     if arrow and table.column_names != _COLUMNS:
-        raise errors.ArtifactError(f"{source}: has columns {table.column_names} instead of {_COLUMNS}: mine again")
+        raise errors.ArtifactError(f"{source}: expected columns {_COLUMNS}, found {table.column_names}; mine again")
     if not table.num_rows:
-        raise errors.DataError(f"{source}: no negatives in it")
+        raise errors.DataError(f"{source}: contains no negatives")
     parquet.write_table(table.replace_schema_metadata(None), target)
 
 

@@ -20,7 +20,7 @@ _ON_HUB = ("hf", "ir-datasets", "pyserini")
 
 
 def without_paths(value: Any) -> Any:
-    """A copy of a tree of mappings, lists and values with each path in its texts cut to its last part."""
+    """Copy nested mappings and lists, with each path in their strings cut to its last part."""
     if isinstance(value, str):
         return _cut(value)
     if isinstance(value, Mapping):

@@ -14,10 +14,10 @@ from hardneg_hub.prepare import prepare
 from hardneg_hub.upload import TOKEN, Upload
 
 _ADVICE = {
-    401: "does not know the token: run `hf auth login`, or set HF_TOKEN to a valid one",
-    403: "does not let this token write there: take a token with the role `write`, and a name or organisation of yours",
-    404: "has no such repository, or does not show it to this token: check {repo}",
-    412: "has a new commit since the push began: check it, then push again",
+    401: "rejects the token; run `hf auth login`, or set HF_TOKEN to a valid one",
+    403: "does not let this token write there; use a token with the role `write`, and your own name or organisation",
+    404: "has no such repository, or hides it from this token; check {repo}",
+    412: "has a new commit since this push started; check it, then push again",
 }
 
 
@@ -32,20 +32,20 @@ def push(
 ) -> "Pushed":
     """Upload a model, an index or negatives to the Hugging Face hub as one commit, with a card.
 
-    Private content is refused. The token is from `hf auth login`, or `HF_TOKEN`.
+    Private content is refused. The token comes from `hf auth login` or `HF_TOKEN`.
 
     Args:
         what: a run folder, a folder of a model, an index or negatives, or a function's result.
         repo: the repository, such as org/name.
-        wanted: of a run folder `"model"`, `"index"` or `"negatives"`; by default its model.
-        public: everybody may read it; required for a repository that is already public.
-        message: of the commit.
+        wanted: what to push from a run folder: `"model"`, `"index"` or `"negatives"`; by default the model.
+        public: whether everybody may read it; required for a repository that is already public.
+        message: the commit message.
         store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
 
     Raises:
         UsageError: there is nothing of that type, or the repository is public and `public` is not set.
         DataError, ArtifactError, ModelError: a file is private, has changed, or cannot be uploaded.
-        HubError: nobody is logged in, or the hub refuses.
+        HubError: there is no login, or the hub refuses.
     """
     with TemporaryDirectory() as scratch:
         upload = prepare(Path(what), repo, sessions.usual_store(store), Path(scratch), wanted)
@@ -59,8 +59,8 @@ def push(
 class Pushed:
     """The result of a push.
 
-    address: the repository's page. commit: the latest. files: number of pushed files, 0 if nothing changed. opened:
-    whether the repository was made public.
+    address: the repository's page. commit: the latest commit. files: number of pushed files, 0 if nothing changed.
+    opened: whether the repository was made public.
     """
 
     address: str
@@ -74,7 +74,7 @@ class Push:
     """A push, ready to show and send.
 
     name: `owner/name`. there: whether the repository is public, None if it is new. public: whether it
-    will be public. message: of the commit; default by type.
+    will be public. message: the commit message; the default depends on the type.
     """
 
     upload: Upload
@@ -85,7 +85,7 @@ class Push:
 
     @classmethod
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
-        """The push of a prepared upload to a repository, under the user's own name by default.
+        """Return the push of a prepared upload to a repository, by default one of the user's own.
 
         Raises HubError without a login, or if the hub does not answer.
         """
@@ -100,7 +100,7 @@ class Push:
 
     @property
     def opens(self) -> bool:
-        """Return whether the pushed files are public."""
+        """Whether the pushed files will be public."""
         return self.public or bool(self.there)
 
     def send(self) -> Pushed:
@@ -134,9 +134,9 @@ def _client() -> Any:
     from huggingface_hub import HfApi, constants, get_token
 
     if constants.HF_HUB_OFFLINE:
-        raise errors.HubError("HF_HUB_OFFLINE is set: unset it to push")
+        raise errors.HubError("HF_HUB_OFFLINE is set; unset it to push")
     if not get_token():
-        raise errors.HubError("not logged in to the hub: run `hf auth login`, or set HF_TOKEN")
+        raise errors.HubError("not logged in to the hub; run `hf auth login`, or set HF_TOKEN")
     return HfApi(library_name="hardneg")
 
 
@@ -153,17 +153,17 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except HfHubHTTPError as error:
         status, said = error.response.status_code, _without_token(error.server_message or "")
-        advice = _ADVICE.get(status, "cannot do it now: try again later" if status >= 500 else "refuses")
+        advice = _ADVICE.get(status, "is not available; try again later" if status >= 500 else "refuses the request")
         raise errors.HubError(f"{name}: the hub {advice} ({status}{f': {said}' if said else ''})", "repo") from None
     except Exception as error:  # the hub's client lets errors of several libraries through
         told = f"{type(error).__name__}: {_without_token(str(error))}"
         if isinstance(error, OSError) or "connect" in told.lower():
-            told = f"{constants.ENDPOINT} cannot be reached: check the network ({told})"
-        raise errors.HubError(f"{name}: {told}: push again; files already sent are kept", "repo") from None
+            told = f"{constants.ENDPOINT} cannot be reached ({told}); check the network"
+        raise errors.HubError(f"{name}: {told}; push again to resume, as files already sent are kept", "repo") from None
 
 
 def _without_token(text: str) -> str:
-    """The text in one line, cut, with each token in it as `[token]`."""
+    """The start of the text in one line, with each token replaced by `[token]`."""
     from huggingface_hub import get_token
 
     text = re.sub(TOKEN.pattern.decode(), "[token]", text.replace(get_token() or "\0", "[token]"))

@@ -24,7 +24,7 @@ _ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
 class Upload:
     """Files to upload, as paths or bytes. upload_type: `model`, `index`, `negatives`.
 
-    notes: for the user, such as files that are not uploaded.
+    notes: notes for the user, such as files that are not uploaded.
     """
 
     upload_type: str
@@ -38,7 +38,7 @@ class Upload:
 
     @property
     def card(self) -> str:
-        """The text of its card."""
+        """The text of the card."""
         card = self.files[CARD]
         return (card if isinstance(card, bytes) else card.read_bytes()).decode()
 
@@ -49,7 +49,7 @@ class Upload:
         return {path: len(each) if isinstance(each, bytes) else each.stat().st_size for path, each in ordered}
 
     def check_private(self, private: Iterable[str]) -> None:
-        """Read the texts among the files, vocabularies apart, and refuse a token or a path of this machine.
+        """Scan text files, except vocabularies, for tokens and paths of this machine.
 
         private: further forbidden texts, such as the user's home folder.
 
@@ -65,10 +65,10 @@ class Upload:
                     found = (each.search(line) for line in lines for each in (TOKEN, pattern, *values))
                     if match := next(filter(None, found), None):
                         text = "what looks like a token" if TOKEN.fullmatch(match[0]) else match[0].decode()
-                        problems.append(f"{path}: holds {text}, which is private to this machine")
+                        problems.append(f"{path}: contains {text}, which is private to this machine")
         if problems:
             raise errors.DataError(
-                "\n".join([*problems, "nothing was pushed: remove it from these files, then push again"])
+                "\n".join([*problems, "nothing was pushed; remove the private text, then push again"])
             )
 
 
@@ -80,14 +80,14 @@ def listed_files(
     part: the folder's path in the artifact. changed: names of files that may differ from it.
 
     Raises:
-        ArtifactError: one is missing, or has changed.
-        DataError: one is a pickle, or is a link out of the folder.
+        ArtifactError: a file is missing or has changed.
+        DataError: a file is a pickle or a link out of the folder.
     """
     prefix = "" if part == "." else f"{part}/"
     own = {name.removeprefix(prefix): noted for name, noted in artifact.files.items() if name.startswith(prefix)}
     check_unchanged(folder, {name: "" if name in changed else noted for name, noted in own.items()})
     if pickles := [name for name in own if name.endswith(PICKLES)]:
-        raise errors.DataError(f"{folder / pickles[0]}: is a pickle, which may hold code, so it is not pushed")
+        raise errors.DataError(f"{folder / pickles[0]}: is a pickle, which may contain code and is not pushed")
     return files_where(folder, own.__contains__, notes)
 
 
@@ -95,9 +95,9 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
     """Verify files against a manifest. Raises ArtifactError for missing or changed files."""
     for name, known in noted.items():
         if not (folder / name).is_file():
-            raise errors.ArtifactError(f"{folder / name}: is missing: run the recipe again")
+            raise errors.ArtifactError(f"{folder / name}: is missing; rerun the recipe")
         if known and stores.file_digest(folder / name) != known:
-            raise errors.ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
+            raise errors.ArtifactError(f"{folder / name}: has changed since it was written; rerun the recipe")
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
@@ -115,7 +115,7 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
             continue
         files[name] = path.resolve()
         if not files[name].is_file() or not files[name].is_relative_to(folder.resolve()):
-            raise errors.DataError(f"{path}: is a link out of {folder}: replace it with the file, then push again")
+            raise errors.DataError(f"{path}: is a link out of {folder}; replace it with the file, then push again")
     if stray:
         more = f" and {len(stray) - 5} more" if len(stray) > 5 else ""
         notes.append(f"not uploaded: {', '.join(stray[:5])}{more}")
@@ -123,5 +123,5 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
 
 
 def matching(*patterns: str) -> Callable[[str], bool]:
-    """Return whether a path matches one of these patterns."""
+    """Return a function that checks whether a path matches one of these patterns."""
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)

@@ -111,7 +111,7 @@ def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str],
     queries, known = collection.queries(split), positives(collection.all_qrels())
     rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
     if not rows:
-        raise DataError(f"none of the {len(queries)} queries in split {split} has a positive; use another split")
+        raise DataError(f"none of the {len(queries)} queries of split {split} has a positive; use another split")
     return [queries.query_ids[row] for row in rows], [queries.texts[row] for row in rows], known
 
 

@@ -96,7 +96,7 @@ def _join(options: Ray, ends: ExitStack) -> bool:
         except ConnectionError as error:
             reason = str(error).splitlines()[0]
             if "InvalidAuthToken" in str(error.__cause__):
-                reason = "it requires a token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its token"
+                reason = "it requires another token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its token"
             raise errors.UsageError(_unreached(address, reason)) from None
         return False
     ends.enter_context(fenced())

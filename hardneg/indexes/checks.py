@@ -32,7 +32,7 @@ def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
 def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
     """Check queries float32 [Q, dimension] and k. Raises UsageError for another shape, nan, inf, or k below 1."""
     if queries.ndim != 2 or queries.shape[1] != dimension:
-        raise UsageError(f"queries have shape {queries.shape}, not (n, {dimension}); use the model of the index")
+        raise UsageError(f"queries must have shape [n, {dimension}], not {[*queries.shape]}; use the index's model")
     check_depth(k)
     if not np.isfinite(queries).all():
         row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])

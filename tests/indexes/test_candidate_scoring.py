@@ -49,7 +49,7 @@ def test_what_cannot_be_scored_is_refused() -> None:
         rank_candidates(Texts(), QUERIES, candidates, 1)
     with pytest.raises(UsageError, match="not texts"):
         rank_candidates(INDEX, ["one", "two"], candidates, 1)
-    with pytest.raises(UsageError, match="instead of"):
+    with pytest.raises(UsageError, match="must have shape"):
         rank_candidates(INDEX, QUERIES[:, :1], candidates, 1)
 
 
